@@ -115,6 +115,16 @@ _HOMES = {
     "opened_sheets": "llmperf.submissions.opened",
 }
 
+_MOVED = {
+    "AcceleratorDevice": "llmperf.vendorkit.AcceleratorDevice",
+    "PeakEntry": "llmperf.vendorkit.PeakEntry",
+    "PeakTable": "llmperf.vendorkit.PeakTable",
+    "of_one_model": "llmperf.vendorkit.of_one_model",
+    "tool_output": "llmperf.vendorkit.tool_output",
+    "visible_devices": "llmperf.vendorkit.visible_devices",
+}
+"""What replaces the names that this module once had. They stay here as long as the major version of the hooks."""
+
 __all__ = ["API_VERSION", "__version__", *_HOMES]
 
 
@@ -125,4 +135,6 @@ def __getattr__(name: str) -> Any:
         return version("llmperf-core")
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'llmperf' has no attribute {name!r}")
+    from llmperf.errors import absent_name
+
+    raise absent_name(__name__, name, _MOVED)

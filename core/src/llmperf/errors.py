@@ -17,7 +17,7 @@ Any other exception is a bug and keeps its traceback.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 
 class LlmperfError(Exception):
@@ -80,3 +80,14 @@ def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listin
         return UserError(f"{where}unknown {kind} {found!r}; `{listing}` lists those that exist")
     listed = ", ".join(names) if names else "none"
     return UserError(f"{where}unknown {kind} {found!r}; expected one of: {listed}")
+
+
+def absent_name(module: str, name: str, moved: Mapping[str, str]) -> Exception:
+    """The error for a name that a module lacks, to be raised by the module's `__getattr__`.
+
+    `moved` has what replaces each name that the module once had, such as `llmperf.vendorkit.PeakTable`. For those it is
+    an ImportError, because Python drops the text of an AttributeError in `from MODULE import NAME`.
+    """
+    if name in moved:
+        return ImportError(f"{module}.{name} is now {moved[name]}", name=name)
+    return AttributeError(f"module {module!r} has no attribute {name!r}")

@@ -79,6 +79,20 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
 }
 """The roles that may answer each hook. A plugin of another role that answers it is refused when it is loaded."""
 
+REMOVED: Mapping[str, str] = {
+    "llmperf_check_result": "llmperf_rules, which yields a Rule with a code, a severity and the function",
+}
+"""What replaces each hook that plugins could once answer. They stay here as long as the major version of the hooks.
+
+A hook that will go is announced for a minor version before: its specification is marked
+`@hookspec(warn_on_impl=going("llmperf_one", "llmperf_other"))`. Loading a plugin that answers it prints the warning.
+"""
+
+
+def going(hook: str, instead: str) -> FutureWarning:
+    """The warning for plugins that answer a hook which the next minor version lacks."""
+    return FutureWarning(f"the next minor version of {PROJECT}-core removes the hook {hook!r}; use {instead}")
+
 
 @hookspec
 def llmperf_resources() -> Iterable[Path]:
@@ -160,8 +174,8 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
 def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """Called in the controller after a run on its own machine whose peak was measured, to measure the peak anew.
 
-    The vendor owns it, if its `llmperf_peak_flops` measures. It uses no figure that is kept, and takes a few seconds
-    at most. The result has both figures; validation compares them. None means that it could not be measured.
+    The vendor owns it, if its `llmperf_peak_flops` measures. It measures again, in a few seconds at most, and may raise
+    a figure that the vendor keeps. MFU is by the larger of the two figures. None means that it could not be measured.
 
     >>> @llmperf.hookimpl
     ... def llmperf_time_peak(device_model, dtype):

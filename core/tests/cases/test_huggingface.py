@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from llmperf.accounting.counting import forward_flops
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cases.huggingface_export import MODEL_TYPES, huggingface_config
 from llmperf.cases.huggingface_import import import_config, imported
@@ -155,9 +156,8 @@ def test_values_that_a_larger_configuration_leaves_out_are_those_of_transformers
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"model_type": "gpt2"}, "model_type: unknown type 'gpt2'"),
-        ({"model_type": "qwen3_meo"}, "did you mean 'qwen3_moe'?"),
-        ({"model_type": ["qwen3_moe"]}, "model_type: unknown type"),
+        ({"model_type": "gpt2"}, "model_type: unknown architecture 'gpt2'; expected one of aquila, baichuan"),
+        ({"model_type": ["qwen3_moe"]}, "model_type: unknown architecture ['qwen3_moe']"),
         ({"model_type": None}, "config.json: expected model_type, found none"),
         ({"rope_scaling": [1]}, "rope_scaling: expected a table, found [1]"),
         ({"rope_parameters": "yarn"}, "rope_parameters: expected a table, found 'yarn'"),
@@ -215,3 +215,69 @@ def test_text_of_a_configuration_does_not_control_the_terminal() -> None:
     listed = imported({**QWEN3_30B, "bad\x1b[31m": "\x1b]0;x\x07"}, "mine", "config.json").not_expressed
     assert len(listed) == 1
     assert listed[0].isprintable()
+
+
+def test_another_architecture_is_not_suggested() -> None:
+    for kind in ("olmo3", "deepseek_v32", "qwen3_next"):
+        with pytest.raises(UserError, match=f"unknown architecture '{kind}'") as refused:
+            imported({**QWEN3_30B, "model_type": kind}, "mine", "config.json")
+        assert "did you mean" not in str(refused.value)
+
+
+def test_no_shared_expert_has_a_width_of_0() -> None:
+    found = imported({**QWEN3_30B, "shared_expert_intermediate_size": 0}, "mine", "config.json")
+    assert found.model == imported(QWEN3_30B, "mine", "config.json").model
+    assert found.not_expressed == ()
+
+
+PHI4 = {
+    "model_type": "phi3", "attention_bias": False, "embd_pdrop": 0.0, "hidden_act": "silu", "hidden_size": 5120,
+    "initializer_range": 0.02, "intermediate_size": 17920, "max_position_embeddings": 16384,
+    "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10,
+    "original_max_position_embeddings": 16384, "partial_rotary_factor": 1.0, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
+    "rope_scaling": None, "rope_theta": 250000, "sliding_window": None, "tie_word_embeddings": False,
+    "vocab_size": 100352,
+}  # fmt: skip
+"""As published with Phi-4."""
+GLM45 = {
+    "model_type": "glm4_moe", "attention_bias": True, "first_k_dense_replace": 3, "head_dim": 128,
+    "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 12288,
+    "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 160,
+    "n_shared_experts": 1, "norm_topk_prob": True, "num_attention_heads": 96, "num_experts_per_tok": 8,
+    "num_hidden_layers": 92, "num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
+    "rope_scaling": None, "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": False,
+    "topk_group": 1, "use_qk_norm": True, "vocab_size": 151552,
+}  # fmt: skip
+"""As published with GLM-4.5, without its layer for a second token."""
+
+
+@pytest.mark.parametrize(("config", "total"), [(PHI4, 14_659_507_200), (GLM45, 352_797_814_784)])
+def test_phi_4_and_glm_4_5_are_counted(config, total) -> None:
+    found = imported(config, "mine", "config.json")
+    assert found.not_expressed == ()
+    assert count_parameters(found.model).total == total
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("config", [PHI4, GLM45, {**GLM45, "use_qk_norm": False, "attention_bias": False},
+                                    {**PHI4, "tie_word_embeddings": True}, QWEN3_30B])  # fmt: skip
+def test_parameters_and_flops_are_those_of_transformers(config) -> None:
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    model = imported(config, "mine", "config.json").model
+    layers = {"num_hidden_layers": config.get("first_k_dense_replace", 0) + 1}  # fewer of equal layers, for speed
+    small = transformers.AutoConfig.for_model(**{**config, **layers, "rope_scaling": None})
+    with torch.device("meta"):
+        theirs = transformers.AutoModelForCausalLM.from_config(small)
+    ours = replace(model, layers=layers["num_hidden_layers"])
+    assert count_parameters(ours).total == sum(weight.numel() for weight in theirs.parameters())
+    experts, active = config.get("n_routed_experts", config.get("num_experts", 1)), config.get("num_experts_per_tok", 1)
+    products = sum(
+        2 * weight.numel() * (active / experts if ".experts." in name else 1)
+        for name, weight in theirs.named_parameters()
+        if weight.ndim > 1 and "embed_tokens" not in name
+    )
+    if config["tie_word_embeddings"]:
+        products += 2 * config["vocab_size"] * config["hidden_size"]
+    flops = forward_flops(ours, 1, "full")
+    assert sum(flops.values()) - flops.get("attention", 0) == pytest.approx(products, rel=1e-3)

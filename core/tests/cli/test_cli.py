@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import COMMANDS, call
+from llmperf.plugins.mending import install_own
 
 ON_A100 = ["--on", "A100-SXM4-40GB:1x8"]
 
@@ -180,11 +181,11 @@ def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(c
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
     code, out, _ = run(capsys, "plan", case, "--on", on)
     assert code == 2
-    assert f"({package}) is not installed; install it with: uv sync --inexact" in out
+    assert f"({package}) is not installed; install it with: {install_own(package)}" in out
     assert "tokens a step" in out
     code, _, err = run(capsys, "run", case)
     assert code == 2
-    assert f"({package}) is not installed; install it with: uv sync --inexact" in err
+    assert f"({package}) is not installed; install it with: {install_own(package)}" in err
 
 
 def test_a_dry_run_starts_nothing(capsys, tmp_path):
@@ -213,6 +214,20 @@ def test_output_cut_short_is_no_error():
     argv = f"{sys.executable} -m llmperf models | head -1"
     done = subprocess.run(["bash", "-c", argv], capture_output=True, text=True, timeout=100)
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.slow
+def test_a_run_goes_on_when_nobody_reads_its_output_any_more(stub_site, tmp_path):
+    words = "run default --vendor stub --framework stub --devices 1 --set micro_batch=1 --set steps=8 --set seq_len=16"
+    tiny = "--set model=llama_tiny --set warmup_steps=2 --set framework.step_seconds=0.01"
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-P", "-m", "llmperf", *words.split(), *tiny.split(), "--out", str(tmp_path)]
+    done = subprocess.run(command, stdout=writer, stderr=writer, timeout=100)
+    os.close(writer)
+    (run,) = tmp_path.iterdir()
+    assert (done.returncode, json.loads((run / "result.json").read_text())["status"]) == (0, "complete")
+    assert (run / "report.md").exists()
 
 
 def test_no_colour_where_there_is_no_terminal():

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
+from llmperf.cli.main import call
 
 ESCAPE = "\x1b["
 RED, YELLOW, GREEN = (f"\x1b[{code}m" for code in (31, 33, 32))
@@ -59,42 +57,50 @@ def test_every_command_has_colours_on_a_terminal_and_honours_no_color(runs, word
     assert ESCAPE not in on_a_terminal(*words, cwd=runs, TERM="dumb")
 
 
-def piped(*words, cwd, **environment):
-    """Standard output and standard error of a command without a terminal."""
-    env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | environment
-    command = [sys.executable, "-m", "llmperf", *words]
-    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=60)
-    return done.stdout + done.stderr
+@pytest.fixture
+def piped(runs, monkeypatch, capsys):
+    """A function that gives standard output and standard error of a command without a terminal."""
+    monkeypatch.chdir(runs)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+    def run(*words, **environment):
+        with monkeypatch.context() as patch:
+            for name, value in environment.items():
+                patch.setenv(name, value)
+            call(list(words))
+        return "".join(capsys.readouterr())
+
+    return run
 
 
-def test_what_decides_when_there_is_no_terminal(runs):
+def test_what_decides_when_there_is_no_terminal(piped):
     words = ["report", "good", "bad"]
-    assert ESCAPE not in piped(*words, cwd=runs)
-    assert ESCAPE in piped(*words, cwd=runs, FORCE_COLOR="1")
-    assert ESCAPE not in piped(*words, cwd=runs, FORCE_COLOR="1", NO_COLOR="1")
-    assert ESCAPE not in piped(*words, "--color", "never", cwd=runs, FORCE_COLOR="1")
-    assert ESCAPE in piped(*words, "--color", "always", cwd=runs, NO_COLOR="1")
-    assert ESCAPE in piped("--color", "always", *words, cwd=runs)
-    assert ESCAPE in piped("report", "nowhere", "--color", "always", cwd=runs)
+    assert ESCAPE not in piped(*words)
+    assert ESCAPE in piped(*words, FORCE_COLOR="1")
+    assert ESCAPE not in piped(*words, FORCE_COLOR="1", NO_COLOR="1")
+    assert ESCAPE not in piped(*words, "--color", "never", FORCE_COLOR="1")
+    assert ESCAPE in piped(*words, "--color", "always", NO_COLOR="1")
+    assert ESCAPE in piped("--color", "always", *words)
+    assert ESCAPE in piped("report", "nowhere", "--color", "always")
 
 
-def test_a_file_has_no_colours(runs):
-    piped("report", "good", "bad", "--color", "always", "-o", "table.txt", cwd=runs)
+def test_a_file_has_no_colours(piped, runs):
+    piped("report", "good", "bad", "--color", "always", "-o", "table.txt")
     assert ESCAPE not in (runs / "table.txt").read_text()
 
 
-def test_colours_have_a_meaning(runs):
-    several = piped("report", "good", "other", "bad", "--color", "always", cwd=runs)
+def test_colours_have_a_meaning(piped):
+    several = piped("report", "good", "other", "bad", "--color", "always")
     assert f"{RED}failed" in several
     assert f"{RED}invalid: 1 error" in several
     assert f"{GREEN}complete" in several
-    assert f"LP504 {RED}error" in piped("report", "good", "--color", "always", cwd=runs)
-    assert f"{YELLOW}warning" in piped("report", "good", "bad", "broken", "--color", "always", cwd=runs)
-    assert f"{RED}bad: NOT aligned" in piped("align", "bad", "good", "--color", "always", cwd=runs)
+    assert f"LP504 {RED}error" in piped("report", "good", "--color", "always")
+    assert f"{YELLOW}warning" in piped("report", "good", "bad", "broken", "--color", "always")
+    assert f"{RED}bad: NOT aligned" in piped("align", "bad", "good", "--color", "always")
 
 
-def test_a_drawing_leaves_the_background_to_the_terminal(runs):
-    drawn = piped("align", "good", "other", "--from-step", "1", "--color", "always", cwd=runs)
+def test_a_drawing_leaves_the_background_to_the_terminal(piped):
+    drawn = piped("align", "good", "other", "--from-step", "1", "--color", "always")
     codes = {code for part in drawn.split(ESCAPE)[1:] for code in part.partition("m")[0].split(";")}
     assert ESCAPE in drawn
     assert not codes & {*(str(code) for code in [*range(40, 49), *range(100, 108)])}

@@ -8,6 +8,7 @@ import re
 import pytest
 from llmperf.cases.huggingface_export import huggingface_config
 from llmperf.cases.library import library, read_named
+from llmperf.cases.model_text import model_text
 from llmperf.cli.main import call
 from llmperf.types import Model
 
@@ -156,3 +157,15 @@ def test_the_formula_is_shown(capsys):
     assert "\ncausal (nearly Megatron-Core, nearly NeMo)" in out
     assert "6 x (8,030,261,248 - 525,336,576) + 6 x 32 x 4,096 x 8,192" in out
     assert "/ 989.4 TFLOP/s = 55.5" in out
+
+
+def test_a_family_without_attention_is_neither_counted_nor_planned(tmp_path, capsys):
+    text = model_text(library().model("llama_tiny"))
+    for family in ("mamba", "jamba"):
+        (tmp_path / "mine.toml").write_text(text.replace('name = "llama_tiny"', 'name = "mine"').replace(
+            'family = "llama"', f'family = "{family}"'))  # fmt: skip
+        for words in (["models", str(tmp_path / "mine.toml")],
+                      ["plan", "default", "--set", f"model={tmp_path / 'mine.toml'}"]):  # fmt: skip
+            assert call(words) == 2
+            expected = "expected a transformer with attention in every layer, or an extension that counts the model"
+            assert f"model mine: family: {expected}, found '{family}'" in capsys.readouterr().err

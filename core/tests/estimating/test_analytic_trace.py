@@ -38,7 +38,7 @@ def flops_per_token(of: Plan) -> float:
         ("llama2_7b_lora", "A100-SXM4-40GB:1x1", "causal"),
         ("llama1_7b_pretrain_paddle", "A100-SXM4-80GB:1x8", "causal"),
         ("baichuan2_13b_pretrain_zero", "H800:2x8", "hfu"),
-        ("llama2_7b_pretrain_zero", "R300:1x8", "hfu"),
+        ("llama2_7b_pretrain_zero_512", "R300:1x8", "hfu"),
     ],
 )
 def test_flops_are_those_of_the_convention_that_counts_the_same_operations(case, on, convention):
@@ -51,7 +51,7 @@ def test_flops_are_those_of_the_convention_that_counts_the_same_operations(case,
     [
         # traced on fake tensors with torch 2.15 and deepspeed 0.19.8
         ("baichuan2_13b_pretrain_zero", "H800:2x8", ["gradient_accumulation=2"], 69.6),
-        ("llama2_7b_pretrain_zero", "R300:1x8", [], 19.3),
+        ("llama2_7b_pretrain_zero_512", "R300:1x8", [], 19.3),
     ],
 )
 def test_peak_is_near_that_of_the_traced_program(case, on, settings, peak_gib):

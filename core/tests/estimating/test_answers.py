@@ -39,6 +39,18 @@ def with_product(trace, **changes):
             "memory.at_peak: expected",
         ),
         (lambda trace: with_product(trace, shape=(1, 2, 3, 4)), "expected 48 of the shape (1, 2, 3, 4)"),
+        (
+            lambda trace: replace(trace, operations=()),
+            "FLOPs of products in a step, found 0; a trainer's tensors belong on the device that `Device.places` names",
+        ),
+        (
+            lambda trace: replace(trace, collectives=()),
+            "collectives: expected one between 2 data-parallel ranks, which average their gradients, found none",
+        ),
+        (
+            lambda trace: replace(trace, collectives=tuple(replace(one, ranks=(0,)) for one in trace.collectives)),
+            "collectives: expected one between 2 data-parallel ranks",
+        ),
     ],
 )
 def test_a_trace_that_contradicts_its_plan_is_refused(plan, change, message):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
+from llmperf.launching.controller import Controller, Patience
 from llmperf.launching.hang import is_waiting
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -90,6 +91,7 @@ def start(tmp_path):
             one.process.communicate()
 
 
+@pytest.mark.slow
 def test_another_model_than_the_plans_fails_before_the_first_step(start, stub_plan):
     plan = stub_plan(parameters=12_345)
     run = start(plan)
@@ -116,12 +118,14 @@ def test_a_rank_that_raises(start, stub_plan):
     assert result.metrics.tokens_per_second_per_device is None
 
 
+@pytest.mark.slow
 def test_a_rank_that_cannot_build_its_trainer(start, stub_plan):
     status, result = start(stub_plan(fault="raise at build", fault_rank=0)).wait()
     assert (status, result.failure.rank, result.failure.exception) == (1, 0, "RuntimeError")
     assert result.loss_curve == ()
 
 
+@pytest.mark.slow
 def test_secrets_in_the_environment_reach_no_file_but_the_log(start, stub_plan, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "hf_VerySecret")
     monkeypatch.setenv("NCCL_API_KEY", "OtherSecret")
@@ -148,6 +152,38 @@ def test_a_rank_that_is_killed(start, stub_plan):
     assert len(steps_of(run.run, 1)) == 5
 
 
+@pytest.fixture
+def small_memory():
+    """A control group with 768 MiB."""
+    folder = Path("/sys/fs/cgroup/memory")
+    names = ("memory.limit_in_bytes", "memory.memsw.limit_in_bytes")
+    if not folder.is_dir():
+        folder, names = folder.parent, ("memory.max", "memory.swap.max")
+    group = folder / f"llmperf-test-{os.getpid()}"
+    try:
+        group.mkdir()
+        for name in names:
+            if (group / name).exists():
+                (group / name).write_text("0" if "swap" in name else str(768 * 2**20))
+        assert (group / names[0]).exists()
+    except (OSError, AssertionError) as error:
+        pytest.skip(f"cannot make a control group with a limit of memory: {error}")
+    yield group
+    group.rmdir()
+
+
+@pytest.mark.slow
+def test_a_rank_for_which_there_is_no_memory(start, stub_plan, small_memory):
+    run = start(stub_plan(steps=5000, fault="takes all memory"))
+    (small_memory / "cgroup.procs").write_text(str(run.process.pid))
+    status, result = run.wait()
+    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "killed")
+    assert result.failure.message == (
+        "rank 1 was killed by SIGKILL: the host, or the control group of the run, was out of memory"
+    )
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
@@ -161,6 +197,7 @@ def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, messag
     assert (status, result.failure.rank, result.failure.message) == (1, 1, message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "phase"),
     [({"fault": "leave at build", "waits_at_build": True}, "building"), ({"fault": "leaves"}, "measuring")],
@@ -186,6 +223,7 @@ def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
     assert any("in hangs" in line for line in result.failure.log_tail)
 
 
+@pytest.mark.slow
 def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=STALL_SECONDS))
     status, result = run.wait()
@@ -289,6 +327,7 @@ def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):
     assert (status, result.failure.rank) == (1, 1)
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="nan"))
     status, result = run.wait()
@@ -327,6 +366,7 @@ def test_a_second_interrupt_does_not_wait_for_ranks_that_will_not_end(start, stu
     assert read_ending(run.run).agents == (None,)  # it was killed while it still asked its ranks
 
 
+@pytest.mark.slow
 def test_an_agent_that_fails(start, stub_plan):
     plan = stub_plan()
     plan = replace(
@@ -338,6 +378,7 @@ def test_an_agent_that_fails(start, stub_plan):
     assert result.failure.log_tail == ("no such cluster",)
 
 
+@pytest.mark.slow
 def test_the_agent_is_killed(start, stub_plan):
     run = start(stub_plan(steps=5000, child=True))
     run.wait_for_steps(5)
@@ -349,6 +390,7 @@ def test_the_agent_is_killed(start, stub_plan):
     assert len(result.loss_curve) >= 5
 
 
+@pytest.mark.slow
 def test_the_controller_is_killed(start, stub_plan):
     run = start(stub_plan(steps=5000))
     run.wait_for_steps(5)
@@ -371,6 +413,7 @@ def guard_of(run):
     return int(Path(f"/proc/{agent_of(run)}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "victim", "how"),
     [
@@ -422,6 +465,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", "-l", str(disk)], check=True)
 
 
+@pytest.mark.slow
 def test_a_disk_that_fills_up(start, stub_plan, small_disk):
     run = start(stub_plan(steps=5000, fault="fills disk"), small_disk / "run")
     status, result = run.wait()
@@ -451,6 +495,7 @@ def test_an_output_folder_that_cannot_be_made(start, stub_plan, tmp_path):
     assert err == f"{tmp_path}/file: cannot create: File exists\n"
 
 
+@pytest.mark.slow
 def test_an_output_folder_on_a_disk_that_is_read_only(start, stub_plan, small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     run = start(stub_plan(), small_disk / "run")
@@ -467,6 +512,7 @@ def test_an_output_folder_that_exists(start, stub_plan, tmp_path):
     assert err == f"{tmp_path}/run: already exists; choose another folder with --out\n"
 
 
+@pytest.mark.slow
 def test_another_version_of_a_plugin_in_the_ranks_environment(start, stub_plan, stub_site):
     plan = stub_plan()
     metadata = stub_site / "llmperf_stub-1.0.dist-info" / "METADATA"
@@ -501,3 +547,28 @@ Current thread 0x00007f0000000002 (most recent call first):
 def test_a_stack_tells_who_waits(innermost, waiting):
     marks = ("torch/distributed/", "_engine_run_backward", " in synchronize")
     assert is_waiting(DUMP.format(innermost=innermost), marks) is waiting
+
+
+class Hanging:
+    """Agents of two nodes whose ranks wait for one another."""
+
+    notes, port = (), 0
+
+    def stacks(self):
+        return dict.fromkeys(
+            (0, 1), DUMP.format(innermost='/x/torch/distributed/distributed_c10d.py", line 1 in barrier')
+        )
+
+
+def test_ranks_on_several_nodes_that_wait_for_one_another_suggest_the_network(tmp_path, stub_plan):
+    plan = stub_plan()
+    layout = replace(plan.layout, nodes=2, devices_per_node=1)
+    plan = replace(plan, worker=replace(plan.worker, layout=layout))
+    controller = Controller(tmp_path, plan, Hanging, ("torch/distributed/",))
+    controller._hung(301.0, Patience(300.0, "--stall-timeout"))
+    assert controller.rank is None
+    assert controller.message == (
+        "no rank moved on for 301 s (limit 300 s: --stall-timeout); which rank hangs cannot be told: ranks 0, 1 have"
+        " all finished 0 steps and wait for one another; the network between the nodes may carry no data:"
+        " `llmperf doctor` with --hosts measures it"
+    )

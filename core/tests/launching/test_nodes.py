@@ -37,15 +37,16 @@ class Command:
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
         self.mark = f"LLMPERF_TEST_MARK={folder}"
+        self.environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+            "TMPDIR": str(self.temporary),
+            "LLMPERF_TEST_MARK": str(folder),
+            **environment,
+        }
         self.process = subprocess.Popen(
             [sys.executable, "-P", "-m", "llmperf", *RUN, "--launcher", "pair", *words, "--out", str(folder / "runs")],
-            env={
-                **os.environ,
-                "PYTHONPATH": os.pathsep.join(sys.path),
-                "TMPDIR": str(self.temporary),
-                "LLMPERF_TEST_MARK": str(folder),
-                **environment,
-            },
+            env=self.environment,
             cwd=folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -124,7 +125,7 @@ def test_records_logs_and_clocks_come_back(command, tmp_path):
     assert all(abs(node.clock_offset_seconds) <= node.clock_error_seconds + 0.01 for node in nodes)
     assert [node.undelivered for node in nodes] == [None, None]
     assert not [finding for finding in validate_path(run.run)[0].findings if finding.severity == "error"]
-    assert not list(run.temporary.glob("llmperf-*/*"))
+    assert not list(run.temporary.glob("llmperf-*"))
 
 
 def test_a_killed_rank_is_named_with_its_node(command):
@@ -168,6 +169,16 @@ def test_nothing_runs_on_after_the_controller_was_killed(command):
         time.sleep(0.1)
     assert run.processes() == []
     assert len(list(run.temporary.glob("llmperf-*/*"))) == 2  # what the controller did not get
+    ours = filenames.records_path(run.run, 1)
+    (theirs,) = run.temporary.glob("llmperf-*/*-001-*/records/rank-00001.jsonl")
+    whole = theirs.read_bytes()
+    ours.write_bytes(ours.read_bytes()[: len(whole) // 2])  # as if less had come
+    recover = [sys.executable, "-P", "-m", "llmperf", "recover", str(run.run)]
+    done = subprocess.run(recover, env=run.environment, cwd=run.folder, capture_output=True, text=True)
+    assert (done.returncode, ours.read_bytes()) == (1, whole), done.stderr
+    assert re.search(r"node 1 \(right\): [\d,]+ bytes of records and logs were fetched", done.stderr)
+    assert [node.undelivered for node in read_nodes(run.run)] == [None, None]
+    assert not list(run.temporary.glob("llmperf-*"))
 
 
 def test_an_interrupted_run_keeps_its_records(command):
@@ -187,6 +198,25 @@ def test_a_silent_node_is_given_up_and_its_ranks_end(command):
     status, result = run.end()
     assert (status, result.failure.reason, result.failure.node_rank) == (1, "lost", 1)
     assert re.search(r"has not answered for \d+ s", result.failure.message)
+    assert not Path(f"/proc/{program}").exists()
+    assert not list(run.temporary.glob("llmperf-*"))
+
+
+def test_a_suspended_controller_blames_no_node(command):
+    run = command(*LONG)
+    run.wait_for_steps(5)
+    suspended = [run.process.pid, *run.processes("llmperf run")]
+    for pid in suspended:
+        send(pid, signal.SIGSTOP)
+    deadline = time.monotonic() + LIMIT_SECONDS
+    while run.processes("llmperf.launching.node") and time.monotonic() < deadline:
+        time.sleep(0.1)
+    for pid in suspended:
+        send(pid, signal.SIGCONT)
+    status, result = run.end()
+    assert (status, result.failure.reason, result.failure.node_rank) == (1, "controller", None)
+    assert re.match(r"llmperf did not run for \d+ s: it was suspended", result.failure.message)
+    assert len(result.loss_curve) >= 5
 
 
 def environ(pid: int) -> list[bytes]:

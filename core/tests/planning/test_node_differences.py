@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from llmperf.errors import UserError
 from llmperf.planning.host_facts import host_facts
 from llmperf.planning.interfaces import NetworkInterface
-from llmperf.planning.node_differences import concerns, differences, usual_report
+from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
 from llmperf.planning.node_report import Clock, InstalledPlugin, NodeReport
 from llmperf.types import DeviceInfo, DeviceSample, Facts, Offers, Probe
 from llmperf.types.launching import Node
@@ -77,6 +78,20 @@ def test_packages_that_the_plugins_of_a_node_do_not_name_are_unknown_there(alike
     assert lines(alike) == [(False, "framework 'acme': 1.0 on node[01-03]; none on node04")]
     alike[2] = replace(alike[2], host=replace(known, packages={"torch": "2.8"}))
     assert (False, "package torch: 2.9 on node[01-02]; 2.8 on node03") in lines(alike)
+
+
+def test_one_host_under_two_names_is_refused(alike):
+    hosts = [replace(report.host, boot_id=str(place), hostname=f"gpu{place}") for place, report in enumerate(alike)]
+    refuse_one_machine(NODES, [replace(alike[0], host=host) for host in hosts])
+    pod = replace(ETH, addresses=("10.0.0.9",))
+    apart = [replace(hosts[0], hostname=f"pod{place}", interfaces=(pod,)) for place in range(4)]
+    refuse_one_machine(NODES, [replace(alike[0], host=host) for host in apart])
+    hosts[3] = hosts[1]
+    with pytest.raises(UserError) as refused:
+        refuse_one_machine(NODES, [replace(alike[0], host=host) for host in hosts])
+    assert str(refused.value) == (
+        "hosts node02 and node04: expected two machines, found one (gpu1) under two names; name it once"
+    )
 
 
 def test_what_disturbs_single_nodes(alike):

@@ -14,11 +14,17 @@ from llmperf.files.user_files import read_toml
 from llmperf.plugins import mending
 from llmperf.plugins.discovery import find, project_packages, published
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.plugins.mending import install_own, reinstall
+from llmperf.plugins.mending import install_own, pip_command, reinstall
 from llmperf.plugins.requirements import unmet_requirements
 
 EMPTY = "from llmperf import hookimpl\n"
 CLONE = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def uv_on_path(monkeypatch):
+    """The user's PATH has uv, wherever the tests have it from."""
+    monkeypatch.setattr(mending, "which", lambda name: "/usr/bin/uv")
 
 
 def came_from(folder: Path, distribution: str, document: dict[str, object]) -> None:
@@ -41,6 +47,9 @@ def diagnosis(capsys, name: str) -> dict[str, str]:
         ("msgspec>=99", ["msgspec>=99"]),
         ("msgspec~=99.2", ["msgspec~=99.2"]),
         ("msgspec<0.1", ["msgspec<0.1"]),
+        ("msgspec<99,>=0.1", []),
+        ("msgspec >= 0.1, < 0.2", ["msgspec<0.2,>=0.1"]),
+        ("msgspec<99,>=98", ["msgspec<99,>=98"]),
         ("msgspec!=0.0.1", []),
         ("llmperf-core~=99.0", ["llmperf-core~=99.0"]),
         ("beads>=2 ; python_version >= '3'", ["beads>=2"]),
@@ -170,7 +179,6 @@ def elsewhere(monkeypatch):
     whole = mending.installed_distribution
     monkeypatch.setattr(mending, "installed_distribution", lambda name: whole(name) if name in CORE_ALONE else None)
     monkeypatch.setattr(mending, "find_spec", lambda name: None)
-    monkeypatch.setattr(mending, "which", lambda name: "/usr/bin/uv")
     monkeypatch.setattr(sys, "prefix", "/else where")
     monkeypatch.setattr(sys, "executable", "/else where/bin/python")
 
@@ -180,9 +188,9 @@ def test_in_the_environment_of_the_clone_uv_installs_all_distributions(elsewhere
     sync = f"sync --inexact --project {shlex.quote(str(CLONE))}"
     assert install_own("llmperf-html") == f"uv {sync}"
     assert reinstall("llmperf-cpu") == f"uv {sync}"
-    monkeypatch.setattr(mending, "which", lambda name: None)
-    own = f"{CLONE}/.uv"
-    assert install_own("llmperf-html") == f"python3 -m venv {own} && {own}/bin/pip install uv && {own}/bin/uv {sync}"
+    for found in (None, f"{CLONE}/.uv/bin/uv"):  # only ./dev and what it starts find the second
+        monkeypatch.setattr(mending, "which", lambda name, found=found: found)
+        assert install_own("llmperf-html") == f"{CLONE}/dev uv {sync}"
 
 
 def test_in_another_environment_only_the_missing_distributions_are_installed(elsewhere, monkeypatch):
@@ -194,6 +202,17 @@ def test_in_another_environment_only_the_missing_distributions_are_installed(els
     assert install_own("llmperf-zero") == f"{python} -m pip install {both}"
     monkeypatch.setattr(mending, "source", lambda distribution: None)
     assert install_own("llmperf-html") == f"{python} -m pip install ./extensions/html  # in a clone of llmperf"
+
+
+def test_a_package_of_an_index_is_installed_by_what_the_users_shell_finds(elsewhere, monkeypatch):
+    install, again = ("install", "beads>=2"), ("install", "--reinstall", "-e", "a b")
+    assert pip_command(*install) == "uv pip install 'beads>=2'"
+    monkeypatch.setattr(mending, "which", lambda name: f"{CLONE}/.uv/bin/uv")
+    python = "'/else where/bin/python'"
+    assert pip_command(*install) == f"{CLONE}/dev uv pip install --python {python} 'beads>=2'"
+    monkeypatch.setattr(mending, "find_spec", lambda name: object())
+    assert pip_command(*install) == f"{python} -m pip install 'beads>=2'"
+    assert pip_command(*again) == f"{python} -m pip install --force-reinstall -e 'a b'"
 
 
 def test_folders_and_requirements_of_the_projects_distributions_are_those_of_the_clone():
@@ -258,6 +277,6 @@ def test_an_accelerator_comes_before_every_cpu(install, capsys):
 
 
 def test_a_missing_packaging_is_named(install, monkeypatch, capsys):
-    install("llmperf-acme", "acme", EMPTY, requires=("msgspec<1000",))
+    install("llmperf-acme", "acme", EMPTY, requires=("msgspec~=0.1",))
     monkeypatch.setitem(sys.modules, "packaging.requirements", None)
     assert diagnosis(capsys, "acme")["message"] == "llmperf-acme needs packaging (not installed)"

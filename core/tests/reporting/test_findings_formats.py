@@ -14,7 +14,8 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.reporting.findings import FORMATS, github, junit, sarif, text
 from llmperf.types import FileFindings, Finding, Rule
-from llmperf.validation.catalogue import MAX_VIOLATIONS, open_catalogue, with_rest
+from llmperf.validation.catalogue import MAX_VIOLATIONS, open_catalogue
+from llmperf.validation.causes import with_rest
 from llmperf.validation.check import Validator
 from llmperf.validation.pointer_lines import lines_of
 
@@ -92,11 +93,12 @@ def test_a_code_may_be_in_lower_case(wrong, capsys):
     assert run(capsys, "--explain", "lp301") == run(capsys, "--explain", "LP301")
 
 
-@pytest.mark.parametrize("code", [owned.rule.code for owned in open_catalogue().all_rules()])
-def test_every_rule_is_explained(capsys, code):
-    exit_code, page = run(capsys, "--explain", code)
-    assert exit_code == 0
-    assert page.startswith(f"# {code}: ")
+def test_every_rule_is_explained(capsys):
+    catalogue = open_catalogue()
+    for code in (owned.rule.code for owned in catalogue.all_rules()):
+        page = catalogue.page(code, "--explain")
+        assert page.startswith(f"# {code}: ")
+    assert run(capsys, "--explain", code) == (0, page)
 
 
 def hostile():

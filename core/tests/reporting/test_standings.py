@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.files.json_files import convert
 from llmperf.reporting import result_sheet, standings
+from llmperf.reporting.overview import ordered
 from llmperf.types import Result, Row, Sheet, Source
 
 
@@ -160,3 +161,19 @@ def test_ranks_that_share_a_device_have_the_throughput_of_the_whole_one_too():
         figures = standings(runs)[0].entries[0].figures
         known = figures.get("tokens_per_second_per_whole_device")
         assert (None if known is None else (known.median, known.low, known.high)) == (whole and (whole, 200.0, 240.0))
+
+
+def test_a_disturbed_run_ranks_below_those_that_were_not():
+    busy = llmperf_schemas.example("result")["metrics"] | {"other_cpu_share": 0.73}
+    loud, quiet = replace(run("loud", 200.0, metrics=busy), repeats="another kind"), run("quiet", 100.0)
+    (standing,) = standings([loud, quiet])
+    assert [(entry.sheets[0].name, entry.disturbed) for entry in standing.entries] == [("quiet", False), ("loud", True)]
+    assert [sheet.name for sheet in ordered([loud, quiet])] == ["quiet", "loud"]
+    assert "disturbed" in str(loud.cell("status").text)
+
+
+def test_half_of_the_repeats_disturb_an_entry():
+    busy = llmperf_schemas.example("result")["metrics"] | {"other_cpu_share": 0.73}
+    one_of_three = [run("a", metrics=busy), run("b"), run("c")]
+    assert not standings(one_of_three)[0].entries[0].disturbed
+    assert standings(one_of_three[:2])[0].entries[0].disturbed

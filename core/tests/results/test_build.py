@@ -14,7 +14,7 @@ from llmperf.results.groups import spread
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
 from llmperf.runfolder.recorder import Recorder
-from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, StepRecord
+from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, Script, StepRecord
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings
 from llmperf.vendorkit import CommandReader, CsvCommand
@@ -101,6 +101,12 @@ def test_figures_follow_from_the_records(folder):
     assert result.software.packages == {"numpy": "2.4.6"}
     assert result.software.python == "3.12.1"
     assert result.finished == "2026-01-01T00:01:00+00:00"
+
+
+def test_the_entropy_of_data_that_nobody_saw_a_script_read_is_unknown(folder):
+    worker = replace(folder.plan.worker, script=Script(command=("train",), step_rank=0))
+    folder.plan = replace(folder.plan, worker=worker)
+    assert folder.build().metrics.known_entropy is None
 
 
 def test_skipped_steps_are_counted_apart(folder):

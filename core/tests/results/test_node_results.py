@@ -172,6 +172,18 @@ def test_a_lost_node_is_the_reason_although_other_ranks_failed(folder):
     assert failed.message == "node 1 (host-b): has not answered for 20 s"
 
 
+def test_a_killed_agent_goes_before_the_errors_of_peers_that_lost_its_ranks(folder):
+    folder.failures, folder.codes = {0: failure(0, 3.0, "connection reset by peer")}, (1, -9)
+    folder.exits = {0: RankExit(rank=0, pid=1, exit_code=1, at=1e9 + 4.0)}
+    failed = folder.build().failure
+    assert (failed.node_rank, failed.message) == (1, "the agent of node 1 (host-b) was killed by SIGKILL")
+
+
+def test_an_agent_that_did_not_end_when_it_was_asked_to_is_no_reason(folder):
+    folder.failures, folder.codes = {0: failure(0, 3.0, "out of memory")}, (1, None)
+    assert folder.build().failure.message == "node 0 (host-a), rank 0: out of memory"
+
+
 def test_the_agent_that_was_killed_is_the_reason_and_not_one_that_was_stopped_then(folder):
     folder.codes = (143, -9)
     failure = folder.build().failure

@@ -8,6 +8,8 @@ from types import SimpleNamespace
 import pytest
 from llmperf.results.stragglers import waiting
 from llmperf.types import Layout
+from llmperf.validation.rules.memory import undisturbed
+from llmperf.validation.rules.nodes import no_stragglers
 
 
 def records_of(waits, window=100.0, nodes=2, **degrees):
@@ -72,3 +74,32 @@ def test_waits_of_a_recorded_run_reach_its_result(tmp_path, stub_plan):
     result = folder.build()
     assert [straggler.rank for straggler in result.waiting.stragglers] == [3]
     assert result.waiting.cost_seconds == pytest.approx(1.9)
+
+
+def result_with(shares, straggling=(1,)):
+    """What rules read of a run on two nodes, whose hosts others used for these shares."""
+    stragglers = tuple(SimpleNamespace(rank=2 * node, node_rank=node) for node in straggling)
+    nodes = [SimpleNamespace(node_rank=node, other_cpu_share=share, programs={}) for node, share in enumerate(shares)]
+    return SimpleNamespace(
+        hardware=SimpleNamespace(nodes=2),
+        conditions=nodes,
+        waiting=SimpleNamespace(stragglers=stragglers, more_stragglers=0, cost_seconds=22.0),
+        metrics=SimpleNamespace(window_seconds=100.0, other_cpu_share=max(shares), other_processes=0),
+    )
+
+
+def test_a_straggler_on_a_host_that_others_used_is_in_the_message_on_that_host():
+    result = result_with((0.01, 0.47))
+    assert list(no_stragglers.check(result)) == []
+    ((_, message),) = undisturbed.check(result)
+    assert message == (
+        "other processes used 47 % of the host's cores during the run, expected at most 10 %; the others waited for"
+        " rank 2 on node 1 there, which may have cost 22 % of the measured window"
+    )
+
+
+def test_a_straggler_on_a_quiet_host_keeps_a_message_of_its_own():
+    for result in (result_with((0.47, 0.01)), result_with((0.01, 0.02)), result_with((0.01, 0.47), (0, 1))):
+        ((_, message),) = no_stragglers.check(result)
+        assert message.endswith("the others waited, which may have cost 22 % of the measured window")
+        assert all("the others waited" not in message for _, message in undisturbed.check(result))

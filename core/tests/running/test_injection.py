@@ -6,6 +6,7 @@ import copy
 import csv
 import io
 import json
+from functools import cache
 from pathlib import Path
 
 import llmperf_schemas
@@ -71,17 +72,18 @@ def document_with(payload, known):
     return import_document(text.encode(), "README.md", known)
 
 
-@pytest.fixture(params=PAYLOADS, ids=ascii)
+@pytest.fixture(params=PAYLOADS, ids=ascii, scope="module")
 def shown(request, known):
     """What is shown of the payload: `shown(format, language)` gives the texts of results and imported documents."""
     results = [result_sheet(hostile_result(request.param), Path(name)) for name in ("r.json", "s.json")]
     imported = list(published_sheets(document_with(request.param, known), Path("p.json"), ()))
     reporters = [TerminalReporter(), MarkdownReporter(), CsvReporter(), JsonReporter(), HtmlReporter()]
 
+    @cache
     def show(wanted, language="en"):
         (reporter,) = [reporter for reporter in reporters if reporter.name == wanted]
-        for sheets in (results, results[:1], imported or results, results + imported):
-            yield reporter.render(sheets, language)
+        several = (results, results[:1], imported or results, results + imported)
+        return [reporter.render(sheets, language) for sheets in several]
 
     return show
 

@@ -203,3 +203,11 @@ def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, 
     result = run_plan(stub_plan(steps=5, fault=fault), tmp_path / "run", load_for("stub", "stub"))
     assert (result.status, result.failure.rank) == ("failed", 1)
     assert result.failure.message.startswith(f"the trainer of llmperf_build_trainer: {told}")
+
+
+def test_the_load_of_others_is_known_of_a_short_window(stub_plan, tmp_path):
+    """One that lies between two readings: the one after it is made at the end of the run."""
+    plan, plugins = stub_plan(steps=6, step_seconds=0.05), load_for("stub", "stub")
+    result = run_plan(plan, tmp_path / "run", plugins, sample_seconds=600.0)
+    assert result.metrics.other_cpu_share is not None
+    assert result.conditions[0].other_cpu_share is not None

@@ -129,6 +129,19 @@ def test_two_agents_run_one_plan(pair, in_folder, capsys):
     assert not [pid for report in reports for rank in report.ranks if os.path.exists(f"/proc/{(pid := rank.pid)}")]
 
 
+def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair, in_folder, capsys, monkeypatch):
+    monkeypatch.setenv("HF_TOKEN", "t")
+    monkeypatch.setenv("STUB_PASSWORD", "p")
+    words = ["run", *STUB, "--launcher", "pair", "--hosts", "left", "--devices", "2", "--json"]
+    fault = ["--set", "framework.fault=tells secrets", "--set", "framework.fault_rank=0"]
+    assert call([*words, *fault]) == 1
+    run = Path(json.loads(capsys.readouterr().out)["folder"])
+    log = filenames.log_path(run, 0).read_text().splitlines()
+    (port,) = (line for line in log if line.startswith("MASTER_PORT="))
+    assert int(port.partition("=")[2]) > 0
+    assert "MASTER_ADDR=127.0.0.1" in log
+
+
 def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--json"]
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]

@@ -1,4 +1,4 @@
-"""A measured peak is measured again after a run, and a peak that was lowered is found."""
+"""A measured peak is measured again after a run, and MFU is by the larger of the two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
 
 
-def test_a_lowered_peak_is_found_after_the_run(stub_plan, tmp_path, monkeypatch):
+def test_the_larger_peak_counts(stub_plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMPERF_STUB_PEAK", "timed")
     monkeypatch.setattr(launched, "PEAK_AGAIN_SECONDS", 0.0)
     plan, plugins = stub_plan(steps=6, ranks=2), load_for("stub", "stub")
     published = run_plan(plan, tmp_path / "published", plugins)
@@ -21,8 +22,10 @@ def test_a_lowered_peak_is_found_after_the_run(stub_plan, tmp_path, monkeypatch)
     lowered = run_plan(replace(plan, peak=peak), tmp_path / "lowered", plugins)
     assert lowered.peak_again.flops_per_second == 2e12
     assert run_folder_findings(lowered, tmp_path / "lowered") == []
-    found = {one.code for one in findings("result", lowered, Catalogue(plugins))}
-    assert "LP658" in found
-    peak = replace(peak, flops_per_second=1.9e12)
-    honest = run_plan(replace(plan, peak=peak), tmp_path / "honest", plugins)
-    assert not {"LP658", "LP659"} & {one.code for one in findings("result", honest, Catalogue(plugins))}
+    assert {mfu.peak_flops_per_second for mfu in lowered.mfu} == {2e12 * plan.device_share}
+    assert "LP658" not in {finding.code for finding in findings("result", lowered, Catalogue(plugins))}
+    edited = replace(lowered, mfu=tuple(replace(mfu, peak_flops_per_second=1e11) for mfu in lowered.mfu))
+    assert [finding.code for finding in findings("result", edited, Catalogue(plugins))].count("LP658") == 1
+    peak = replace(peak, flops_per_second=2.1e12)
+    larger = run_plan(replace(plan, peak=peak), tmp_path / "larger", plugins)
+    assert {mfu.peak_flops_per_second for mfu in larger.mfu} == {2.1e12 * plan.device_share}

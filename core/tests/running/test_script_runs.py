@@ -85,6 +85,7 @@ def test_a_run_is_complete_and_counted_by_the_core(run_script):
     assert "by llmperf's clock" in result.notes[1]
 
 
+@pytest.mark.slow
 def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
     _, result, run = run_script(warmup_steps=0)
     assert result.status == "complete"
@@ -93,6 +94,7 @@ def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
     assert "warming up" not in phases_of(run, 1)
 
 
+@pytest.mark.slow
 def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     _, result, _ = run_script("lies")
     assert result.status == "complete"
@@ -101,6 +103,7 @@ def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     assert "LP206" in [one.code for one in findings("result", result, Catalogue(load_for("stub", "stub")))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("oddity", ["odd", "child", "torn"])
 def test_odd_output_spoils_nothing(run_script, oddity):
     plan, result, run = run_script(oddity)
@@ -111,6 +114,7 @@ def test_odd_output_spoils_nothing(run_script, oddity):
         assert filenames.log_path(run, 1).read_text().endswith("no newline at the end")
 
 
+@pytest.mark.slow
 def test_a_script_without_step_times_is_timed_by_its_lines(run_script):
     _, result, run = run_script("untimed")
     assert (result.status, result.failure) == ("complete", None)
@@ -130,6 +134,7 @@ def test_other_tokens_than_the_plans_fail_at_the_first_step_that_shows_them(run_
     assert steps_of(run, 1) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason", "rank", "message"),
     [
@@ -150,6 +155,7 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
         assert "no more of this" in " ".join(result.failure.log_tail)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "when"),
     [("leaves early", "building, after 0 of 8 steps"), ("leaves", "measuring, after 3 of 8 steps")],
@@ -164,6 +170,7 @@ def test_a_script_that_leaves_its_peers_is_named(run_script, fault, when):
     assert left_of(plan) == []
 
 
+@pytest.mark.slow
 def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script):
     _, result, _ = run_script("in blocks", steps=30)
     assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 1)
@@ -172,12 +179,14 @@ def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script):
     assert result.metrics.tokens_per_second_per_device is None
 
 
+@pytest.mark.slow
 def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
     monkeypatch.setenv("SCRIPT_SECONDS", "0.002")
     _, result, _ = run_script(steps=200)
     assert (result.status, result.failure) == ("complete", None)
 
 
+@pytest.mark.slow
 def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
     program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
     script = Script(command=("{python}", "-c", program, "{node_rank}"), step_rank=1)
@@ -186,6 +195,7 @@ def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
     assert "node 0" in filenames.log_path(tmp_path / "run", 1).read_text()
 
 
+@pytest.mark.slow
 def test_a_scripts_python_is_that_of_the_ranks(stub_plan, tmp_path):
     environment, here = tmp_path / "environment", Path(sys.prefix)
     (environment / "bin").mkdir(parents=True)
@@ -209,6 +219,7 @@ def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
     assert by_interpreter(command, new) == by_interpreter(command, None) == command
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["hangs", "deaf"])
 def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault):
     plan, result, run = run_script(fault, stall_seconds=4.0)

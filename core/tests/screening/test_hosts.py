@@ -45,3 +45,30 @@ def test_a_slow_and_a_closed_node_are_named(tmp_path):
         )
         assert wrong.returncode == 1
         assert "error: node node1: --interface: unknown interface 'ib0'; expected one of: eth0, lo" in wrong.stdout
+        twice = hosts.controller.run(*doctor, "--hosts", "node1,10.77.0.11", "--no-screening", cwd=tmp_path)
+        assert (twice.returncode, twice.stderr) == (
+            2,
+            "llmperf: hosts node1 and 10.77.0.11: expected two machines, found one (node1) under two names; name it"
+            " once\n",
+        )
+
+
+def test_a_network_that_drops_large_packets_refuses_the_run(tmp_path, monkeypatch):
+    monkeypatch.delenv("LLMPERF_SCREENING", raising=False)
+    with namespaces.Hosts(tmp_path / "hosts", count=2) as hosts:
+        servers = ssh_servers.SshServers(hosts)
+        (tmp_path / "llmperf.toml").write_text(f'[launchers.ssh]\nconfig = "{servers.config}"\n')
+        for node, other in (hosts.nodes, hosts.nodes[::-1]):
+            drop = f"-s {other.address} -m length --length 601:65535 -j DROP"
+            node.run("iptables", "-A", "INPUT", *drop.split(), check=True)
+        words = (
+            "run default --vendor cpu --framework pytorch --launcher ssh --hosts node1,node2 --devices 1 --set nodes=2"
+        )
+        tiny = "--set model=llama_tiny --set seq_len=64 --set steps=8 --set warmup_steps=2 --set micro_batch=1"
+        command = [sys.executable, "-P", "-m", "llmperf", *words.split(), *tiny.split(), "--no-preflight"]
+        done = hosts.controller.run(*command, cwd=tmp_path, timeout=380)
+        assert done.returncode == 2, done.stderr
+        assert (
+            "llmperf: node1 and node2: connections open, but no data arrives; large packets seem to be lost: check that"
+            " the MTU" in done.stderr
+        )

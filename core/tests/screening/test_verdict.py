@@ -114,6 +114,25 @@ def test_a_node_that_reaches_nobody_is_named_by_its_partners():
     assert found.unreachable == ("node c: connections from a fail: no route to host",)
 
 
+MTU = "large packets seem to be lost: check that the MTU of both interfaces is that of all switches between them"
+
+
+def test_a_connection_that_carries_no_data_names_its_nodes_and_the_mtu():
+    none = "connections open, but no data arrives"
+    assert judged("a b", rate=lambda sender, receiver: 0.0).unreachable == (f"a and b: {none}; {MTU}",)
+    one_way = judged("a b", rate=lambda sender, receiver: 0.0 if sender == "b" else 1e9)
+    assert (one_way.unreachable, one_way.slow) == ((f"a and b: {none} to a; {MTU}",), ())
+    of_one = judged("a b c d", rate=lambda sender, receiver: 0.0 if "c" in (sender, receiver) else 1e9)
+    assert (of_one.unreachable, of_one.slow) == ((f"c and a, b, d: {none}; {MTU}",), ())
+
+
+def test_a_check_of_two_nodes_whose_data_does_not_arrive_is_no_missing_figure():
+    late = Figure(check="all-reduce", unit="B/s", value=None, problem="no data for 20 s", timed_out=True)
+    found = judged("a b", pairs=(((0, 1), (late,)),))
+    assert found.unreachable == (f"a and b: all-reduce timed out: no data for 20 s; {MTU}",)
+    assert found.not_measured == ()
+
+
 def test_what_could_not_be_measured_is_listed():
     figures = (
         (Figure(check="matrix product", unit="FLOP/s", device=0, value=None, problem="RuntimeError: gone"),),

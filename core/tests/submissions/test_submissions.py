@@ -167,7 +167,6 @@ def unlisted(members):
         (lambda members: members.update({"run/records/more.zip": b"PK"}), "LP806"),
         (lambda members: members.update({"run/files/result.json": members["run/result.json"]}), "LP806"),
         (lambda members: members.update({".hidden/result.json": members["run/result.json"]}), "LP806"),
-        (lambda members: members.update({"run/Result.JSON": members["run/result.json"]}), "LP806"),
         (lambda members: members.update({"other/plan.json": members["run/plan.json"]}), "LP807"),
         (lambda members: members.update({"README.md": doubled(members["README.md"])}), "LP808"),
         (lambda members: members.update({"README.md": members["README.md"] + b"more\n"}), "LP808"),

@@ -38,7 +38,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
     assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 8)\n"
+    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 9)\n"
 
 
 CASE = """
@@ -146,7 +146,7 @@ def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
     out, err = capsys.readouterr()
     assert f"{tmp_path}/mine.toml: LP001 error not valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected " in out
-    assert err == "2 files: 2 errors, 0 warnings (ruleset 8)\n"
+    assert err == "2 files: 2 errors, 0 warnings (ruleset 9)\n"
 
 
 def test_too_large_is_not_read(tmp_path):
@@ -279,3 +279,16 @@ def test_a_result_that_names_its_schema_late_is_found(tmp_path, example, capsys)
     assert (tmp_path / "late.json").stat().st_size > 4096
     assert call(["validate", str(tmp_path)]) == 0
     assert "late.json:/files: LP705" in capsys.readouterr().out
+
+
+def test_a_warning_of_many_results_is_printed_once(tmp_path, capsys):
+    for name in "abcd":
+        write(tmp_path / f"{name}.json", llmperf_schemas.example("result") | {"run_id": name})
+    assert call(["validate", str(tmp_path)]) == 0
+    out, err = capsys.readouterr()
+    assert [line.partition(": ")[0] for line in out.splitlines() if "LP631" in line] == [
+        f"{tmp_path}/b.json", "in 2 more files"
+    ]  # fmt: skip
+    assert err == "4 files: 0 errors, 3 warnings (ruleset 9)\n"
+    assert call(["validate", str(tmp_path), "--format", "json"]) == 0
+    assert capsys.readouterr().out.count("LP631") == 3

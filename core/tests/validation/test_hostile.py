@@ -138,18 +138,18 @@ def determined():
             yield path
 
 
-@pytest.mark.parametrize("path", list(determined()), ids=lambda path: "/".join(map(str, path)))
 @pytest.mark.parametrize("factor", [2, 0.5])
-def test_one_figure_changed_is_found(path, factor):
-    value = at(EXAMPLE, path)
-    new = value * factor if isinstance(value, float) else int(value * factor) + (factor < 1 and value == 1)
-    if new == value:
-        new = value + 1
-    try:
-        result = json_files.convert(changed(EXAMPLE, path, new), Result, "result")
-    except Exception:
-        return  # out of the schema's choices
-    assert findings("result", result)
+def test_one_figure_changed_is_found(factor):
+    for path in determined():
+        value = at(EXAMPLE, path)
+        new = value * factor if isinstance(value, float) else int(value * factor) + (factor < 1 and value == 1)
+        if new == value:
+            new = value + 1
+        try:
+            result = json_files.convert(changed(EXAMPLE, path, new), Result, "result")
+        except Exception:
+            continue  # out of the schema's choices
+        assert findings("result", result), path
 
 
 @QUICK

@@ -226,7 +226,7 @@ def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
     assert err.splitlines() == [
         f"{tmp_path}/a.acme: line 1: wrong: acme-smi",
         f"{tmp_path}/b.acme: line 1: agrees: acme-smi",
-        "2 files: 1 error, 0 warnings (ruleset 8)",
+        "2 files: 1 error, 0 warnings (ruleset 9)",
         "2 logs of acme-smi",
     ]
     assert call(["validate", str(tmp_path / "d.acme")]) == 2

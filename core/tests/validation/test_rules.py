@@ -62,12 +62,13 @@ def test_every_rule_has_a_page_and_every_page_a_rule():
     assert {page.stem for page in PAGES.glob("LP*.md")} == set(RULES)
 
 
-@pytest.mark.parametrize("code", RULES)
-def test_page_and_index_give_title_and_severity(code):
-    rule, page = RULES[code], (PAGES / f"{code}.md").read_text()
-    assert page.startswith(f"# {code}: {rule.title}\n")
-    assert f"Severity: {rule.severity}." in page
-    assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in (PAGES / "README.md").read_text()
+def test_page_and_index_give_title_and_severity():
+    index = (PAGES / "README.md").read_text()
+    for code, rule in RULES.items():
+        page = (PAGES / f"{code}.md").read_text()
+        assert page.startswith(f"# {code}: {rule.title}\n")
+        assert f"Severity: {rule.severity}." in page, code
+        assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in index
 
 
 @pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and code not in HERE])
@@ -156,8 +157,8 @@ def test_figures_that_overflow_to_infinity_agree_with_nothing(example):
     values = {"/metrics/window_seconds": 1e-310}
     for index in range(5):
         values |= {f"/mfu/{index}/peak_flops_per_second": 1e-305, f"/mfu/{index}/value": 0.99}
-    told = [one.code for one in judged(put(example, values))]
-    assert told.count("LP301") == 5
+    told = {one.code: one for one in judged(put(example, values))}
+    assert told["LP301"].more == 4
     assert "LP201" in told
 
 
@@ -185,7 +186,7 @@ def counted_by(example, name, *plugins):
 @pytest.mark.parametrize("name", ["zero", "cpu", "acme_moe", "../../x", "a\x1b[31m", ""])
 def test_flops_counted_by_no_extension_of_the_run(example, name):
     found = judged(counted_by(example, name))
-    assert [(one.code, one.path) for one in found] == [("LP316", "/mfu/0/counted_by")]
+    assert [(one.code, one.path) for one in found if one.code != "LP668"] == [("LP316", "/mfu/0/counted_by")]
     assert "\x1b" not in found[0].message
 
 
@@ -306,7 +307,8 @@ def test_a_result_cannot_be_passed_off_as_imported(example):
 def test_a_failed_run_is_held_to_what_it_did(example):
     failure = {"rank": 1, "reason": "killed", "exception": None, "message": "SIGKILL", "log_tail": []}
     example |= {"status": "failed", "failure": failure, "loss_curve": example["loss_curve"][:3]}
-    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds", "energy_joules")
+    unknown = ("window_seconds", "tokens_per_second_per_device", "tokens_per_second", "step_seconds", "energy_joules",
+               "joules_per_token", "tokens_per_joule")  # fmt: skip
     last = example["loss_curve"][2]["loss"]
     example["metrics"] |= {**dict.fromkeys(unknown), "measured_steps": 1, "measured_tokens": 1024, "final_loss": last}
     for mfu in example["mfu"]:

@@ -6,10 +6,13 @@ import json
 import os
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.clock_rates import ClockRates
 from llmperf.runfolder.endings import AgentReport
 from llmperf.running.launched import run_plan
 from llmperf.validation.check import validate_path
@@ -84,3 +87,76 @@ def test_a_rank_with_a_slowed_clock_is_found(stub_plan, tmp_path, monkeypatch):
     run = tmp_path / "run"
     run_plan(stub_plan(steps=200, ranks=1), run, load_for("stub", "stub"))
     assert "LP656" in {one.code for one in recorded_findings(run)}
+
+
+def scaled(run, names, factor=0.8, files="*"):
+    """Every reading of these clocks, from the first one on, takes `factor` as long in the records of a run."""
+    paths = [path for path in (run / "records").glob(files) if path.suffix in (".json", ".jsonl")]
+    first = {}
+
+    def change(value):
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                if name in names and isinstance(inner, float):
+                    begin = first.setdefault(name, inner)
+                    value[name] = begin + (inner - begin) * factor
+                elif name in ("step_seconds", "window_seconds"):
+                    value[name] = inner * factor
+                else:
+                    change(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                change(inner)
+        return value
+
+    for path in sorted(paths, key=lambda path: path.name, reverse=True):
+        if path.suffix == ".json":
+            path.write_text(json.dumps(change(json.loads(path.read_text()))))
+        else:
+            lines = [json.dumps(change(json.loads(line))) for line in path.read_text().splitlines()]
+            path.write_text("\n".join(lines) + "\n")
+
+
+@pytest.mark.parametrize(
+    ("clocks", "files", "because"),
+    [
+        (("at", "monotonic"), "*", "by the uptime that the kernel shows"),
+        (("monotonic", "uptime"), "*", "by the wall clock of the host"),
+        (("at", "monotonic"), "rank-*", "by the agent's clock"),
+    ],
+)
+def test_forgery_c_clocks_that_contradict_one_another(run_folder, clocks, files, because):
+    scaled(run_folder, clocks, files=files)
+    messages = [message for code, message in found(run_folder) if code == "LP666"]
+    assert len(messages) == 1  # one cause
+    assert because in messages[0] or "when its agent saw it" in messages[0]
+
+
+def test_a_wall_clock_that_was_set_during_the_run_is_no_finding(run_folder):
+    for path in (run_folder / "records").glob("rank-*"):
+        rows = [json.loads(line) for line in path.read_text().splitlines()]
+        for row in rows[len(rows) // 2 :]:
+            if "at" in row:
+                row["at"] += 3.0
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert found(run_folder) == []
+
+
+@given(st.lists(st.floats(0.5, 30.0), min_size=4, max_size=30), st.integers(0, 29), st.floats(0.0, 0.04))
+def test_clocks_of_one_host_agree_however_late_they_are_read(intervals, place, late):
+    rates, at = ClockRates(), 1e9
+    for index, seconds in enumerate(intervals):
+        at += seconds
+        rates.add(at + 3600.0 * (index >= place), at - 1e9 + late * (index % 2))
+    assert rates.contradiction is None
+
+
+@given(st.lists(st.floats(0.7, 30.0), min_size=3, max_size=30), st.sampled_from([0.5, 0.8, 1.25]))
+def test_a_scaled_clock_is_found(intervals, factor):
+    rates, at = ClockRates(), 0.0
+    for seconds in intervals:
+        at += seconds
+        rates.add(at, at * factor)
+    wrong = rates.contradiction
+    assert wrong is not None
+    assert wrong.second / wrong.first == pytest.approx(factor)

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.plugins.discovery import project_packages
+from llmperf.plugins.mending import install_own
 from llmperf.validation import installed
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 
-PACKAGE = "llmperf-published reads published documents; install it with: uv sync"
+INSTALL = f"install it with: {install_own('llmperf-published')}"
+PACKAGE = f"llmperf-published reads published documents; {INSTALL}"
 
 
 @pytest.fixture(autouse=True)
@@ -68,7 +70,7 @@ def test_results_are_reported_and_a_published_baseline_names_the_package(result,
 def test_rules_of_an_absent_extension_name_its_package(result, capsys, option):
     for code in ("LP411", "lp311"):
         assert call(["validate", option, code, str(result)]) == 2
-        assert f"{code} belongs to llmperf-published; install it with: uv sync" in capsys.readouterr().err
+        assert f"{code} belongs to llmperf-published; {INSTALL}" in capsys.readouterr().err
 
 
 def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):

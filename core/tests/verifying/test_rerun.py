@@ -16,7 +16,7 @@ from llmperf.types.spec import Lora
 from llmperf.types.verification import ClaimCheck, LevelCheck
 from llmperf.verifying import rerun as rerun_module
 from llmperf.verifying.own_data import Impossible
-from llmperf.verifying.rerun import rerun_check
+from llmperf.verifying.rerun import default_steps, rerun_check
 from llmperf.verifying.rerun_comparison import compared
 from llmperf.verifying.rerun_plan import RerunPlan, plan_rerun, reason
 
@@ -243,3 +243,25 @@ def _planned(plan):
     planned = Planned.__new__(Planned)
     object.__setattr__(planned, "plan", plan)
     return planned
+
+
+@pytest.mark.parametrize(("steps", "warmup", "every", "expected"), [(30, 5, 1, 10), (8, 5, 1, 8), (100, 10, 2, 20)])
+def test_a_rerun_without_a_number_goes_beyond_the_warm_up(result, steps, warmup, every, expected):
+    changed = replace(contract_with(result, steps=steps, warmup_steps=warmup), loss_curve_every=every)
+    assert default_steps(changed) == expected
+
+
+def test_the_number_of_a_rerun_may_be_left_out_after_the_paths(run_folder, monkeypatch, capsys):
+    asked = []
+
+    def check(folder, result, steps, *others):
+        asked.append(steps)
+        return LevelCheck(level="rerun", outcome="passed", message="…")
+
+    monkeypatch.setattr(rerun_module, "rerun_check", check)
+    contract = json_files.load(run_folder / "result.json", Result).contract
+    assert call(["validate", str(run_folder), "--rerun"]) == 0
+    assert call(["validate", str(run_folder), "--rerun", "3"]) == 0
+    assert asked == [min(contract.warmup_steps + 5, contract.steps), 3]
+    assert call(["validate", "--rerun", str(run_folder)]) == 2
+    assert "without a number, paths come before it" in capsys.readouterr().err

@@ -12,6 +12,8 @@ import sys
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
+from llmperf.reporting import result_sheet, standings
+from llmperf.types import Result
 from llmperf.types.verification import Verification
 from llmperf.validation.verification_files import configuration
 
@@ -146,6 +148,25 @@ def test_a_verification_of_another_result_is_a_warning_and_reports_say_so(run_fo
     assert "verification.json:/results: LP675 warning expected result.json with SHA-256" in capsys.readouterr().out
     call(["report", str(run_folder)])
     assert re.search("^verified +verification of another result.json$", capsys.readouterr().out, re.M)
+
+
+def test_the_level_of_a_stolen_verification_is_shown_nowhere(run_folder, keys, capsys, tmp_path):
+    stolen = {"level": "rerun", "outcome": "passed", "message": "5 steps", "figures": {}, "claims": []}
+    assert call(["validate", str(run_folder), "--record"]) == 0
+    path = run_folder / "verification.json"
+    document = json.loads(path.read_text())
+    document["results"][0] |= {"result_sha256": "0" * 64, "checks": [stolen]}
+    path.write_text(json.dumps(document))
+    sheet = result_sheet(json_files.load(run_folder / "result.json", Result), run_folder / "result.json")
+    assert standings([sheet])[0].entries[0].levels is None
+    capsys.readouterr()
+    for command in ("report", "summary", "validate"):
+        call([command, str(run_folder)])
+    call(["report", str(run_folder), "--format", "json"])
+    printed = capsys.readouterr().out.replace("Nobody has rerun", "").replace("--rerun", "")
+    assert "rerun" not in printed
+    call(["report", str(run_folder), "--format", "terminal"])
+    assert "Nobody has rerun this run" in capsys.readouterr().out
 
 
 def test_errors_are_recorded_as_not_consistent(run_folder, keys):

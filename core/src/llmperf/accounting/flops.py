@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, get_args
 from llmperf.accounting.conventions import conventions
 from llmperf.accounting.counting import flops_by
 from llmperf.accounting.parameters import count_parameters, lora_parameters
+from llmperf.errors import UserError
 from llmperf.hookspecs import hookimpl
 from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
 from llmperf.types.flops import ConventionName
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 HEADLINE = "nominal"
 """The convention of the published tables."""
+NO_ATTENTION = frozenset(
+    ["bamba", "falcon_h1", "falcon_mamba", "granitemoehybrid", "jamba", "lfm2", "mamba", "mamba2", "nemotron_h",
+     "recurrent_gemma", "retnet", "rwkv", "xlstm", "zamba", "zamba2"]
+)  # fmt: skip
+"""Families of state-space, recurrent and hybrid models, as transformers names them."""
 
 
 def workload_of(model: Model, contract: Contract, tuning: Tuning) -> Workload:
@@ -62,8 +68,12 @@ def flops_of(plugins: Plugins, model: Model, workload: Workload) -> FlopCount:
 def count_flops(model: Model, workload: Workload) -> FlopCount:
     """FLOPs per trained token of `model` under the conventions of results; `nominal` is the headline.
 
-    `windowed` is left out for models without windows, where it is `causal`.
+    `windowed` is left out for models without windows, where it is `causal`. UserError for a family whose layers are no
+    attention: the facts of a model have no place for their sizes.
     """
+    if model.family in NO_ATTENTION:
+        expected = "expected a transformer with attention in every layer, or an extension that counts the model"
+        raise UserError(f"model {model.name}: family: {expected}, found {model.family!r}")
     count = count_parameters(model)
     per_token = []
     for name in get_args(ConventionName):

@@ -18,7 +18,7 @@ from llmperf.cases.huggingface_keys import SHOWN, Configuration, shown
 from llmperf.cases.huggingface_types import configuration_types
 from llmperf.cases.library import document
 from llmperf.cases.model_text import model_text
-from llmperf.errors import UserError, unknown
+from llmperf.errors import UserError
 from llmperf.files.json_files import convert, decode, read_bytes
 from llmperf.files.text import printable
 from llmperf.files.user_files import parse_toml
@@ -65,7 +65,8 @@ def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
     if kind is None:
         raise UserError(f"{where}: expected model_type, found none")
     if not isinstance(kind, str) or kind not in known.types:
-        raise unknown(f"{where}: model_type", "type", str(kind)[:SHOWN], known.types)
+        expected = f"expected one of {', '.join(sorted(known.types))}"
+        raise UserError(f"{where}: model_type: unknown architecture {shown(kind)}; {expected}")
     missing = {k: v for k, v in {**known.class_defaults.get(kind, {}), **defaults}.items() if k not in values}
     notes = [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
     config = Configuration({**missing, **values}, where)
@@ -154,6 +155,10 @@ def _attention(config: Configuration, kind: str, table: Table) -> Table:
         found["attention_bias"] = []
     elif not default:
         found["attention_bias"] = ["q", "k", "v", "o"]
+    if kind == "glm4_moe" and config.flag("use_qk_norm", False):
+        found["qk_norm"] = "head"
+    if kind == "phi3":  # which its long variants stretch positions from; their rope_type is refused
+        config.take("original_max_position_embeddings")
     if kind == "chatglm" and not config.flag("add_qkv_bias", False):
         found["attention_bias"] = []
     found["feed_forward_bias"] = config.flag("mlp_bias", False)
@@ -265,8 +270,7 @@ def _mixture(config: Configuration, kind: str, table: Table, where: str) -> Tabl
     mixture: Table = {**base, "experts": experts, "top_k": config.whole("num_experts_per_tok")}
     mixture["expert_width"] = config.whole("moe_intermediate_size", default=table["intermediate_size"])
     mixture["shared_experts"] = config.count("n_shared_experts")
-    width = config.optional("shared_expert_intermediate_size")
-    if width is not None:
+    if width := config.count("shared_expert_intermediate_size"):
         mixture |= {"shared_experts": max(1, width // mixture["expert_width"]), "shared_width": width}
     mixture["dense_layers"] = config.count("first_k_dense_replace")
     mixture["normalized_scores"] = config.flag("norm_topk_prob", base.get("normalized_scores", True))
@@ -274,7 +278,7 @@ def _mixture(config: Configuration, kind: str, table: Table, where: str) -> Tabl
     if (score := config.take("scoring_func")) is not None:
         mixture["router_score"] = score
     choice = config.take("topk_method") or ("greedy" if kind == "deepseek_v2" else "noaux_tc")
-    if "latent" in table:
+    if "latent" in table or kind == "glm4_moe":
         if choice not in ("greedy", "group_limited_greedy", "noaux_tc"):
             expected = "expected greedy, group_limited_greedy or noaux_tc"
             raise UserError(f"{where}: topk_method: {expected}, found {shown(choice)}")

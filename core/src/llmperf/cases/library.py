@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from llmperf.cases.fields import check_table, with_unset
 from llmperf.cases.model_facts import check_model
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.files.json_files import convert
-from llmperf.files.user_files import read_toml
+from llmperf.files.json_files import convert, read_bytes
+from llmperf.files.user_files import MAX_TOML_BYTES, parse_toml, read_toml
 from llmperf.hookspecs import hookimpl
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
 
 T = TypeVar("T", Case, Model)
+Read = TypeVar("Read")
 Shelf = Literal["models", "cases", "overlays"]
 SHELVES: tuple[Shelf, ...] = ("models", "cases", "overlays")
 
@@ -63,7 +64,7 @@ class Library:
             return read_named(own, Model)
         if name not in paths:
             raise unknown(where, "model", name, paths)
-        return read_named(paths[name], Model)
+        return read_model(paths[name])
 
     def case(self, name: str) -> Case:
         """A case by name, or from the `.toml` file at a path; UserError with the closest name if it is unknown."""
@@ -76,7 +77,7 @@ class Library:
             raise unknown("", "case", name, paths)
         return read_named(paths[name], Case)
 
-    def readable(self, shelf: Shelf, read: Callable[[str], T]) -> list[T]:
+    def readable(self, shelf: Shelf, read: Callable[[str], Read]) -> list[Read]:
         """All documents of a shelf that can be read; the others are listed in `left_out`."""
         documents = []
         for name in self.paths(shelf):
@@ -106,9 +107,25 @@ class GivenModel(Library):
         return self._model
 
 
+_decoded: dict[tuple[Path, bytes], Model] = {}
+"""Models by their file and its content."""
+
+
+def read_model(path: Path) -> Model:
+    """A model from its file, decoded once in a process: checks of plugins read every model for each of them."""
+    key = path, read_bytes(path, limit=MAX_TOML_BYTES)
+    if key not in _decoded:
+        _decoded[key] = _named(path, Model, key[1])
+    return _decoded[key]
+
+
 def read_named(path: Path, kind: type[T]) -> T:
     """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
-    read = document({"name": path.stem, **read_toml(path)}, kind, str(path))
+    return _named(path, kind, read_bytes(path, limit=MAX_TOML_BYTES))
+
+
+def _named(path: Path, kind: type[T], data: bytes) -> T:
+    read = document({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))
     if read.name != path.stem:
         raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {read.name!r}")
     return read

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmperf.cases.library import Library, library
+from llmperf.cases.library import Library, library, read_model
 from llmperf.cases.settings import Setting, from_tables
 from llmperf.errors import UserError, unknown
 from llmperf.files.user_files import read_toml
 from llmperf.plugins.loading import Plugins
 
-TABLES = ("when", "contract", "tuning", "framework", "data")
+TABLES = ("when", "tuning", "framework", "data")
+SMALL = Path(__file__).parents[1] / "data" / "small_contracts.toml"
+"""Contracts of the core's cases on a small model and a CPU. These are no overlays: overlays never change a contract."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +23,7 @@ class Facts:
     """The facts of a run that conditions in `[when]` are compared with."""
 
     case: str
-    """Name of the case."""
+    """Name of the case. An overlay with this condition and without `model` is for the case's own model."""
     device: str
     """Model of the devices."""
     framework: str
@@ -36,29 +39,77 @@ class Facts:
 CONDITIONS = tuple(Facts.__dataclass_fields__)
 
 
-def matching(shelf: Library, actual: Facts) -> list[Setting]:
-    """The settings of every overlay whose `[when]` holds, in the order of file names."""
-    facts = {name: str(value) for name, value in asdict(actual).items()}
+def overlay_settings(shelf: Library, actual: Facts, own_model: str, files: Iterable[Path]) -> list[Setting]:
+    """The settings of a run before those of the command line: of overlays on the shelf, and then of files."""
+    settings = small_contract(actual, own_model) + matching(shelf, actual, own_model)
+    return settings + [setting for path in files for setting in from_file(path, actual, own_model)]
+
+
+def matching(shelf: Library, actual: Facts, own_model: str) -> list[Setting]:
+    """The settings of every overlay whose `[when]` holds, in the order of file names; `own_model` is the case's."""
     settings: list[Setting] = []
     for path, tables in shelf.overlays():
-        if all(facts[key] in _wanted(value) for key, value in _conditions(path, tables).items()):
-            changes = {key: value for key, value in tables.items() if key != "when"}
-            settings += from_tables(changes, f"overlay {path.name}")
+        if not list(_unmet(_conditions(path, tables, own_model), actual)):
+            settings += _settings(path, tables)
     return settings
 
 
-def from_file(path: Path, actual: Facts) -> list[Setting]:
+def from_file(path: Path, actual: Facts, own_model: str) -> list[Setting]:
     """The settings of an overlay file that the user names; UserError if it cannot be read or is for another run."""
-    tables, facts = read_toml(path), asdict(actual)
-    for key, value in _conditions(path, tables).items():
-        if str(facts[key]) not in _wanted(value):
-            expected = " or ".join(_wanted(value))
-            raise UserError(f"{path}: when.{key}: the overlay is for {expected}, found {str(facts[key])!r}")
-    changes = {key: value for key, value in tables.items() if key != "when"}
-    return from_tables(changes, f"overlay {path.name}")
+    tables = read_toml(path)
+    for key, wanted in _unmet(_conditions(path, tables, own_model), actual):
+        found = str(getattr(actual, key))
+        raise UserError(f"{path}: when.{key}: the overlay is for {' or '.join(wanted)}, found {found!r}")
+    return _settings(path, tables)
 
 
-def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
+def on_other_devices(shelf: Library, actual: Facts, own_model: str) -> list[tuple[list[str], list[Setting]]]:
+    """Devices and settings of each overlay that holds for the same run on devices other than this one."""
+    elsewhere = []
+    for path, tables in shelf.overlays():
+        unmet = dict(_unmet(_conditions(path, tables, own_model), actual))
+        if list(unmet) == ["device"]:
+            elsewhere.append((unmet["device"], _settings(path, tables)))
+    return elsewhere
+
+
+def small_contract(actual: Facts, own_model: str) -> list[Setting]:
+    """The contract of a case that the core ships, on a small model and a CPU: a variant, because the model changed."""
+    if actual.kind != "cpu" or actual.model == own_model:
+        return []
+    entries = [entry for entry in read_toml(SMALL)["small"] if not list(_unmet(entry["when"], actual))]
+    return [
+        setting
+        for entry in entries
+        for setting in from_tables({"contract": entry["contract"]}, f"small model, {SMALL.name}")
+    ]
+
+
+def _unmet(conditions: dict[str, Any], actual: Facts) -> Iterator[tuple[str, list[str]]]:
+    """Each condition that does not hold, with the values it asks for."""
+    for key, value in conditions.items():
+        wanted = [str(item) for item in value] if isinstance(value, list) else [str(value)]
+        if str(getattr(actual, key)) not in wanted:
+            yield key, wanted
+
+
+def _settings(path: Path, tables: dict[str, Any]) -> list[Setting]:
+    settings = from_tables({key: value for key, value in tables.items() if key != "when"}, f"overlay {path.name}")
+    for setting in settings:
+        if setting.path == "tuning.gradient_accumulation":
+            raise _contract_error(path, setting.path, "global_batch would follow from it")
+    return settings
+
+
+def _contract_error(path: Path, found: str, reason: str) -> UserError:
+    expected = f"expected {', '.join(TABLES[1:])}, found {found}: {reason}"
+    return UserError(f"{path}: an overlay never changes the contract: {expected}; write a case of its own")
+
+
+def _conditions(path: Path, tables: dict[str, Any], own_model: str) -> dict[str, Any]:
+    """The conditions of an overlay, with the case's own model where it names a case and no model."""
+    if "contract" in tables:
+        raise _contract_error(path, "contract", "it is what a result measures")
     for key in tables:
         if key not in TABLES:
             raise unknown(str(path), "table", key, TABLES)
@@ -68,20 +119,16 @@ def _conditions(path: Path, tables: dict[str, Any]) -> dict[str, Any]:
     for key in when:
         if key not in CONDITIONS:
             raise unknown(f"{path}: when", "condition", key, CONDITIONS)
-    return when
-
-
-def _wanted(value: Any) -> list[str]:
-    return [str(item) for item in value] if isinstance(value, list) else [str(value)]
+    return {**when, "model": own_model} if "case" in when and "model" not in when else when
 
 
 def check_readable(plugins: Plugins) -> None:
     """UserError with the first model, case or overlay of the loaded plugins that cannot be read."""
     shelf = library(plugins)
-    matching(shelf, Facts(case="", device="", framework=""))  # reads every overlay's conditions
     for path, tables in shelf.overlays():
-        from_tables({key: value for key, value in tables.items() if key != "when"}, str(path))
-    for name in shelf.paths("models"):
-        shelf.model(name)
+        _conditions(path, tables, "")
+        _settings(path, tables)
+    for path in shelf.paths("models").values():
+        read_model(path)
     for name in shelf.paths("cases"):
         shelf.model(shelf.case(name).contract.model, f"case {name}")

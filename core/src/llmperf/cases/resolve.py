@@ -43,7 +43,7 @@ def resolve(
         contract = replace(contract, seed=challenge_seed(challenge))
     tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
     tuning = _fit_machine(tuning, available, origins)
-    model = library.model(contract.model, _model_origin(origins, case))
+    model = library.model(contract.model, f"{origins.get('contract.model', f'case {case.name}')}: contract.model")
     contract = replace(contract, model=model.name)
     too_large = size_problems(contract, tuning)
     problems = too_large or layout_problems(contract, tuning, model)
@@ -64,10 +64,6 @@ def resolve(
         challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
-
-
-def _model_origin(origins: Mapping[str, str], case: Case) -> str:
-    return f"{origins.get('contract.model', f'case {case.name}')}: contract.model"
 
 
 def _apply(case: Case, settings: Sequence[Setting]) -> dict[str, Any]:

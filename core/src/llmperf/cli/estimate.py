@@ -90,7 +90,7 @@ def command(
     costing = costing_for(prices, train_tokens, warn)
     outcome, estimated = estimate(request(options, on), how, lambda line: click.echo(line, err=True))
     if estimated is None or outcome.plan is None:
-        ctx.exit(show(outcome, options["as_json"]))
+        ctx.exit(show(outcome, options["as_json"], whole=False))
     say_what_was_left_out(outcome)
     rows = []
     if costing is not None:

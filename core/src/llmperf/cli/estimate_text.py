@@ -10,7 +10,6 @@ from llmperf.cli.plan_text import change_text
 from llmperf.files.text import printable
 from llmperf.planning.fitting import as_options
 from llmperf.types.estimate import Communication, Estimate, ExpectedError, StageMemory, StepTime
-from llmperf.types.tracing import MemoryKind
 
 GIB = 2**30
 LINES = 4
@@ -32,35 +31,42 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     spec = estimate.spec
     where = f"{layout.nodes} x {layout.devices_per_node} {estimate.device_model}"
     yield "case", f"{spec.case} ({spec.tuning.framework}, {spec.contract.precision}) on {where}, {layout_text(layout)}"
+    yield "overlays", _overlays(estimate)
+    if estimate.expected_error is not None:
+        yield "expected error", _error(estimate.expected_error, with_throughput=estimate.fits is not False)
     batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
     yield from (("changed", change_text(change)) for change in spec.changes)
-    overlays = dict.fromkeys(part.origin for part in spec.changes if part.origin.startswith("overlay "))
-    names = ", ".join(name.removeprefix("overlay ").removesuffix(", contract") for name in overlays)
-    unchanged = f"none changed a setting of the case on this device with {layout.world_size} ranks"
-    yield "overlays", names or unchanged
     yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
     yield from _how(estimate)
     yield from _memory(estimate)
     yield from _time(estimate)
     yield from _parts(estimate)
     yield from _host(estimate)
-    if estimate.expected_error is not None:
-        yield "expected error", _error(estimate.expected_error, with_throughput=estimate.time is not None)
+
+
+def _overlays(estimate: Estimate) -> str:
+    """How the tuning of this device differs from that of others, and how to make it the same."""
+    here: dict[str, list[str]] = defaultdict(list)
+    for change in estimate.spec.changes:
+        if change.origin.startswith("overlay "):
+            here[change.origin.removeprefix("overlay ")].append(change.path.removeprefix("tuning."))
+    changed = [f"{', '.join(paths)} by {name}" for name, paths in here.items()]
+    texts = [f"on this device {' and '.join(changed)}"] if changed else ["none changed a setting on this device"]
+    texts += [f"other devices: {text}" for text in estimate.tuned_elsewhere]
+    if not changed and not estimate.tuned_elsewhere:
+        return "none, on this device or on others"
+    return f"{'; '.join(texts)}. To compare devices, set the same on each by --set"
 
 
 def _error(error: ExpectedError, *, with_throughput: bool) -> str:
     method = {"fake tensors": "traces", "analytic": "formulas"}[error.method]
-    figures = [
-        f"memory {error.memory:.0%} in the median",
-        f"{error.memory_within_tenth} of {error.memory_rows} published figures within 10%",
-    ]
-    if with_throughput:
-        figures.append(f"throughput {error.throughput:.0%} in the median ({error.throughput_rows} rows)")
-    if with_throughput and error.device_throughput:
-        listed = ", ".join(f"{share:+.0%}" for share in error.device_throughput)
-        figures.append(f"on this device {listed}")
-    none = f"; no published throughput by {method} with {' or '.join(error.outside)}" if error.outside else ""
-    return f"{', '.join(figures)}; rows by {method}: {error.rows}{none}"
+    text = f"memory {error.memory:.0%} in the median, {error.memory_within_tenth} of {error.memory_rows} within 10%"
+    if not with_throughput:
+        return text
+    none = f"; no published throughput by {method} with {' or '.join(error.outside)}, so more is likely"
+    kind = f"{error.throughput_rows} published rows by {method} ({error.nearest})"
+    figures = f"throughput {error.throughput:.0%} in the median, up to {error.throughput_largest:.0%}, by {kind}"
+    return f"{figures}{none if error.outside else ''}; {text}"
 
 
 def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:
@@ -86,7 +92,10 @@ def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
             if stage.overhead_bytes is None or estimate.rates is None
             else f"beside tensors {stage.overhead_bytes / GIB:.1f} ({estimate.rates.basis})"
         )
-        yield "", f"{', '.join([*_kinds(stage.at_peak), beside])}; most in {stage.phase}, {stage.operation}"
+        sizes = sorted(stage.at_peak.items(), key=lambda part: -part[1])
+        smallest = SMALLEST_SHARE * sum(stage.at_peak.values())
+        kinds = [f"{kind} {_gib(size)}" for kind, size in sizes if size >= smallest]
+        yield "", f"{', '.join([*kinds, beside])}; most in {stage.phase}, {stage.operation}"
     if estimate.fits is False:
         if estimate.nearest is None:
             yield "nearest that fits", "none found"
@@ -103,11 +112,6 @@ def _margin(stage: StageMemory) -> str:
     if left >= 0 and stage.overhead_bytes is None:
         verdict = f"the tensors fit, {left / GIB:.1f} left for what a process takes beside them, which is unknown"
     return f" of {stage.capacity_bytes / GIB:.1f}: {verdict}"
-
-
-def _kinds(sizes: Mapping[MemoryKind, int]) -> list[str]:
-    shown = sorted(sizes.items(), key=lambda part: -part[1])
-    return [f"{kind} {_gib(size)}" for kind, size in shown if size >= SMALLEST_SHARE * sum(sizes.values())]
 
 
 def _gib(size: float) -> str:
@@ -129,7 +133,9 @@ def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
     yield "step", f"{time.seconds:.3g} s: {parts}{behind}"
     known = [f"{mfu.convention} {mfu.value:.1%}" for mfu in estimate.mfu if mfu.value is not None]
     rates = f"MFU {', '.join(known)}{_peaks(estimate)}" if known else "MFU unknown without a peak"
-    yield "throughput", f"{estimate.tokens_per_second_per_device:,.0f} token/p/s; {rates}"
+    error = estimate.expected_error
+    sure = "" if error is None else f" +-{error.throughput_largest:.0%}"
+    yield "throughput", f"{estimate.tokens_per_second_per_device:,.0f} token/p/s{sure}; {rates}"
 
 
 def _peaks(estimate: Estimate) -> str:

@@ -141,7 +141,7 @@ def _launcher_rows(installed: list[Found], rows: list[dict[str, str]]) -> list[d
 
 def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
     from llmperf.errors import PluginError
-    from llmperf.plugins.discovery import find
+    from llmperf.plugins.discovery import find, of_this_project
     from llmperf.plugins.requirements import unmet_requirements
 
     try:
@@ -153,20 +153,30 @@ def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
         plugins.check(found)
     except PluginError as error:
         return f"broken: {error}"
-    return "ok"
+    if of_this_project(found):
+        return "ok"
+    from llmperf.plugins.used_names import missing_name
+
+    problem = missing_name(found)
+    return "ok" if problem is None else f"broken: {problem}"
 
 
 @click.command("devices", epilog=examples("devices"))
 @json_option
-def devices(as_json: bool) -> None:
-    """List the devices that the installed vendor plugins see here, and why a plugin sees none."""
+@click.pass_context
+def devices(ctx: click.Context, as_json: bool) -> None:
+    """List the devices that the installed vendor plugins see here, and why a plugin sees none.
+
+    Exits with 2 if a vendor plugin fails, after the devices of the others.
+    """
+    from llmperf.errors import UserError
     from llmperf.planning.vendors import probe_all, skipped_entries
 
     probes, broken = probe_all()
     skipped = skipped_entries()
     if as_json:
         print_json({"probes": probes, "broken": broken, "skipped": skipped})
-        return
+        ctx.exit(UserError.exit_code if broken else 0)
     print_table(
         ["vendor", "index", "model", "memory", "precisions", "driver"],
         [
@@ -190,6 +200,7 @@ def devices(as_json: bool) -> None:
     for vendor, lines in skipped.items():
         for line in lines:
             print_text(f"{vendor}: {line}")
+    ctx.exit(UserError.exit_code if broken else 0)
 
 
 DOCTOR_EXAMPLES = """\b

@@ -166,8 +166,9 @@ def _named(matrix: Matrix, run: CellRun) -> str:
 def _say_ended(matrix: Matrix, run: CellRun, whole: Whole) -> None:
     """One line when an attempt has ended: how it ended, and how far the whole is."""
     from llmperf.cli.progress_line import duration
-    from llmperf.reporting.cells import number, printable
+    from llmperf.reporting.cells import number
     from llmperf.reporting.matrix import count_text
+    from llmperf.reporting.safe_text import printable
 
     attempt = run.attempts[-1]
     figure = f"{number(attempt.tokens_per_second_per_device)} token/p/s"

@@ -16,7 +16,7 @@ from llmperf.errors import UserError
 if TYPE_CHECKING:
     from llmperf.accounting.conventions import Attention
     from llmperf.accounting.counting import ConventionFlops
-    from llmperf.types import FlopsPerToken, Model
+    from llmperf.types import FlopCount, FlopsPerToken, Model
 
 IMPORT = "import"
 EXAMPLES = """\b
@@ -70,9 +70,14 @@ def _list(as_json: bool) -> None:
     from llmperf.types import Workload
 
     shelf, plugins = whole_library(), plugins_for()
-    listed = shelf.readable("models", shelf.model)
+
+    def counted(name: str) -> tuple[Model, FlopCount]:
+        model = shelf.model(name)
+        return model, flops_of(plugins, model, Workload(seq_len=model.max_positions))
+
+    read = shelf.readable("models", counted)
     say_left_out([*shelf.left_out, *plugins.left_out])
-    counts = {model.name: flops_of(plugins, model, Workload(seq_len=model.max_positions)) for model in listed}
+    listed, counts = [model for model, _ in read], {model.name: count for model, count in read}
     if as_json:
         print_json(
             [

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
@@ -39,6 +40,45 @@ def answer_format_options(function: Callable[..., Any]) -> Callable[..., Any]:
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
+class _UntilReaderEnds:
+    """A text stream whose text goes nowhere once nobody reads it any more."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._read = True
+
+    def write(self, text: str) -> int:
+        if self._read:
+            try:
+                return self._stream.write(text)
+            except BrokenPipeError:
+                self._read = False
+        return len(text)
+
+    def flush(self) -> None:
+        if self._read:
+            try:
+                self._stream.flush()
+            except BrokenPipeError:
+                self._read = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+@contextmanager
+def without_readers() -> Iterator[None]:
+    """Go on when the reader of standard output or standard error ends, such as `head`: a run is worth more."""
+    streams: tuple[Any, Any] = (sys.stdout, sys.stderr)
+    sys.stdout, sys.stderr = (stream and _UntilReaderEnds(stream) for stream in streams)
+    try:
+        yield
+    finally:
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()
+        sys.stdout, sys.stderr = streams
+
+
 def print_json(document: Any) -> None:
     """One JSON document on standard output."""
     from llmperf.files.json_files import encode_pretty
@@ -64,9 +104,11 @@ def page_width(wide: bool = False) -> int | None:
 
 def print_text(text: str, nl: bool = True) -> None:
     """Lines within the width of the terminal."""
-    from llmperf.reporting.text_table import fitted
+    if (width := page_width()) is not None:
+        from llmperf.reporting.text_table import fitted
 
-    click.echo(fitted(text, page_width()), nl=nl)
+        text = fitted(text, width)
+    click.echo(text, nl=nl)
 
 
 def print_table(

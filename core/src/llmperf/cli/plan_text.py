@@ -69,18 +69,19 @@ def plan_text(outcome: Outcome) -> str:
     """The plan for a terminal, one fact per line."""
     known = list(facts(outcome))
     width = max(len(name) for name, _ in known)
-    lines = [f"{name:<{width}}  {value}" for name, value in known]
+    lines = [*refusals(outcome), *[""] * bool(outcome.problems)]
+    lines += [f"{name:<{width}}  {value}" for name, value in known]
     if outcome.spec.changes:
         lines += ["", *(f"changed from the case: {change_text(change)}" for change in outcome.spec.changes)]
-    if outcome.plan is not None and outcome.plan.notes:
-        lines += ["", *(f"note: {note}" for note in outcome.plan.notes)]
-    if outcome.problems:
-        lines += [
-            "",
-            "does not fit together:",
-            *(f"  {problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems),
-        ]
+    if outcome.plan is not None and (notes := (*outcome.plan.worker.notes, *outcome.plan.notes)):
+        lines += ["", *(f"note: {note}" for note in notes)]
     return "\n".join(lines) + "\n"
+
+
+def refusals(outcome: Outcome) -> list[str]:
+    """Why a plan cannot run, a line each below a heading; empty if it can."""
+    problems = [f"  {problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems]
+    return ["does not fit together:", *problems] if problems else []
 
 
 def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:

@@ -8,6 +8,7 @@ import click
 
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import run_folders
+from llmperf.files.text import printable
 
 EXAMPLES = """\b
 Examples:
@@ -27,6 +28,8 @@ def command(ctx: click.Context, runs: tuple[Path, ...]) -> None:
     RUN is a run folder. The run is complete if every rank had written all of its records, and otherwise failed, with
     the step that it had reached. A folder that has a result is left as it is.
 
+    Records that a run through a launcher has left on its nodes are fetched first, with the options of llmperf.toml.
+
     Exits with 0, 1 if a run is not complete or has an error finding, 2 if a run is going on or a folder is no run's.
     """
     from llmperf.reporting.terminal import result_card
@@ -34,7 +37,7 @@ def command(ctx: click.Context, runs: tuple[Path, ...]) -> None:
 
     code = 0
     for run in runs:
-        result, made = recover(run)
+        result, made = recover(run, lambda line: click.echo(printable(line, " "), err=True))
         wrong = any(finding.severity == "error" for finding in result.findings)
         code = max(code, int(wrong or result.status != "complete"))
         if not made:

@@ -14,7 +14,7 @@ from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.idle_line import ready_by
 from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Steps, Text
-from llmperf.cli.output import language_option, print_json, print_table, print_text
+from llmperf.cli.output import language_option, print_json, print_table, print_text, without_readers
 from llmperf.cli.request import request, request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
@@ -80,11 +80,12 @@ def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **opti
 
     if not dry_run:
         _check_folder(out)
+        ctx.with_resource(without_readers())
     asked, tasks = replace(request(options), logs=options["logs"], traced_steps=options["traced_steps"]), 1
-    if asked.logs and not dry_run:
+    if asked.logs:
         from llmperf.running.loggers import check_logs
 
-        check_logs(asked.logs)
+        check_logs(asked.logs, opening=not dry_run)
     many = options["matrix"] is not None or options["scale"] is not None
     if options["challenge"] is not None:
         if many or repeat > 1:
@@ -265,9 +266,10 @@ def repeat_line(result: Result, number: int, repeat: int, language: str = "en") 
 
 def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> None:
     """Print a table of repeats, their findings, and the spread; each run folder has a full report."""
-    from llmperf.reporting.cells import printable, shown
+    from llmperf.reporting.cells import shown
     from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.result_sheets import figure_rows
+    from llmperf.reporting.safe_text import printable
     from llmperf.reporting.text_table import Column
     from llmperf.reporting.words import sentence, word
 

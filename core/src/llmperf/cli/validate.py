@@ -13,7 +13,7 @@ import click
 
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completed_values import rule_codes, run_folders
-from llmperf.cli.levels import level_checks, level_options
+from llmperf.cli.levels import level_checks, level_options, signature_checks
 from llmperf.cli.output import language_option, print_text
 from llmperf.plugins.asking import Tally, keep_tally, tally
 
@@ -136,10 +136,12 @@ def command(
     for fault in catalogue.faults:
         warn(f"left out: {fault}")
     select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
-    validator = Validator(catalogue, wanted=lambda code: _wanted(code, select, ignore), further=levels)
+    validator = Validator(
+        catalogue, wanted=lambda code: _wanted(code, select, ignore), further=levels or signature_checks
+    )
     judged = _timed(file for path in paths for file in validator.validated(path))
     kept: list[FileFindings] = []
-    files = (_chosen(file, select, ignore) for file in (_kept(judged, kept) if levels.kept else judged))
+    files = (_chosen(file, select, ignore) for file in (_kept(judged, kept) if levels and levels.kept else judged))
     if wanted == "text":
         code, verdicts = _print_text(files, language)
         by_closing: dict[Callable[[Sequence[Verdict]], str], tuple[DocumentKind, list[Verdict]]] = {}
@@ -156,7 +158,7 @@ def command(
                 click.echo(word(line, language), err=True)
     else:
         code = _print_document(list(files), wanted)
-    for path in levels.record(kept):
+    for path in levels.record(kept) if levels else ():
         line = "{path}: what was verified; sign it: llmperf sign {path} --key KEY"
         click.echo(sentence(line, language, path=path), err=True)
     ctx.exit(code)
@@ -187,13 +189,17 @@ def _print_document(files: list[FileFindings], wanted: str) -> int:
 
 def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict[str, list[Verdict]]]:
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
+    from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.findings import text
     from llmperf.reporting.words import sentence, word
     from llmperf.validation.catalogue import RULESET, counted
+    from llmperf.validation.causes import Repeats
 
     printed = tally()  # by an attempt that a plugin ended: those files are read again, but not printed
     verdicts: dict[str, list[Verdict]] = {}
-    for number, file in enumerate(files, 1):
+    repeats = Repeats()
+    for number, full in enumerate(files, 1):
+        file = repeats.without(full)
         if file.verdicts:
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
         if number <= printed.items:
@@ -201,10 +207,16 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
         print_text(painted_severities(text([file], language)), nl=False)
         for line in _by_outcome(file.verdicts, language):
             click.echo(f"{file.path}: {line}", err=True)
-        errors, warnings = (counted(file.findings, severity) for severity in SEVERITIES)
+        errors, warnings = (counted(full.findings, severity) for severity in SEVERITIES)
         printed = Tally(number, max(printed.code, _code(file)), printed.errors + errors, printed.warnings + warnings)
         sys.stdout.flush()
         keep_tally(printed)
+    for finding, count in repeats.listed():
+        line = "in {count} more files: {finding}"
+        print_text(
+            painted_severities(f"{sentence(line, language, count=count, finding=finding_text(finding, language))}\n"),
+            nl=False,
+        )
     counts = zip((printed.items, printed.errors, printed.warnings), ("file", "error", "warning"), strict=True)
     parts = [word(f"{number} {what}{'s' * (number != 1)}", language) for number, what in counts]
     line = "{files}: {errors}, {warnings} (ruleset {ruleset})"
@@ -215,6 +227,8 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
 
 def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
     """One line for each outcome and reason, with the lines of the rows."""
+    if not verdicts:
+        return
     from llmperf.files.text import printable
     from llmperf.reporting.finding_texts import finding_message
     from llmperf.reporting.words import sentence, word

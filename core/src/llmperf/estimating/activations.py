@@ -27,7 +27,7 @@ def runs_fused(sizes: RankSizes, name: str) -> bool:
 
 def block_bytes(sizes: RankSizes) -> int:
     """Activations of a block that is not recomputed."""
-    norm_input = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    norm_input = sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     norms = sizes.model.norms_per_block * (norm_input + norm_bytes(sizes))
     common = norms + _attention(sizes) + _routed(sizes)
     if sizes.frozen:
@@ -37,7 +37,7 @@ def block_bytes(sizes: RankSizes) -> int:
 
 def checkpoint_bytes(sizes: RankSizes) -> int:
     """What a recomputed block keeps: its input, and with `recompute=operations` results of products and attention."""
-    kept = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    kept = sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     if sizes.plan.spec.tuning.recompute == "block":
         return kept
     products = sizes.attention_widths + 2 * sizes.inner + (1 + max(1, sizes.routed)) * sizes.hidden
@@ -52,14 +52,14 @@ def norm_bytes(sizes: RankSizes) -> int:
     share = sizes.tokens // sizes.sequence_parts
     if runs_fused(sizes, "rms_norm"):
         return SINGLE * share
-    wide = SINGLE - sizes.stream_bytes
-    scaled = 0 if sizes.frozen else sizes.stream_bytes
+    wide = SINGLE - sizes.compute_bytes
+    scaled = 0 if sizes.frozen else sizes.compute_bytes
     return (SINGLE + (wide + scaled) * sizes.hidden) * share
 
 
 def _projected(sizes: RankSizes) -> int:
-    """Inputs of the projections: of each its own, if it casts or copies it."""
-    own = sizes.casts or (sizes.plan.worker.input_copies and sizes.plan.layout.tensor_parallel > 1)
+    """Inputs of the projections: of each its own, if it copies it."""
+    own = sizes.plan.worker.input_copies and sizes.plan.layout.tensor_parallel > 1
     copies = (1 if sizes.model.family == "baichuan" else 3) + 2 if own else 2
     return copies * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
 
@@ -123,7 +123,7 @@ def _adapters(sizes: RankSizes) -> int:
 
 def backward_bytes(sizes: RankSizes) -> int:
     """The most that the backward pass of one block holds beside the activations that it has not used yet."""
-    stream = 2 * sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    stream = 2 * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     feed_forward = 2 * sizes.compute_bytes * sizes.inner * sizes.tokens + _routed(sizes)
     return stream + max(feed_forward, _attention_backward(sizes))
 

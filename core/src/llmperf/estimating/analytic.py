@@ -13,13 +13,15 @@ from llmperf.types.plan import Plan
 from llmperf.types.tracing import StepTrace
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
-FP8_NOTE = "fp8: casts to fp8 and scales are not counted: a lower bound of the step"
+FP8_NOTE = "fp8: casts are counted by the bytes that their operations move, not by measurement"
+COMPILE_NOTE = "compile: chains of elementwise operations are modelled as one kernel each, not measured"
 
 
 def analytic_trace(plan: Plan, rank: int) -> StepTrace:
     """A step of one rank of a plan, as `llmperf_trace_step` would return it."""
     sizes = rank_sizes(plan, rank)
-    casts = (FP8_NOTE,) if products_dtype(plan.spec.contract) == "fp8" else ()
+    modelled = [FP8_NOTE] if products_dtype(plan.spec.contract) == "fp8" else []
+    modelled += [COMPILE_NOTE] if plan.spec.tuning.compile else []
     return StepTrace(
         rank=rank,
         method="analytic",
@@ -29,7 +31,7 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
         host_waits=None,
         memory=analytic_memory(sizes),
         parameters=count_parameters(plan.spec.model).total,
-        notes=(NOTE, *load_notes(plan), *casts),
+        notes=(NOTE, *load_notes(plan), *modelled),
     )
 
 

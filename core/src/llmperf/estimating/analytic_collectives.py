@@ -49,7 +49,7 @@ def _tensor(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     ranks = ranks_along(sizes.plan.layout, rank, "tensor")
     again = sizes.recomputed_blocks if sizes.plan.spec.tuning.recompute == "block" else 0
     ends = int(sizes.first), int(sizes.last)
-    size = sizes.stream_bytes * sizes.hidden * sizes.tokens
+    size = sizes.compute_bytes * sizes.hidden * sizes.tokens
     counts: tuple[tuple[Phase, int], ...] = (
         ("forward", 2 * sizes.blocks + ends[0]),
         ("backward", 2 * sizes.blocks + 2 * again + ends[1]),
@@ -75,7 +75,7 @@ def _context(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
 def _pipeline(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     """The residual stream to the next stage and its gradient to the one before."""
     stages = ranks_along(sizes.plan.layout, rank, "pipeline")
-    size = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    size = sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     phases: tuple[Phase, ...] = ("forward", "backward")
     for neighbour in (sizes.stage - 1, sizes.stage + 1):
         if 0 <= neighbour < len(stages):

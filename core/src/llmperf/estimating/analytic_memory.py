@@ -154,7 +154,7 @@ def _of_one_micro_batch(sizes: RankSizes) -> int:
 
 def _head_activations(sizes: RankSizes) -> int:
     """What the last norm keeps, inputs of it and of the head, and the head's normalised rows."""
-    stream = (sizes.stream_bytes + sizes.compute_bytes) * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    stream = 2 * sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     return stream + norm_bytes(sizes) + (_head_matrix(sizes) if sizes.model.normalized_head else 0)
 
 

@@ -13,11 +13,12 @@ from collections.abc import Iterator
 from itertools import chain
 
 from llmperf.accounting.parameters import shared_width
-from llmperf.accounting.precisions import precision_recipe, products_dtype
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.estimating.activations import SINGLE, attention_is_fused, gate_steps, runs_fused, scores
+from llmperf.estimating.analytic_pieces import compute_dtype, linear, moves, product, projection_dtype
 from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.precision import DTYPE_BYTES
-from llmperf.types.tracing import OperationKind, Phase, TracedOperation
+from llmperf.types.tracing import Phase, TracedOperation
 
 
 def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
@@ -29,76 +30,18 @@ def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
     )
 
 
-def compute_dtype(sizes: RankSizes) -> str:
-    """Of activations, and of products outside the projections of the blocks."""
-    return precision_recipe(sizes.plan.spec.contract.precision).rest
-
-
-def projection_dtype(sizes: RankSizes) -> str:
-    """Of the projections of the blocks."""
-    return products_dtype(sizes.plan.spec.contract)
-
-
-def _product(
-    sizes: RankSizes, phase: Phase, shape: tuple[int, int, int, int], times: int, name: str = "matmul", dtype: str = ""
-) -> TracedOperation:
-    """Matrix products of (batch, rows, columns, inner); in `compute_dtype` unless `dtype` says otherwise."""
-    batch, rows, columns, inner = shape
-    elements = batch * (rows * inner + inner * columns + rows * columns)
-    return TracedOperation(
-        name=name,
-        kind="matmul",
-        phase=phase,
-        dtype=dtype or compute_dtype(sizes),
-        flops=2.0 * batch * rows * columns * inner,
-        bytes=sizes.compute_bytes * elements,
-        shape=shape,
-        per_micro_batch=times,
-    )
-
-
-def _moved(
-    sizes: RankSizes, name: str, kind: OperationKind, phase: Phase, moved: int, times: int, kernels: int = 1
-) -> TracedOperation:
-    """Operations that read and write `moved` bytes each."""
-    return TracedOperation(
-        name=name,
-        kind=kind,
-        phase=phase,
-        dtype="fp32" if kind == "norm" and sizes.casts else compute_dtype(sizes),
-        flops=0.0,
-        bytes=moved,
-        kernels=kernels,
-        per_micro_batch=times,
-    )
-
-
-def _linear(
-    sizes: RankSizes, outputs: int, inputs: int, times: int, repeated: int, *, of_block: bool = True
-) -> Iterator[TracedOperation]:
-    """A projection `times` times in a forward pass: its product, what is repeated of it, and its gradients."""
-    tokens, dtype = sizes.tokens, projection_dtype(sizes) if of_block else compute_dtype(sizes)
-    yield _product(sizes, "forward", (1, tokens, outputs, inputs), times, dtype=dtype)
-    if repeated:
-        yield _product(sizes, "backward", (1, tokens, outputs, inputs), repeated, dtype=dtype)
-    yield _product(sizes, "backward", (1, tokens, inputs, outputs), times, "matmul, gradient of the input", dtype)
-    if not sizes.frozen:
-        name = "matmul, gradient of the weights"
-        yield _product(sizes, "backward", (1, outputs, inputs, tokens), times, name, dtype)
-
-
 def _blocks(sizes: RankSizes) -> Iterator[TracedOperation]:
     """Forward and backward pass of all blocks, with what is computed again."""
     tuning, blocks = sizes.plan.spec.tuning, sizes.blocks
     again = sizes.recomputed_blocks
     products_again = again if tuning.recompute == "block" else 0
     for outputs, inputs, times in _projections(sizes):
-        yield from _linear(sizes, outputs, inputs, times * blocks, times * products_again)
+        yield from linear(sizes, outputs, inputs, times * blocks, times * products_again)
     if sizes.mixture:
         yield from _mixture(sizes, blocks, products_again)
     else:
-        yield from _linear(sizes, sizes.inner, sizes.hidden, 2 * blocks, 2 * products_again)
-        yield from _linear(sizes, sizes.hidden, sizes.inner, blocks, products_again)
+        yield from linear(sizes, sizes.inner, sizes.hidden, 2 * blocks, 2 * products_again)
+        yield from linear(sizes, sizes.hidden, sizes.inner, blocks, products_again)
     yield from _attention(sizes, blocks, products_again)
     yield from _around(sizes, blocks, again)
     yield from _adapters(sizes, blocks, products_again)
@@ -129,26 +72,26 @@ def _mixture(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperat
     mixture, ways = sizes.model.mixture, sizes.plan.layout.tensor_parallel
     assert mixture is not None
     hidden, tokens, dtype = sizes.hidden, sizes.tokens, projection_dtype(sizes)
-    yield from _linear(sizes, mixture.experts, hidden, blocks, again, of_block=False)
+    yield from linear(sizes, mixture.experts, hidden, blocks, again, of_block=False)
     routed = math.ceil(sizes.expert_load * tokens * mixture.top_k)
     used = min(sizes.experts, max(1, routed))
     rows, columns = -(-routed // used), -(-mixture.expert_width // ways)
     for outputs, inputs, times in ((columns, hidden, 2), (hidden, columns, 1)):
-        yield _product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul", dtype)
+        yield product(sizes, "forward", (used, rows, outputs, inputs), times * blocks, "grouped matmul", dtype)
         if again:
-            yield _product(sizes, "backward", (used, rows, outputs, inputs), times * again, "grouped matmul", dtype)
+            yield product(sizes, "backward", (used, rows, outputs, inputs), times * again, "grouped matmul", dtype)
         name = "grouped matmul, gradient of the input"
-        yield _product(sizes, "backward", (used, rows, inputs, outputs), times * blocks, name, dtype)
+        yield product(sizes, "backward", (used, rows, inputs, outputs), times * blocks, name, dtype)
         if not sizes.frozen:
             name = "grouped matmul, gradient of the weights"
-            yield _product(sizes, "backward", (used, outputs, inputs, rows), times * blocks, name, dtype)
+            yield product(sizes, "backward", (used, outputs, inputs, rows), times * blocks, name, dtype)
     if shared := -(-shared_width(sizes.model) // ways):
-        yield from _linear(sizes, shared, hidden, 2 * blocks, 2 * again)
-        yield from _linear(sizes, hidden, shared, blocks, again)
+        yield from linear(sizes, shared, hidden, 2 * blocks, 2 * again)
+        yield from linear(sizes, hidden, shared, blocks, again)
     moved = 2 * sizes.compute_bytes * hidden * (mixture.top_k + 1) * tokens
     both: tuple[tuple[Phase, int], ...] = (("forward", blocks), ("backward", again + blocks))
     for phase, times in both:
-        yield _moved(sizes, "routing", "copy", phase, moved, times, kernels=8)
+        yield moves(sizes, "routing", "copy", phase, moved, times, kernels=8)
 
 
 def _attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
@@ -191,24 +134,24 @@ def _eager_attention(sizes: RankSizes, blocks: int, again: int) -> Iterator[Trac
     batch, rows, keys = sizes.micro_batch * sizes.heads, sizes.seq_len, sizes.context_len
     both: tuple[tuple[Phase, int], ...] = (("forward", blocks), ("backward", again))
     for phase, times in both:
-        yield _product(sizes, phase, (batch, rows, keys, width), times, "scores")
-        yield _product(sizes, phase, (batch, rows, values, keys), times, "weighted values")
+        yield product(sizes, phase, (batch, rows, keys, width), times, "scores")
+        yield product(sizes, phase, (batch, rows, values, keys), times, "weighted values")
         # scaled, masked, softmax, cast: each reads and writes the scores
         moved = (6 * sizes.compute_bytes + 6) * scores(sizes)
-        yield _moved(sizes, "scale, mask and softmax", "elementwise", phase, moved, times, kernels=4)
+        yield moves(sizes, "scale, mask and softmax", "elementwise", phase, moved, times, kernels=4)
     if values == width:
-        yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of weights and keys")
-        yield _product(sizes, "backward", (batch, rows, width, keys), 2 * blocks, "gradients of values and queries")
+        yield product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of weights and keys")
+        yield product(sizes, "backward", (batch, rows, width, keys), 2 * blocks, "gradients of values and queries")
     else:
-        yield _product(sizes, "backward", (batch, rows, keys, values), 2 * blocks, "gradients of weights and values")
-        yield _product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of keys and queries")
+        yield product(sizes, "backward", (batch, rows, keys, values), 2 * blocks, "gradients of weights and values")
+        yield product(sizes, "backward", (batch, rows, keys, width), 2 * blocks, "gradients of keys and queries")
     moved = (4 * sizes.compute_bytes + 16) * scores(sizes)
-    yield _moved(sizes, "softmax, gradient", "elementwise", "backward", moved, blocks, kernels=4)
+    yield moves(sizes, "softmax, gradient", "elementwise", "backward", moved, blocks, kernels=4)
 
 
 def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
     """Norms, rotary positions, SwiGLU and residuals of the blocks."""
-    stream = sizes.stream_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
+    stream = sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     rope = sizes.compute_bytes * (sizes.query_width + sizes.key_width) * sizes.tokens
     gate = sizes.compute_bytes * sizes.inner * sizes.tokens
     rotates, norms = sizes.model.position_encoding == "rope", sizes.model.norms_per_block
@@ -219,30 +162,35 @@ def _around(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperati
         ("", "backward", 1.0, again),
         (", gradient", "backward", 1.6, blocks),
     )
+    joined, normed = sizes.plan.spec.tuning.compile, sizes.model.qk_norm != "none"
     for suffix, phase, factor, times in passes:
         streams, kernels = _norm_streams(sizes, gradient=bool(suffix))
-        yield _moved(sizes, f"norm{suffix}", "norm", phase, streams * stream, norms * times, kernels)
-        if sizes.model.qk_norm != "none":
-            yield _moved(sizes, f"norm of queries and keys{suffix}", "norm", phase, streams * rope, times, 2 * kernels)
-        if rotates:
-            yield _moved(sizes, f"rope{suffix}", "rope", phase, turn[0] * rope, times, turn[1] * 2)
-        yield _moved(sizes, f"swiglu{suffix}", "activation", phase, int(factor * swiglu[0] * gate), times, swiglu[1])
-        yield _moved(sizes, f"residual{suffix}", "elementwise", phase, 3 * stream, 2 * times)
+        if normed:
+            yield moves(sizes, f"norm of queries and keys{suffix}", "norm", phase, streams * rope, times, 2 * kernels)
+        if joined:  # a sum and the norms beside it: two tensors read and two written, backward one more of each norm
+            both = 4 + (norms - 2 if suffix else 0)
+            yield moves(sizes, f"norm and residual{suffix}", "norm", phase, both * stream, 2 * times)
+        else:
+            yield moves(sizes, f"norm{suffix}", "norm", phase, streams * stream, norms * times, kernels)
+            yield moves(sizes, f"residual{suffix}", "elementwise", phase, 3 * stream, 2 * times)
+        if rotates and not (joined and normed):
+            yield moves(sizes, f"rope{suffix}", "rope", phase, turn[0] * rope, times, turn[1] * 2)
+        yield moves(sizes, f"swiglu{suffix}", "activation", phase, int(factor * swiglu[0] * gate), times, swiglu[1])
     if sizes.casts:
         weights = (4 + sizes.compute_bytes) * sizes.block_matrices
-        yield _moved(sizes, "cast of weights", "copy", "forward", weights, blocks, kernels=7)
-        yield _moved(sizes, "cast of weights", "copy", "backward", weights, again, kernels=7)
-        yield _moved(sizes, "cast of gradients", "copy", "backward", weights, blocks, kernels=7)
+        yield moves(sizes, "cast of weights", "copy", "forward", weights, blocks, kernels=7)
+        yield moves(sizes, "cast of weights", "copy", "backward", weights, again, kernels=7)
+        yield moves(sizes, "cast of gradients", "copy", "backward", weights, blocks, kernels=7)
     if not sizes.frozen and sizes.plan.batch.gradient_accumulation > 1:
         added = 3 * sizes.weight_bytes * sizes.block_matrices
-        yield _moved(sizes, "addition of gradients", "elementwise", "backward", added, blocks, kernels=7)
+        yield moves(sizes, "addition of gradients", "elementwise", "backward", added, blocks, kernels=7)
 
 
 def _norm_streams(sizes: RankSizes, *, gradient: bool) -> tuple[int, int]:
     """How often a norm reads or writes its input's size, and its kernels; separate ones compute in float32."""
     if runs_fused(sizes, "rms_norm"):
         return (3, 1) if gradient else (2, 1)
-    if sizes.stream_bytes < SINGLE:
+    if sizes.compute_bytes < SINGLE:
         return (40, 16) if gradient else (18, 8)
     return (20, 14) if gradient else (7, 6)
 
@@ -264,43 +212,39 @@ def _adapters(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOpera
         inputs = sizes.inner if target == "down_proj" else sizes.hidden
         columns = outputs.get(target, sizes.hidden)
         for rows_in, rows_out in ((inputs, lora.rank), (lora.rank, columns)):
-            yield _product(sizes, "forward", (1, tokens, rows_out, rows_in), blocks, "adapter")
-            yield _product(sizes, "backward", (1, tokens, rows_out, rows_in), again, "adapter")
-            yield _product(sizes, "backward", (1, tokens, rows_in, rows_out), blocks, "adapter, gradient of the input")
-            yield _product(
-                sizes, "backward", (1, rows_out, rows_in, tokens), blocks, "adapter, gradient of the weights"
-            )
+            yield product(sizes, "forward", (1, tokens, rows_out, rows_in), blocks, "adapter")
+            yield product(sizes, "backward", (1, tokens, rows_out, rows_in), again, "adapter")
+            yield product(sizes, "backward", (1, tokens, rows_in, rows_out), blocks, "adapter, gradient of the input")
+            yield product(sizes, "backward", (1, rows_out, rows_in, tokens), blocks, "adapter, gradient of the weights")
         moved = 4 * tokens * (3 * inputs + 3 * columns)
-        yield _moved(sizes, "dropout and sum of an adapter", "elementwise", "forward", moved, blocks, kernels=4)
-        yield _moved(
-            sizes, "dropout and sum of an adapter", "elementwise", "backward", moved, blocks + again, kernels=4
-        )
+        yield moves(sizes, "dropout and sum of an adapter", "elementwise", "forward", moved, blocks, kernels=4)
+        yield moves(sizes, "dropout and sum of an adapter", "elementwise", "backward", moved, blocks + again, kernels=4)
 
 
 def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
     """Embedding on the first stage; last norm, head and loss on the last."""
-    stream = sizes.stream_bytes * sizes.hidden * sizes.tokens
+    stream = sizes.compute_bytes * sizes.hidden * sizes.tokens
     table = sizes.weight_bytes * sizes.vocabulary * sizes.hidden
     if sizes.first:
-        yield _moved(sizes, "embedding", "embedding", "forward", 2 * stream, 1)
+        yield moves(sizes, "embedding", "embedding", "forward", 2 * stream, 1)
         if not sizes.frozen:
-            yield _moved(sizes, "embedding, gradient", "embedding", "backward", 2 * table + stream, 1, kernels=2)
+            yield moves(sizes, "embedding, gradient", "embedding", "backward", 2 * table + stream, 1, kernels=2)
     if not sizes.last:
         return
     both: tuple[tuple[str, Phase], ...] = (("norm", "forward"), ("norm, gradient", "backward"))
     for name, phase in both:
         streams, kernels = _norm_streams(sizes, gradient=phase == "backward")
-        yield _moved(sizes, name, "norm", phase, streams * stream, 1, kernels)
-    yield from _linear(sizes, sizes.vocabulary, sizes.hidden, 1 + sizes.model.multi_token_layers, 0, of_block=False)
+        yield moves(sizes, name, "norm", phase, streams * stream, 1, kernels)
+    yield from linear(sizes, sizes.vocabulary, sizes.hidden, 1 + sizes.model.multi_token_layers, 0, of_block=False)
     logits = sizes.tokens * sizes.vocabulary
     fused = runs_fused(sizes, "cross_entropy")
     forward = sizes.compute_bytes if fused else sizes.compute_bytes + 12
-    yield _moved(sizes, "cross entropy", "loss", "forward", forward * logits, 1, kernels=1 if fused else 3)
+    yield moves(sizes, "cross entropy", "loss", "forward", forward * logits, 1, kernels=1 if fused else 3)
     backward = sizes.compute_bytes if fused else 20 + sizes.compute_bytes
-    yield _moved(sizes, "cross entropy, gradient", "loss", "backward", backward * logits, 1, kernels=1 if fused else 3)
+    yield moves(sizes, "cross entropy, gradient", "loss", "backward", backward * logits, 1, kernels=1 if fused else 3)
     if sizes.model.normalized_head:
-        yield _moved(sizes, "normalised head", "elementwise", "forward", 3 * table, 1, kernels=3)
-        yield _moved(sizes, "normalised head, gradient", "elementwise", "backward", 8 * table, 1, kernels=6)
+        yield moves(sizes, "normalised head", "elementwise", "forward", 3 * table, 1, kernels=3)
+        yield moves(sizes, "normalised head, gradient", "elementwise", "backward", 8 * table, 1, kernels=6)
 
 
 def _update(sizes: RankSizes) -> Iterator[TracedOperation]:

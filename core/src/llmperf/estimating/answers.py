@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
+from llmperf.estimating.analytic_operations import analytic_operations
+from llmperf.estimating.rank_sizes import rank_sizes
 from llmperf.types.plan import Plan
 from llmperf.types.profile import StepProfile
 from llmperf.types.tracing import StepTrace, TracedOperation
@@ -12,6 +15,8 @@ SHARE = 0.02
 """Two ways to say the same may differ by so much."""
 PARAMETER_SHARE = 0.05
 """The same for parameters: a trainer may pad its vocabulary, or have adapters."""
+LEAST_SHARE = 0.5
+"""Of the products by formulas, at least these are in a trace: a trainer may fuse some into other operations."""
 
 
 def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
@@ -28,7 +33,37 @@ def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
         if (expected := _flops_of_shape(operation)) and abs(operation.flops - expected) > SHARE * expected:
             shape, flops = operation.shape, operation.flops
             return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
-    return None
+    return _too_little_computed(trace, plan) or _too_little_communicated(trace, plan)
+
+
+def _too_little_computed(trace: StepTrace, plan: Plan) -> str | None:
+    """A trainer whose tensors are on the host gives a trace of nearly nothing."""
+    if plan.flops.counted_by != "core":
+        return None
+    sizes = rank_sizes(plan, trace.rank)
+    formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
+    expected = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
+    found = _step_flops(trace.operations, plan)
+    if found >= LEAST_SHARE * expected:
+        return None
+    advice = "a trainer's tensors belong on the device that `Device.places` names"
+    return f"operations: expected about {expected:.3g} FLOPs of products in a step, found {found:.3g}; {advice}"
+
+
+def _too_little_communicated(trace: StepTrace, plan: Plan) -> str | None:
+    """Data-parallel ranks that send each other nothing train different models."""
+    layout = plan.layout
+    counted = [collective for collective in trace.collectives if collective.per_micro_batch or collective.per_step]
+    shares = [{layout.data_parallel_rank(rank) for rank in collective.ranks} for collective in counted]
+    if layout.data_parallel == 1 or any(len(share) > 1 for share in shares):
+        return None
+    ranks = f"{layout.data_parallel} data-parallel ranks"
+    return f"collectives: expected one between {ranks}, which average their gradients, found none"
+
+
+def _step_flops(operations: Iterable[TracedOperation], plan: Plan) -> float:
+    count = plan.batch.gradient_accumulation
+    return sum(one.flops * (one.per_micro_batch * count + one.per_step) for one in operations)
 
 
 def _flops_of_shape(operation: TracedOperation) -> int | None:

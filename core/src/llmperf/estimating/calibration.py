@@ -1,22 +1,26 @@
-"""What was fitted to published figures, and how far estimates were from them: `data/estimate_calibration.toml`."""
+"""What was fitted to published figures, and how far estimates were from them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 import msgspec
 
+from llmperf.accounting.precisions import precision_recipe
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.types.estimate import ExpectedError
 from llmperf.types.plan import Plan
+from llmperf.types.precision import DTYPE_BYTES, Precision
 from llmperf.types.units import Count, NonNegative
 
 FILE = Path(__file__).parents[1] / "data" / "estimate_calibration.toml"
+ERRORS_FILE = FILE.with_name("estimate_errors.toml")
 
 Method = Literal["fake tensors", "analytic"]
 Efficiency = Annotated[float, msgspec.Meta(gt=0, le=1)]
@@ -40,18 +44,22 @@ class MemoryErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputErrors:
-    """How far estimates of throughput by one method were from published figures, and what rows there are."""
+    """How far estimates of throughput were from published rows of one kind."""
 
-    median: NonNegative
-    """Relative error, each row left out of the fit in turn."""
-    rows: Count
-    """Rows it is from."""
-    families: tuple[str, ...]
-    """Families of the rows' models, all of them dense."""
-    precisions: tuple[str, ...]
-    """Recipes."""
-    device_errors: Mapping[str, tuple[float, ...]]
-    """The relative error of each row, by the device model as vendors name it; below 0 where the estimate was slower."""
+    method: Method
+    """Of the estimates."""
+    fitted: bool
+    """Whether the rows are part of the fit, each left out of it in turn; otherwise nothing was fitted to them."""
+    device: str
+    """Device model as vendors name it."""
+    family: str
+    """Of the rows' models."""
+    mixture: bool
+    """Whether these are mixtures of experts."""
+    precision: Precision
+    """Recipe."""
+    errors: tuple[float, ...]
+    """Relative error of each row; below 0 where the estimate was slower."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +77,6 @@ class Calibration:
     """What it was fitted to."""
     memory_error: MemoryErrors
     """Of estimates with it."""
-    throughput_error: Mapping[Method, ThroughputErrors]
-    """Of estimates with it, by the method of the trace."""
 
 
 @cache
@@ -79,28 +85,67 @@ def calibration() -> Calibration:
     return convert(read_toml(FILE), Calibration, str(FILE))
 
 
+@cache
+def throughput_errors() -> tuple[ThroughputErrors, ...]:
+    """The errors of estimates against published throughput, by kind of row."""
+    return tuple(convert(read_toml(ERRORS_FILE)["rows"], list[ThroughputErrors], str(ERRORS_FILE)))
+
+
+FEWEST_ROWS = 4
+"""With fewer rows on a device, rows on other devices say more about an error than its own."""
+
+
 def expected_error(plan: Plan, method: Method) -> ExpectedError:
-    """How far estimates were from published figures, and what of this one no published throughput by its method has."""
-    memory, throughput = calibration().memory_error, calibration().throughput_error[method]
-    model, precision, device = plan.spec.model, plan.spec.contract.precision, plan.probe.devices[0].model
+    """How far estimates were from published figures of the nearest kind, and what of this one no such row has.
+
+    The nearest kind is that of the method, dense or mixture, and the bytes of products: on this device, if it has four
+    rows; otherwise on all devices, and for a device without any on those that nothing was fitted to. Its largest error
+    is at least that of any kind which is better known, so that no range is tighter where less was measured.
+    """
+    memory, model = calibration().memory_error, plan.spec.model
+    precision, device, mixture = plan.spec.contract.precision, plan.probe.devices[0].model, model.mixture is not None
+    all_rows = [row for row in throughput_errors() if row.method == method]
+    alike = [
+        row for row in all_rows if row.mixture == mixture and _bytes(row.precision) == _bytes(precision)
+    ] or all_rows
+    here = [row for row in alike if row.device == device]
+    if sum(len(row.errors) for row in here) >= FEWEST_ROWS:
+        nearest = within = here
+    else:
+        nearest, within = (alike if here else [row for row in alike if not row.fitted] or alike), alike
+    sizes = [abs(error) for row in nearest for error in row.errors]
     outside = {
-        "a mixture of experts": model.mixture is not None,
-        f"family {model.family}": model.mixture is None and model.family not in throughput.families,
-        precision: precision not in throughput.precisions,
-        device: device not in throughput.device_errors,
+        "a mixture of experts": mixture and not any(row.mixture for row in all_rows),
+        f"family {model.family}": not mixture and model.family not in {row.family for row in all_rows},
+        precision: precision not in {row.precision for row in all_rows},
+        device: device not in {row.device for row in all_rows},
     }
-    names = (throughput.families, throughput.precisions, throughput.device_errors)
-    families, precisions, devices = (", ".join(part) for part in names)
     return ExpectedError(
         memory=memory.median,
         memory_within_tenth=memory.within_tenth,
         memory_rows=memory.rows,
-        throughput=throughput.median,
-        throughput_rows=throughput.rows,
-        device_throughput=throughput.device_errors.get(device, ()),
+        throughput=median(sizes),
+        throughput_largest=max(abs(error) for row in within for error in row.errors),
+        throughput_rows=len(sizes),
+        nearest=_described(nearest),
+        device_throughput=tuple(error for row in all_rows if row.device == device for error in row.errors),
         method=method,
-        rows=f"dense {families} in {precisions} on {devices}",
+        rows=_described(all_rows),
         outside=tuple(name for name, is_outside in outside.items() if is_outside),
         source=memory.source,
         date=memory.date,
     )
+
+
+def _bytes(precision: Precision) -> int:
+    return DTYPE_BYTES[precision_recipe(precision).products]
+
+
+def _described(rows: Sequence[ThroughputErrors]) -> str:
+    """Such as `dense llama in bf16, fp16 on DEVICE`."""
+    parts = []
+    for mixture in sorted({row.mixture for row in rows}):
+        families = sorted({row.family for row in rows if row.mixture == mixture})
+        parts.append(f"{'mixture' if mixture else 'dense'} {', '.join(families)}")
+    precisions, devices = sorted({row.precision for row in rows}), sorted({row.device for row in rows})
+    return f"{' and '.join(parts)} in {', '.join(precisions)} on {', '.join(devices)}"

@@ -39,6 +39,10 @@ def estimate_of(
     rounds = plan.batch.gradient_accumulation
     memory = stage_memory(plan, traces, known.rates)
     rates, problem = known.rates, known.problem
+    if fits(memory) is False:
+        rates, problem = None, "the memory does not suffice"
+    elif plan.worker.offloaded and rates is not None:
+        rates, problem = None, f"the host keeps {', '.join(plan.worker.offloaded)}, at rates that are not known"
     time, slowest = None, max(traces)
     try:
         if rates is not None:
@@ -49,6 +53,7 @@ def estimate_of(
     trace = traces[slowest]
     known_notes = (
         *notes,
+        *plan.worker.notes,
         *_formula_notes(plan, traces),
         *load_notes(plan),
         *(line for trace in traces.values() for line in trace.notes),

@@ -70,8 +70,6 @@ class RankSizes:
     """Of an element in matrix products."""
     weight_bytes: int
     """Of an element of a weight."""
-    stream_bytes: int
-    """Of an element of the residual stream."""
     experts: int
     """Routed experts of a layer on this rank; 0 without a mixture."""
     expert_load: float
@@ -215,7 +213,6 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
         sequence_parts=ways if layout.sequence_parallel else 1,
         compute_bytes=compute,
         weight_bytes=weight,
-        stream_bytes=weight,
         experts=experts,
         expert_load=load,
         whole_experts=whole_experts,

@@ -23,6 +23,7 @@ from llmperf.launching.guard import guarded
 from llmperf.launching.launchers import of_node
 from llmperf.launching.rank_phases import RankPhases
 from llmperf.launching.wakeup import Wakeup
+from llmperf.measuring.oom_kills import oom_kills
 from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
@@ -107,6 +108,7 @@ class Agent:
         self._exits: list[RankExit] = []
         self._logs: list[GrowingLog] = []
         self._phases: list[RankPhases] = []
+        self._oom_kills = oom_kills()
 
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them. Returns 0 if all succeeded, 1 if one failed, 128 + n after signal n."""
@@ -195,6 +197,7 @@ class Agent:
                 at=at,
                 exit_code=code if code >= 0 else None,
                 signal=name,
+                out_of_memory=code == -signal.SIGKILL and oom_kills().risen_since(self._oom_kills),
                 unfinished_phase=phases.latest if unfinished else None,
                 phases=phases.seen,
             )

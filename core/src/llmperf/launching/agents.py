@@ -27,8 +27,8 @@ class Agents(Protocol):
         """Their exit codes by node, negative for signals; None while one runs."""
         ...
 
-    def lost(self) -> tuple[int, str] | None:
-        """A node that cannot be reached any more, and why, in one line."""
+    def lost(self) -> tuple[int | None, str] | None:
+        """A node that cannot be reached any more, and why, in one line; None for the node if llmperf itself failed."""
         ...
 
     def stacks(self) -> dict[int, str]:

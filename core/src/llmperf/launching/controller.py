@@ -36,7 +36,7 @@ LOG_LINES = 200
 FIRST_START = "first-start"
 """Folder below the logs with the logs and records of the start that failed."""
 
-Cause = Literal["ended", "lost", "hung", "interrupted"]
+Cause = Literal["ended", "lost", "hung", "interrupted", "controller"]
 
 
 class Patience(NamedTuple):
@@ -105,7 +105,7 @@ class Controller:
                     observe(*self.latest())
             if (lost := self._agents.lost()) is not None:
                 self.node, self.message = lost
-                return "lost"
+                return "lost" if self.node is not None else "controller"
             if over:
                 return "ended"
             patience = self._patience()
@@ -137,6 +137,10 @@ class Controller:
         what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
         self.rank, why = find_hanging(self._agents.stacks(), self._follower.finished_steps, self._waiting_frames)
         self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
+        if self.rank is None and self._plan.layout.nodes > 1:
+            self.message += (
+                "; the network between the nodes may carry no data: `llmperf doctor` with --hosts measures it"
+            )
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
         """End all processes that still run, first by SIGTERM, then by SIGKILL; returns the agents' exit codes.

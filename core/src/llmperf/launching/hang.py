@@ -46,7 +46,8 @@ def find_hanging(
         more = "; the others wait for it" if len(busy) == 1 else "; the others do"
         return rank, f"rank {rank} {_doing(dumps[rank])}{more}"
     ranks = ", ".join(map(str, behind[:16]))
-    return None, f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
+    told = f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
+    return None, f"{told} and wait for one another" if dumps and not busy else told
 
 
 def _doing(dump: str) -> str:

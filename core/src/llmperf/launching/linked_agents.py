@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
@@ -16,6 +15,7 @@ from llmperf.launching.wakeup import Wakeup
 from llmperf.links.conversation import Conversation
 from llmperf.links.link import Links, NodeState, python_argv, this_interpreter
 from llmperf.links.messages import (
+    BEAT_SECONDS,
     SILENT_SECONDS,
     Answer,
     AnyMessage,
@@ -81,7 +81,7 @@ class LinkedAgents:
             list(enumerate(plan.nodes[: plan.layout.nodes])),
             python_argv(self._python),
             self._receive,
-            self._errors,
+            lambda rank: filenames.node_log_path(run, rank).open("ab", buffering=0),
         )
         self.port = 0
 
@@ -89,9 +89,6 @@ class LinkedAgents:
     def _python(self) -> str:
         interpreter = self._plan.interpreter
         return this_interpreter() if interpreter is None else interpreter.path
-
-    def _errors(self, rank: int) -> IO[bytes]:
-        return filenames.node_log_path(self._run, rank).open("ab+", buffering=0)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -137,7 +134,8 @@ class LinkedAgents:
             self._links.send(bundle)
         if not self._wait_for_nodes(wakeup):
             return
-        address, first = self._plan.nodes[0].address, self._prepared[0]
+        alone, first = self._plan.layout.nodes == 1, self._prepared[0]
+        address = "127.0.0.1" if alone else self._plan.nodes[0].address
         self.port = first.port
         self._links.send(
             Start(master_address=address, master_port=first.port, store_address=f"{address}:{first.store_port}")
@@ -171,14 +169,22 @@ class LinkedAgents:
         """Their exit codes by node."""
         return tuple(state.ended for state in self._links.states.values())
 
-    def lost(self) -> tuple[int, str] | None:
-        """A node whose connection has ended or is silent, or that has failed; records that cannot be kept count too."""
+    def lost(self) -> tuple[int | None, str] | None:
+        """A node whose connection has ended or is silent, or that has failed.
+
+        No node if this process is the reason: it cannot keep records, or has not run for so long that nodes gave it up.
+        """
         if self._broken is not None:
-            return 0, f"records cannot be kept: {self._broken}"
+            return None, f"records cannot be kept: {self._broken}"
         for rank, message in self._failed.items():
             return rank, f"{self._name(rank)}: {message}"
         for state in self._links.states.values():
             if state.ended is None and (reason := self._reason(state)):
+                if (paused := self._links.paused_seconds) > SILENT_SECONDS - BEAT_SECONDS:
+                    return None, (
+                        f"llmperf did not run for {paused:.0f} s: it was suspended, or this machine was; nodes end a"
+                        f" run after {SILENT_SECONDS:g} s without it"
+                    )
                 return state.rank, f"{self._name(state.rank)}: {reason}"
         return None
 
@@ -213,7 +219,7 @@ class LinkedAgents:
             deadline = time.monotonic() + STOP_SECONDS
             while self._waiting() and time.monotonic() < deadline and not hurry():
                 time.sleep(TICK_SECONDS)
-        codes = self.codes()
+        codes = tuple(None if state.forced else state.ended for state in self._links.states.values())
         for rank, state in self._links.states.items():
             if state.ended is None and rank in self._prepared and self._started:
                 self._lost[rank] = round(state.silent_seconds, 1)
@@ -231,12 +237,16 @@ class LinkedAgents:
     def _collect(self) -> None:
         """Reach the lost nodes once more: end what runs there, and take the records that did not come back."""
         self._undelivered = {rank: self._prepared[rank].folder for rank in self._lost}
+        seconds = COLLECT_SECONDS / len(self._lost)
+        if self._warn is not None:
+            which = self._name(min(self._lost)) if len(self._lost) == 1 else f"{len(self._lost)} nodes"
+            self._warn(f"{which}: trying to reach again for the last records, for up to {COLLECT_SECONDS:g} s")
         for rank in self._lost:
             node = self._plan.nodes[rank]
             arguments = {"folder": self._prepared[rank].folder, "tag": self._tag, "sizes": self._receiver.sizes}
             try:
                 with Conversation(self._launcher, [(rank, node)], self._python, self._receive) as conversation:
-                    answer = conversation.ask("collect", arguments, COLLECT_SECONDS / len(self._lost))[rank]
+                    answer = conversation.ask("collect", arguments, seconds)[rank]
             except UserError:
                 continue
             if not isinstance(answer, UserError):

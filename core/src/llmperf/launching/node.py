@@ -11,7 +11,6 @@ import os
 import platform
 import queue
 import select
-import shutil
 import signal
 import sys
 import threading
@@ -96,7 +95,9 @@ class Program:
                 self.screening.close()
             code = self._order.end(delivered) if self._order is not None else 0
             if delivered and self._collected is not None:
-                shutil.rmtree(self._collected, ignore_errors=True)
+                from llmperf.launching.run_on_node import delete_run
+
+                delete_run(self._collected)
         return code
 
     @property

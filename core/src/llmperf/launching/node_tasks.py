@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import signal
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
+from llmperf.runfolder import filenames
 
 if TYPE_CHECKING:
     from llmperf.launching.node import Program
@@ -64,7 +68,8 @@ def stacks(program: Program, arguments: Mapping[str, Any]) -> object:
 def collect(program: Program, arguments: Mapping[str, Any]) -> object:
     """End what a lost connection has left of a run, and send the files in its `folder`.
 
-    `tag` marks the processes of the run; `sizes` has the bytes of each file that the controller has.
+    `tag` marks the processes of the run, and the folder's name ends with the id of its node program, which may be
+    stopped; `sizes` has the bytes of each file that the controller has.
     """
     from llmperf.launching.run_on_node import node_folder, node_tag
     from llmperf.launching.shipping import Shipper
@@ -74,10 +79,42 @@ def collect(program: Program, arguments: Mapping[str, Any]) -> object:
     if folder.parent != node_folder() or folder.name in (".", ".."):
         raise UserError(f"{folder}: expected a folder in {node_folder()}")
     swept = sweep(node_tag(str(arguments["tag"]), program.node))
+    _end_program(folder)
     if folder.is_dir():
         Shipper(folder, program.node, program.send, arguments["sizes"]).ship(final=True)
     program.delete_when_done(folder)
     return {"ended": len(swept), "pid": os.getpid()}
+
+
+def _end_program(folder: Path) -> None:
+    """Kill the node program that made a folder, if it is still there: it may be stopped."""
+    with suppress(OSError, ValueError, IndexError):
+        pid = int(folder.name.rpartition("-")[2])
+        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        started = time.time() - float(Path("/proc/uptime").read_text().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+        made = (folder / filenames.PLAN).stat().st_mtime
+        if started <= made + 1 and b"llmperf.launching.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            os.kill(pid, signal.SIGKILL)
+
+
+def recollect(program: Program, arguments: Mapping[str, Any]) -> object:
+    """Send the files that a run has left here, whose controller is gone: `run_id` names it; `sizes` as for `collect`.
+
+    UserError while it goes on here.
+    """
+    from llmperf.launching.run_on_node import node_folder
+    from llmperf.launching.shipping import Shipper
+    from llmperf.measuring.processes import left_of_run
+
+    run_id, parent = str(arguments["run_id"]), node_folder()
+    if left_of_run(run_id):
+        raise UserError("expected a run that has ended, found processes of it")
+    folders = [folder for folder in parent.iterdir() if folder.name.startswith(f"{run_id}-{program.node:03d}-")]
+    for folder in folders[:1]:  # a node program makes one
+        _end_program(folder)
+        Shipper(folder, program.node, program.send, arguments["sizes"]).ship(final=True)
+        program.delete_when_done(folder)
+    return {"folders": len(folders)}
 
 
 TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {
@@ -86,4 +123,5 @@ TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {
     "load": load,
     "stacks": stacks,
     "collect": collect,
+    "recollect": recollect,
 }

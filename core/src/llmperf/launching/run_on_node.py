@@ -6,6 +6,7 @@ import os
 import shutil
 import signal
 import socket
+import stat
 import tempfile
 import threading
 import time
@@ -18,18 +19,21 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent_process import AgentProcess
 from llmperf.launching.host import driver_here, this_host
-from llmperf.launching.launchers import agent_command, of_node
+from llmperf.launching.launchers import agent_command, free_port, of_node
 from llmperf.launching.shipping import Shipper
 from llmperf.links.messages import Ended, Failed, Note, Prepared, RunOrder, Start
 from llmperf.measuring.processes import TAG
 from llmperf.measuring.sampler import device_sampler
 from llmperf.measuring.worker import plugins_of
 from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
 from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.create import create_run_folder, load_plan
 from llmperf.types.plan import Plan
 
+MOST_FOLDERS = 9
+"""Names of the private folder that are tried."""
 KEEP_SECONDS = 7 * 24 * 3600.0
 """How long a folder with records that were not delivered is kept on the node."""
 
@@ -51,18 +55,31 @@ class RunOnNode:
         self._stopping: threading.Thread | None = None
         self._store: socket.socket | None = None
         plugins = plugins_of(plan)
-        ports = self._listen(plan) if node == 0 and plan.layout.nodes > 1 else (0, 0)
+        alone = plan.layout.nodes == 1  # the agent then has a socket of its own
+        ports = (free_port(), 0) if alone else self._listen(plan) if node == 0 else (0, 0)
         create_run_folder(self.folder, plan)
-        self.plan = load_plan(self.folder)
+        try:
+            self._prepare(ports, plugins, order.sample_seconds)
+        except BaseException:
+            delete_run(self.folder)
+            raise
+
+    def _prepare(self, ports: tuple[int, int], plugins: Plugins, sample_seconds: float) -> None:
+        """Read the host once, and tell the controller that this node is ready."""
+        parent = self.folder.parent
+        if node_folder() != parent:  # another run's end has deleted it, and another user has made it again
+            raise UserError(f"{parent}: expected a folder that only this user can write to; remove it or set TMPDIR")
+        self.plan = plan = load_plan(self.folder)
+        node = self._node
         memory = filenames.memory_path(self.folder, node)
-        self._sampler = device_sampler(memory, plan, plugins, order.sample_seconds, True, node)
+        self._sampler = device_sampler(memory, plan, plugins, sample_seconds, True, node)
         before = self._sampler.look()
         variables = {**plan.nodes[node].env, **of_node(plan.env, plan, node)}
         host = this_host(variables, joined_facts(plugins))
         host = replace(host, driver=driver_here(plan.vendor, plugins), load=before)
         busy = None if before is None else busy_text(before)
         json_files.save(filenames.host_path(self.folder, node), host)
-        send(
+        self._send(
             Prepared(
                 node=node,
                 folder=str(self.folder),
@@ -118,8 +135,9 @@ class RunOnNode:
         if self._shipper.ship(final=over) and over:
             if self._sampler.problem:
                 self._send(Note(node=self._node, text=self._sampler.problem))
-            killed = -int(signal.SIGKILL)
-            self._send(Ended(node=self._node, code=killed if self._code is None else self._code))
+            forced = self._code is None
+            code = -int(signal.SIGKILL) if self._code is None else self._code
+            self._send(Ended(node=self._node, code=code, forced=forced))
             self._ended = True
 
     def stop(self) -> None:
@@ -135,12 +153,15 @@ class RunOnNode:
             self._code = code if self._code is None else self._code
 
     def end(self, delivered: bool) -> int:
-        """End everything at once. The folder is deleted if all of it was `delivered`. Returns the agent's exit code."""
+        """End everything at once; returns the agent's exit code.
+
+        The folder is deleted if all of it was `delivered`, or nothing was started.
+        """
         self.stop()
         if self._stopping is not None:
             self._stopping.join()
-        if delivered and self._ended:
-            shutil.rmtree(self.folder, ignore_errors=True)
+        if self._agent is None or (delivered and self._ended):
+            delete_run(self.folder)
         code = self._code if self._code is not None else 1
         return code if code >= 0 else 128 - code
 
@@ -150,19 +171,32 @@ def node_tag(tag: str, node: int) -> str:
     return f"{tag}-{node}"
 
 
+def delete_run(folder: Path) -> None:
+    """Delete the folder of a run on this node, and the folder that had it if it was the last."""
+    shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        folder.parent.rmdir()
+
+
 def node_folder() -> Path:
     """The private folder of this user for run folders, below the folder for temporary files.
 
-    Folders that were left there KEEP_SECONDS ago are deleted. UserError if others may write to it.
+    Its name can be guessed: where another user made it, or may write to it, the next name is taken. Folders that were
+    left there KEEP_SECONDS ago are deleted. UserError if none of the names can be used.
     """
-    folder = Path(tempfile.gettempdir()) / f"llmperf-{os.getuid()}"
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-    except OSError as error:
-        raise UserError(f"{folder}: cannot create: {error.strerror}") from None
-    if status.st_uid != os.getuid() or status.st_mode & 0o022 or folder.is_symlink():
-        raise UserError(f"{folder}: expected a folder that only this user can write to; remove it or set TMPDIR")
+    first = Path(tempfile.gettempdir()) / f"llmperf-{os.getuid()}"
+    for folder in (first, *(first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            status = folder.lstat()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"{folder}: cannot create: {error.strerror}") from None
+        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022:
+            break
+    else:
+        raise UserError(f"{first}: expected a folder that only this user can write to; remove it or set TMPDIR")
     with suppress(OSError):
         folder.chmod(0o700)  # it may have been made by hand, readable for others
     for old in folder.iterdir():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from llmperf.limits.task import (
 )
 from llmperf.limits.timing import timed
 from llmperf.measuring.rank_process import begin, fail, leave
-from llmperf.measuring.worker import plugins_of
+from llmperf.measuring.worker import bound_device, plugins_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
@@ -137,7 +136,7 @@ def _run(run: Path, rank: int, recorder: Recorder) -> None:
     plan = json_files.load(run / filenames.PLAN, Plan)
     task = json_files.load(run / filenames.FILES / TASK, LimitsTask)
     plugins = plugins_of(plan)
-    with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:
+    with bound_device(plugins, plan) as device:
         enter("building")
         operations = plugins.ask(HOOK, plan=plan, device=device)
         if not callable(getattr(operations, "prepare", None)):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 from collections import deque
+from collections.abc import Callable
 from contextlib import suppress
 from typing import IO
 
@@ -20,41 +22,45 @@ MAX_ERRORS_BYTES = 2**20
 class Carrier:
     """A process that a launcher has given, with the lines that wait to be written to it."""
 
-    def __init__(self, command: NodeCommand, errors: IO[bytes], launcher: str) -> None:
+    def __init__(self, command: NodeCommand, errors: Callable[[], IO[bytes]], launcher: str) -> None:
+        """Start it. `errors` opens the file for its standard error and stray prints, at its end."""
         self.command = command
-        self.errors = errors
+        self._errors = errors
         self._kept = 0
+        self._closed = False
         self._tail = b""
         self.ranks: set[int] = set()
         """Nodes whose lines have come from it."""
         self.buffer = bytearray()
         self.waiting: deque[bytes] = deque()
         self.finished = False
+        self._lines, theirs = socket.socketpair()  # one descriptor for both ways: there may be hundreds of nodes
         try:
             self.popen = subprocess.Popen(
                 command.argv,
                 env={**os.environ, **command.env},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=theirs.fileno(),
+                stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
                 start_new_session=True,
                 bufsize=0,
             )
         except OSError as error:
+            self._lines.close()
             raise UserError(f"launcher {launcher!r}: cannot start {command.argv[0]}: {error.strerror}") from None
-        assert self.popen.stdin is not None
-        assert self.popen.stdout is not None
+        finally:
+            theirs.close()
         assert self.popen.stderr is not None
-        self.input, self.output, self.error_output = self.popen.stdin, self.popen.stdout, self.popen.stderr
-        for pipe in (self.input, self.output, self.error_output):
-            os.set_blocking(pipe.fileno(), False)
+        self.output, self.error_output = self._lines.fileno(), self.popen.stderr
+        for descriptor in (self.output, self.error_output.fileno()):
+            os.set_blocking(descriptor, False)
 
     def write_waiting(self) -> None:
         """Write as much as the process takes."""
-        while self.waiting and not self.input.closed:
+        while self.waiting and not self._closed:
             data = self.waiting[0]
             try:
-                written = os.write(self.input.fileno(), data)
+                written = os.write(self.output, data)
             except BlockingIOError:
                 return
             except OSError:  # it has ended
@@ -67,8 +73,9 @@ class Carrier:
 
     def close_input(self) -> None:
         """Close its standard input, so that the node programs behind it end."""
+        self._closed = True
         with suppress(OSError):
-            self.input.close()
+            self._lines.shutdown(socket.SHUT_WR)
 
     def read_errors(self) -> bool:
         """Keep what it has written to standard error; returns whether more may come."""
@@ -86,8 +93,9 @@ class Carrier:
         self._tail = (self._tail + data)[-TAIL_BYTES:]
         part = data[: max(0, MAX_ERRORS_BYTES - self._kept)]
         self._kept += len(part)
-        with suppress(OSError, ValueError):
-            self.errors.write(part)
+        if part:
+            with suppress(OSError), self._errors() as file:
+                file.write(part)
 
     def last_errors(self) -> str:
         """The end of what it has written to standard error."""
@@ -100,6 +108,6 @@ class Carrier:
     def close(self) -> None:
         """Close all files, after it has ended."""
         self.last_errors()
-        for file in (self.input, self.output, self.error_output, self.errors):
+        for file in (self._lines, self.error_output):
             with suppress(OSError):
                 file.close()

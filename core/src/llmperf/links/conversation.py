@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import IO
 
 import msgspec
 
@@ -41,7 +40,13 @@ class Conversation:
         self._failures: dict[int, str] = {}
         self._lock = threading.Lock()
         self._number = 0
-        self.links = Links(launcher, nodes, python_argv(python), self._receive, _temporary_file)
+        self.links = Links(
+            launcher,
+            nodes,
+            python_argv(python),
+            self._receive,
+            lambda rank: os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb", 0),
+        )
 
     def _receive(self, message: AnyMessage) -> None:
         with self._lock:
@@ -104,8 +109,3 @@ class Conversation:
         if state.hello is not None and state.silent_seconds > SILENT_SECONDS:
             return UserError(f"{where}: the connection was silent for {SILENT_SECONDS:g} s")
         return None
-
-
-def _temporary_file(rank: int) -> IO[bytes]:
-    """The file for the standard error of a node; `Links` closes it."""
-    return tempfile.TemporaryFile(buffering=0)

@@ -12,12 +12,14 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.text import printable
 from llmperf.links.carrier import Carrier
+from llmperf.links.descriptors import make_room
 from llmperf.links.messages import (
     BEAT_SECONDS,
     MAX_LINE_BYTES,
@@ -46,6 +48,8 @@ CLOSE_SECONDS = 3.0
 MAX_CLOCK_SECONDS = 1e11
 """No clock of a node shows a later time, in seconds since the epoch."""
 TICK_SECONDS = 0.05
+LATE_SECONDS = 2.0
+"""Time between two looks at the connections on a busy host. In a longer time this process did not run."""
 FIRST_BEAT_SECONDS = 0.1
 """When a beat is sent after a node's first line, so that its clock is known soon."""
 
@@ -62,8 +66,12 @@ class NodeState:
     """The last beat that was sent before it answered."""
     ended: int | None = None
     """Exit code of its agent."""
+    forced: bool = False
+    """Whether its agent had to be killed."""
     heard: float = field(default_factory=time.monotonic)
-    """When its last line came, by the controller's monotonic clock."""
+    """When its last line came, by the controller's monotonic clock; time in which that did not run is added."""
+    looked: float = field(default_factory=time.monotonic)
+    """When the controller last looked for lines."""
     clock_offset_seconds: float | None = None
     """The node's wall clock minus the controller's, from the exchange with the shortest round trip."""
     clock_error_seconds: float | None = None
@@ -75,8 +83,8 @@ class NodeState:
 
     @property
     def silent_seconds(self) -> float:
-        """How long ago its last line came."""
-        return time.monotonic() - self.heard
+        """How long no line had come when the controller last looked."""
+        return self.looked - self.heard
 
 
 class Links:
@@ -95,7 +103,8 @@ class Links:
     ) -> None:
         """`nodes` with their ranks; `python` is the argv of the interpreter on the nodes.
 
-        `errors` opens the file for the standard error and stray prints of the process that carries a node, by rank.
+        `errors` opens the file for the standard error and stray prints of the process that carries a node, by rank,
+        at its end; it is closed after each piece of text.
         """
         self.states = {rank: NodeState(node=node, rank=rank) for rank, node in nodes}
         self._launcher = launcher
@@ -109,10 +118,12 @@ class Links:
         self._beat = 0
         self._due = 0.0
         """When the next beat is to be sent, by the monotonic clock."""
+        self.paused_seconds = 0.0
+        """The longest time for which this process did not look at the connections: it was suspended, say."""
         self._thread = threading.Thread(target=self._exchange, name="llmperf-links", daemon=True)
 
     def start(self) -> None:
-        """Start the processes; UserError if one cannot be started."""
+        """Start the processes; UserError if one cannot be started, or there are too many for this process."""
         commands = [
             NodeCommand(
                 node_rank=rank,
@@ -122,9 +133,10 @@ class Links:
             )
             for rank, state in self.states.items()
         ]
+        make_room(len(commands), self._launcher.name)
         try:
             for command in self._launcher.commands(commands):
-                errors = self._errors(command.node_rank)
+                errors = partial(self._errors, command.node_rank)
                 self._processes.append(Carrier(command, errors, self._launcher.name))
             if len(self._processes) == len(commands):
                 for process in self._processes:
@@ -172,7 +184,7 @@ class Links:
         """Wait for the end of a process, and read its output, so that it does not block."""
         while process.popen.poll() is None and time.monotonic() < deadline:
             with suppress(OSError):
-                os.read(process.output.fileno(), MAX_LINE_BYTES)
+                os.read(process.output, MAX_LINE_BYTES)
             process.read_errors()
             time.sleep(0.01)
 
@@ -181,7 +193,10 @@ class Links:
             for process in self._processes:
                 selector.register(process.output, selectors.EVENT_READ, (process, self._read))
                 selector.register(process.error_output, selectors.EVENT_READ, (process, Carrier.read_errors))
+            looked = time.monotonic()
             while not self._stopping.is_set():
+                looked, before = time.monotonic(), looked
+                self._note_pause(looked - before)
                 if time.monotonic() >= self._due:
                     self._due = time.monotonic() + BEAT_SECONDS
                     self._send_beat()
@@ -195,6 +210,14 @@ class Links:
                 if not selector.get_map():
                     self._stopping.wait(TICK_SECONDS)
 
+    def _note_pause(self, seconds: float) -> None:
+        """Note the time since the last look. Of a long one, no node is to blame for its silence."""
+        pause = seconds if seconds > LATE_SECONDS else 0.0
+        self.paused_seconds = max(self.paused_seconds, pause)
+        for state in self.states.values():
+            state.heard += pause
+            state.looked += seconds
+
     def _send_beat(self) -> None:
         self._beat += 1
         self._beats[self._beat] = (time.time(), time.monotonic())
@@ -207,7 +230,7 @@ class Links:
     def _read(self, process: Carrier) -> bool:
         """Handle what has come from a process; returns whether more may come."""
         try:
-            data = os.read(process.output.fileno(), MAX_LINE_BYTES)
+            data = os.read(process.output, MAX_LINE_BYTES)
         except BlockingIOError:
             return True
         except OSError:
@@ -251,7 +274,7 @@ class Links:
             return
         self._receive(message)
         if isinstance(message, Ended):
-            state.ended = message.code
+            state.ended, state.forced = message.code, message.forced
 
     def _compare_clocks(self, state: NodeState, echo: Echo) -> None:
         """The offset of a node's clock: its reading lies between the sending of a beat and the coming of its answer."""

@@ -131,9 +131,9 @@ class Prepared(Message, frozen=True, kw_only=True, tag="prepared"):
     folder: str
     """The run folder on the node."""
     port: int
-    """On the first node: a free port, otherwise 0."""
+    """On the first node: a free port, otherwise 0. The only node of a run has one of its loopback interface."""
     store_port: int
-    """On the first node: the port of the socket at which the ranks meet, otherwise 0."""
+    """On the first of several nodes: the port of the socket at which the ranks meet, otherwise 0."""
     warnings: tuple[str, ...] = ()
     """What disturbs the run."""
 
@@ -177,6 +177,8 @@ class Ended(Message, frozen=True, kw_only=True, tag="ended"):
 
     code: int
     """Its exit code, negative for signals."""
+    forced: bool = False
+    """Whether the node program had to kill it, since it did not end when it was asked to."""
 
 
 AnyMessage = Hello | Answer | Prepared | Echo | Piece | Note | Failed | Ended

@@ -115,6 +115,7 @@ class Sampler:
                 while failures < MAX_FAILURES:
                     failures = 0 if self._sample(recorder) else failures + 1
                     if self._stop.wait(self._interval):
+                        self._write(recorder, Moment.now(), ())  # a short window needs a reading after it
                         return
         except Exception as error:
             self._note(error)
@@ -122,22 +123,25 @@ class Sampler:
     def _sample(self, recorder: Recorder) -> bool:
         moment = Moment.now()
         try:
-            devices = checked(self._query(self._devices))
-            seconds = time.monotonic() - moment.monotonic
-            recorder.write(
-                MemorySample(
-                    at=moment.at,
-                    monotonic=moment.monotonic,
-                    query_seconds=seconds,
-                    devices=devices,
-                    host=self._meter.read(devices) if self._host else None,
-                    node_rank=self._node_rank,
-                )
-            )
+            self._write(recorder, moment, checked(self._query(self._devices)))
         except BaseException as error:  # SystemExit would end this thread silently
             self._note(error)
             return False
         return True
+
+    def _write(self, recorder: Recorder, moment: Moment, devices: tuple[DeviceSample, ...]) -> None:
+        seconds = time.monotonic() - moment.monotonic
+        host = self._meter.read(devices) if self._host else None
+        recorder.write(
+            MemorySample(
+                at=moment.at,
+                monotonic=moment.monotonic,
+                query_seconds=seconds,
+                devices=devices,
+                host=host,
+                node_rank=self._node_rank,
+            )
+        )
 
     def _note(self, error: BaseException) -> None:
         if self.problem is None:

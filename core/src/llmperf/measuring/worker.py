@@ -13,6 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal
 
+from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.expert_counts import expert_counts
@@ -75,7 +76,7 @@ class Worker:
         self._enter("loading")
         plugins = plugins_of(plan)
         self._owner = plugins.owner("llmperf_setup_device")
-        with plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device:
+        with bound_device(plugins, plan) as device:
             self._enter("building")
             self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
@@ -180,6 +181,8 @@ def data_fingerprint() -> str | None:
 
 
 def _version(name: str) -> str | None:
+    if name == "llmperf":  # of the distribution llmperf-core
+        return str(__version__)
     declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
     if isinstance(declared, str):  # may name the build, as in 2.15.0+cu132, which metadata does not
         return str(declared)
@@ -210,6 +213,16 @@ def compile_seconds_of(trainer: Trainer) -> float | None:
     if seconds is not None and not (isinstance(seconds, (float, int)) and 0 <= seconds < math.inf):
         raise wrong("seconds of at least 0 or None", "compile_seconds()", repr(seconds)[:MAX_SHOWN])
     return None if seconds is None else float(seconds)
+
+
+def bound_device(plugins: Plugins, plan: Plan) -> Device:
+    """The rank's device by its vendor; PluginError if it has no places, as in the first edition of the contract."""
+    hook = "llmperf_setup_device"
+    device: Device = plugins.ask(hook, plan=plan, local_rank=int(os.environ["LOCAL_RANK"]))
+    if not isinstance(getattr(device, "places", None), Mapping):
+        expected = "expected a device with `places`, its names by tensor library (llmperf.types.Device), found none"
+        raise PluginError(f"{who(plugins.owner(hook))}: {hook}: {expected}")
+    return device
 
 
 def reported_parameters(trainer: Trainer) -> int:

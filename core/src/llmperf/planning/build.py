@@ -12,8 +12,8 @@ from pathlib import Path
 from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.optimiser_step import batch_of
-from llmperf.cases.library import library
-from llmperf.cases.overlays import Facts, from_file, matching
+from llmperf.cases.library import Library, library
+from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
@@ -136,8 +136,8 @@ def _resolved(case: Case, machine: Machine, request: Request) -> Resolved:
     shelf = library(plugins)
     model = _last(settings, "contract.model", case.contract.model)
     facts = _facts(case, machine, framework, model, settings)
-    models, overlaid = request.models(shelf, model), [] if request.given else matching(shelf, facts)
-    overlaid += [setting for path in request.overlays for setting in from_file(path, facts)]
+    models, overlays = request.models(shelf, model), Library() if request.given else shelf
+    overlaid = overlay_settings(overlays, facts, case.contract.model, request.overlays)
     spec, contract_problems = resolve(case, models, [*overlaid, *settings], _available(machine), request.challenge)
     unmet = installed_problem(machine, "vendor", machine.vendor) if machine.here else None
     problems = [Problem(code="vendor_unusable", where="--vendor", message=unmet)] if unmet else []

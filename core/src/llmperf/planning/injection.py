@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 PREFIXES = ("LD_", "DYLD_", "PYTHON")
 """Read by the dynamic loader and by the Python interpreter before any code of llmperf runs."""
+HARMLESS = ("PYTHONUNBUFFERED",)
+"""Loads nothing. llmperf sets it for all ranks itself."""
 
 
 def injecting(names: Iterable[str]) -> str | None:
     """What is wrong if one of these variables loads code into the ranks; None if none does."""
-    found = next((name for name in sorted(names) if name.startswith(PREFIXES)), None)
+    found = next((name for name in sorted(names) if name.startswith(PREFIXES) and name not in HARMLESS), None)
     if found is None:
         return None
     forbidden = ", ".join(f"{prefix}*" for prefix in PREFIXES)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 
+from llmperf.errors import UserError
 from llmperf.planning.interfaces import compact
 from llmperf.planning.node_report import Clock, NodeReport
 from llmperf.types.launching import Node
@@ -86,6 +88,7 @@ def _facts(vendor: str, node: Node, report: NodeReport) -> Iterator[tuple[tuple[
     yield ("kernel", False), host.kernel
     yield ("processor", False), f"{host.cores} cores of {host.cpu or 'unknown'}"
     yield ("memory", False), _gib(host.memory_bytes)
+    yield ("temporary folder", False), host.temporary_folder  # another one where the usual one is full
     yield ("/dev/shm", False), _gib(host.shared_memory_bytes)
     yield ("limit of open files", False), "unlimited" if host.open_files is None else str(host.open_files)
     yield ("limit of locked memory", False), _gib(host.locked_bytes) if host.locked_bytes is not None else "unlimited"
@@ -136,6 +139,32 @@ def concerns(
         if abs(offset) - error > MAX_CLOCK_SECONDS:
             ahead = "ahead of" if offset > 0 else "behind"
             yield f"node {node.host}: its clock is {abs(offset):.1f} s {ahead} this machine's"
+
+
+def refuse_one_machine(nodes: Sequence[Node], reports: Sequence[NodeReport]) -> None:
+    """UserError if one host has been named twice, by different names.
+
+    Nodes share a machine if their kernels started as one; they are one host if they have the same network too, unlike
+    pods and containers. A machine that is reached by loopback addresses only was meant to be several nodes.
+    """
+    known: dict[object, Node] = {}
+    for node, report in zip(nodes, reports, strict=True):
+        addresses = frozenset(at for item in report.host.interfaces if not item.loopback for at in item.addresses)
+        if report.host.boot_id is None or not addresses or _is_loopback(node.address):
+            continue
+        first = known.setdefault((report.host.boot_id, report.host.hostname, addresses), node)
+        if first.host != node.host:
+            raise UserError(
+                f"hosts {first.host} and {node.host}: expected two machines, found one ({report.host.hostname}) under"
+                " two names; name it once"
+            )
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def usual_report(reports: Sequence[NodeReport]) -> NodeReport:

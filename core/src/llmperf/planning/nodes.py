@@ -11,7 +11,7 @@ from llmperf.links.link import this_interpreter
 from llmperf.planning.containers import NO_CONTAINERS, Containers, container_of
 from llmperf.planning.interfaces import compact, resolved, with_interface
 from llmperf.planning.launchers import CheckedLauncher, installed_launcher
-from llmperf.planning.node_differences import concerns, differences, usual_report
+from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
 from llmperf.planning.node_report import NodeReport, node_reports
 from llmperf.planning.vendors import Machine, chosen_machine, this_machine
 from llmperf.plugins.discovery import discover, find
@@ -104,6 +104,7 @@ def _reached(
     usual = usual_report(reports)
     machine = chosen_machine(vendor, usual.probes, usual.left_out)
     nodes = placed_nodes(offered, reports, interface)
+    refuse_one_machine(nodes, reports)
     unlike = differences(machine.vendor, nodes, reports)
     if lines := [f"nodes differ in {difference}" for difference in unlike if difference.refuses]:
         raise UserError("; ".join(lines))

@@ -121,7 +121,8 @@ def precision_problems(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> list[
     recipe, offered = precision_recipe(spec.contract.precision), probe.offers.precisions
     emulates, device = spec.tuning.emulate_precision, probe.devices[0].model
     missing = [dtype for dtype in dict.fromkeys((worker.needs.precision, recipe.rest)) if dtype not in offered]
-    nearest = next((name for name in ("bf16", "fp32") if name in offered), offered[0])
+    trained = [name for name in ("bf16", "fp16", "fp32") if name in offered and name in worker.precisions]
+    nearest = next(iter(trained), offered[0])
     nearest = f"nearest: --set precision={nearest} (a variant)"
     problems = []
     if recipe.name not in worker.precisions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -92,10 +93,14 @@ def upgrade(found: Found) -> str:
 
 @cache
 def project_packages() -> Mapping[str, Any]:
-    """The tables of `data/plugins.toml`: the packages that this project ships, installed or not."""
-    from llmperf.files.user_files import read_toml
+    """The tables of `data/plugins.json`: the packages that this project ships, installed or not.
 
-    return read_toml(Path(__file__).parents[1] / "data" / "plugins.toml")
+    `plugins` has the plugins by role, each in the distribution `llmperf-NAME`; `catalogues` those that know device
+    models by name; `rules` and `loggers` what each extension offers; `folders` the folder of each distribution in a
+    clone; `needs` its distributions of this project besides core and schemas.
+    """
+    tables: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "plugins.json").read_bytes())
+    return tables
 
 
 @cache

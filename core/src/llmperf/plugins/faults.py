@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
+from dataclasses import fields, is_dataclass
 from io import StringIO
 from pathlib import Path
-from traceback import extract_tb
+from traceback import extract_tb, walk_tb
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
+from llmperf.files.text import printable
 from llmperf.plugins.asking import asking, supervised
 
 if TYPE_CHECKING:
@@ -23,6 +25,11 @@ SLOW_SECONDS = 5.0
 
 MAX_ITEMS = 100_000
 """Items in one answer; a longer answer is taken to be endless."""
+MAX_CHARACTERS = 2**20
+"""Of all texts in one answer of a vendor, which commands print and plans keep."""
+
+_packages: dict[str, Found] = {}
+"""The plugins that were called so far, by the top package of their module."""
 
 
 def printing_aside() -> redirect_stdout[IO[str]]:
@@ -42,6 +49,10 @@ def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = Fal
         with printing_aside():
             yield
         return
+    import threading
+
+    _packages[found.module.split(".")[0]] = found
+    threading.excepthook = _of_thread
     try:
         with asking(who(found), hook) if limited else nullcontext(), nullcontext() if prints else printing_aside():
             yield
@@ -51,6 +62,18 @@ def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = Fal
         if isinstance(error, KeyboardInterrupt) and not supervised():
             raise
         raise PluginError(f"{who(found)}: {hook} raised {described(error)}") from error
+
+
+def _of_thread(args: Any) -> None:
+    """One line for an exception that ended a thread of a plugin; the traceback for other threads."""
+    modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(args.exc_traceback)]
+    owner = next((found for name in modules if (found := _packages.get(name.split(".")[0])) is not None), None)
+    if owner is None or args.exc_value is None or sys.stderr is None:
+        import threading
+
+        threading.__excepthook__(args)
+    else:
+        print(f"llmperf: {printable(f'{who(owner)}: a thread raised {described(args.exc_value)}')}", file=sys.stderr)
 
 
 @contextmanager
@@ -74,7 +97,9 @@ def who(found: Found) -> str:
 
 def described(error: BaseException) -> str:
     """An exception of a plugin in one line, with its place: `ValueError: no such thing (their_module.py, line 7)`."""
-    place = extract_tb(error.__traceback__)[-1]
+    places = extract_tb(error.__traceback__)
+    asked = [place for place in places if place.name != "__getattr__"]  # modules explain names that have moved there
+    place = (asked or places)[-1]
     return f"{named(error)} ({Path(place.filename).name}, line {place.lineno})"
 
 
@@ -111,8 +136,28 @@ def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
         raise PluginError(f"{who(found)}: expected a {kind.__name__} of {hook}, found {type(given).__name__}")
     try:
         with blaming(found, hook):  # properties of the answer may raise
-            return reshaped(given, kind, hook)
+            answer = reshaped(given, kind, hook)
+        if found.role == "vendor" and _characters(answer, MAX_CHARACTERS) > MAX_CHARACTERS:
+            raise PluginError(f"{who(found)}: {hook}: expected texts of at most {MAX_CHARACTERS} characters together")
+        return answer
     except PluginError:
         raise
     except UserError as error:
         raise PluginError(f"{who(found)}: {error}") from None
+
+
+def _characters(value: Any, most: int) -> int:
+    """Length of all texts in a value, counted until it is beyond `most`."""
+    if isinstance(value, str):
+        return len(value)
+    if is_dataclass(value):
+        inner: Iterable[Any] = (getattr(value, field.name) for field in fields(value))
+    elif isinstance(value, Mapping):
+        inner = (part for pair in value.items() for part in pair)
+    else:
+        inner = value if isinstance(value, (list, tuple)) else ()
+    total = 0
+    for part in inner:
+        if (total := total + _characters(part, most)) > most:
+            break
+    return total

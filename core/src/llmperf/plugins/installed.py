@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from itertools import takewhile
 from typing import NamedTuple
 
 ENDINGS = (".dist-info", ".egg-info")
@@ -69,6 +70,14 @@ class Distribution:
         """The entry points of all groups."""
         return list(_entry_points(self.read_text("entry_points.txt") or ""))
 
+    def _head_lines(self, name: str) -> list[str]:
+        """The lines of a metadata file above its first empty one; none if there is no such file."""
+        try:
+            with open(os.path.join(self._folder, name), encoding="utf-8", errors="replace") as file:
+                return [line.rstrip("\n") for line in takewhile(lambda line: line != "\n", file)]
+        except OSError:
+            return []
+
     def _field(self, name: str) -> str:
         return next(iter(self._fields().get(name.lower(), [])), "")
 
@@ -76,8 +85,7 @@ class Distribution:
         """The header of the metadata by field name in lower case; the description below it is not read."""
         if self._head is None:
             self._head = {}
-            text = next(filter(None, map(self.read_text, HEAD_FILES)), "")
-            for line in text.partition("\n\n")[0].splitlines():
+            for line in next(filter(None, map(self._head_lines, HEAD_FILES)), []):
                 field, separator, value = line.partition(": ")
                 if separator and not field[:1].isspace():
                     self._head.setdefault(field.lower(), []).append(value.strip())
@@ -94,19 +102,29 @@ def _entry_points(text: str) -> Iterator[EntryPoint]:
             yield EntryPoint(group, name.strip(), value.strip())
 
 
-_listings: dict[str, tuple[int, list[tuple[str, str]]]] = {}
-"""For each folder on `sys.path`: its modification time, and the normalized names and folders of its distributions."""
+class _Listing(NamedTuple):
+    """What a folder on `sys.path` has installed."""
+
+    modified: int
+    """When the folder was changed last, in nanoseconds."""
+    distributions: list[Distribution]
+    by_name: dict[str, Distribution]
+    """The first distribution of each normalized name."""
+
+
+_listings: dict[str, _Listing] = {}
+"""By folder on `sys.path`."""
 
 
 def distributions() -> Iterator[Distribution]:
     """All distributions on `sys.path`, in its order."""
-    return (Distribution(folder) for _, folder in _listed())
+    return (distribution for listing in _listed() for distribution in listing.distributions)
 
 
 def distribution(name: str) -> Distribution | None:
     """The first distribution of that name on `sys.path`; None if it is not installed."""
     wanted = normalized(name)
-    return next((Distribution(folder) for listed, folder in _listed() if listed == wanted), None)
+    return next((listing.by_name[wanted] for listing in _listed() if wanted in listing.by_name), None)
 
 
 def version(name: str) -> str | None:
@@ -136,17 +154,20 @@ def name_of_folder(folder: str) -> str:
     return os.path.basename(folder)[: -len(ENDINGS[0])].partition("-")[0]
 
 
-def _listed() -> Iterator[tuple[str, str]]:
-    """The normalized name and the folder of metadata of each distribution, in the order of `sys.path`."""
+def _listed() -> Iterator[_Listing]:
+    """The distributions of each folder, in the order of `sys.path`."""
     for entry in dict.fromkeys(sys.path):
         folder = entry or "."
         try:
             modified = os.stat(folder).st_mtime_ns
             known = _listings.get(folder)
-            if known is None or known[0] != modified:
-                names = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS)]
-                known = modified, [(normalized(name_of_folder(path)), path) for path in names]
-                _listings[folder] = known
+            if known is None or known.modified != modified:
+                paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS)]
+                found = list(map(Distribution, paths))
+                by_name = {
+                    normalized(name_of_folder(path)): one for path, one in zip(paths[::-1], found[::-1], strict=True)
+                }
+                known = _listings[folder] = _Listing(modified, found, by_name)
         except (OSError, TypeError, ValueError):  # not a folder, or not a path
             continue
-        yield from known[1]
+        yield known

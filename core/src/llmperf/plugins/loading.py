@@ -12,12 +12,15 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import pluggy
 
 from llmperf import API_VERSION, hookspecs
-from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportError, Terminated, unknown
+from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportError, Terminated
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking, fault_of, supervised
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
+from llmperf.plugins.hook_names import announcing, unasked
 from llmperf.plugins.installed import version as installed_version
+from llmperf.plugins.manager import HookManager
+from llmperf.plugins.requirements import unmet_requirements
 
 if TYPE_CHECKING:
     from llmperf.types import PluginInfo
@@ -72,7 +75,7 @@ class Plugins:
     """
 
     def __init__(self, chosen: Iterable[Found] = (), *, several_owners: bool = False) -> None:
-        self._manager = pluggy.PluginManager(PROJECT)
+        self._manager = HookManager(PROJECT)
         self._manager.add_hookspecs(hookspecs)
         self._found: dict[str, Found] = {}
         self._core: dict[str, ModuleType] = {}
@@ -89,11 +92,13 @@ class Plugins:
         if found.api_version != API_VERSION:
             problem = f"{found.role} {found.name!r} is for plugin API v{found.api_version}, not v{API_VERSION}"
             raise PluginError(f"{problem}; {upgrade(found)}")
-        self._check_spelling(plugin, found)
+        if (unknown := unasked(who(found), plugin)) is not None:
+            raise PluginError(unknown)
         key = f"{found.role}:{found.name}"
         try:
-            self._manager.register(plugin, name=key)
-            self._manager.check_pending()
+            with announcing(who(found)):
+                self._manager.register(plugin, name=key)
+                self._manager.check_pending()
         except (ValueError, pluggy.PluginValidationError) as error:
             self._forget(key)
             raise PluginError(f"{who(found)}: {error}") from None
@@ -113,13 +118,6 @@ class Plugins:
         self._found.pop(key, None)
         if self._manager.has_plugin(key):
             self._manager.unregister(name=key)
-
-    def _check_spelling(self, plugin: object, found: Found) -> None:
-        for name in dir(plugin):
-            if not name.startswith("llmperf_") or name in OWNERS or not callable(function := getattr(plugin, name)):
-                continue
-            if not getattr(function, f"{PROJECT}_impl", {}).get("optionalhook"):
-                raise PluginError(f"{unknown(who(found), 'hook', name, OWNERS)}{_of_a_newer(name)}")
 
     def _check_owners(self, found: Found, key: str) -> None:
         for hook, roles in OWNERS.items():
@@ -170,7 +168,7 @@ class Plugins:
         hook = "llmperf_peak_flops"
         given = self._asked(hook, {"device_model": device_model, "dtype": dtype})
         if isinstance(given, str):
-            return " ".join(given.split()) or None
+            return " ".join(given.split())[:1000] or None
         return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
 
     def timed_peak(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
@@ -267,15 +265,6 @@ class Plugins:
         )
 
 
-def _of_a_newer(hook: str) -> str:
-    """Advice for a name that resembles no hook of this core."""
-    from difflib import get_close_matches
-
-    if get_close_matches(hook, OWNERS, n=1, cutoff=0.85):
-        return ""
-    return f"; if a newer {PROJECT}-core has it, upgrade that, or mark the hook optionalhook=True"
-
-
 def source_hash(module: str) -> str | None:
     """SHA-256 over the Python files of the module's top-level package, by relative name and content; runs none."""
     import hashlib
@@ -343,8 +332,8 @@ def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Itera
 
 def _usable(found: Found) -> ModuleType:
     """The imported module of a plugin; PluginError if its requirements are not met or it cannot be imported."""
-    from llmperf.plugins.mending import unmet_problem
+    if unmet_requirements(found.distribution):
+        from llmperf.plugins.mending import unmet_problem
 
-    if problem := unmet_problem(found):
-        raise PluginError(problem)
+        raise PluginError(str(unmet_problem(found)))
     return load(found)

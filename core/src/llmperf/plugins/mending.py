@@ -97,15 +97,26 @@ def install_own(distribution: str) -> str:
     return f"{_uv(clone)} pip install --python {python} {folders}{where}"
 
 
+def pip_command(command: str, *words: str) -> str:
+    """`uv pip COMMAND` as the user's shell can run it: with uv, this environment's pip, or the script `dev`."""
+    clone, python = _clone(), shlex.quote(sys.executable)
+    if (uv := _uv(clone)) != "uv" and find_spec("pip") is not None:
+        options = {"--reinstall": "--force-reinstall"}
+        return f"{python} -m pip {command} {shlex.join(options.get(word, word) for word in words)}"
+    if uv == "uv" or clone is None:
+        return f"uv pip {command} {shlex.join(words)}"
+    return f"{uv} pip {command} --python {python} {shlex.join(words)}"
+
+
 def _uv(clone: Path | None) -> str:
-    """uv as a shell runs it: from the PATH, or from the folder `.uv` of the clone, with the commands that fill it."""
-    own = (clone or Path()) / ".uv"
-    binary = shlex.quote(str(own / "bin" / "uv"))
-    if which("uv") is not None:
+    """uv as a shell runs it: by the script `dev` of the clone, which installs it, unless the user's PATH has one.
+
+    The uv that `dev` has installed is on the PATH of this process only.
+    """
+    found, root = which("uv"), clone or "."
+    if found is not None and Path(root, ".uv") not in Path(found).parents:
         return "uv"
-    if clone is not None and (own / "bin" / "uv").is_file():
-        return binary
-    return f"python3 -m venv {shlex.quote(str(own))} && {shlex.quote(str(own / 'bin' / 'pip'))} install uv && {binary}"
+    return f"{shlex.quote(f'{root}/dev')} uv"
 
 
 def update_own(distribution: str) -> str:
@@ -143,12 +154,12 @@ def install(unmet: Iterable[Unmet]) -> str | None:
         else:
             from_index.append(requirement.requirement)
     if from_index:
-        commands.append(shlex.join(["uv", "pip", "install", *from_index]))
+        commands.append(pip_command("install", *from_index))
     return " && ".join(dict.fromkeys([*commands, *own])) or None
 
 
 def _reinstall(origin: Source) -> str:
-    return shlex.join(["uv", "pip", "install", "--reinstall", *["-e"] * origin.editable, origin.given])
+    return pip_command("install", "--reinstall", *["-e"] * origin.editable, origin.given)
 
 
 def reinstall(distribution: str) -> str | None:
@@ -157,13 +168,13 @@ def reinstall(distribution: str) -> str | None:
         return install_own(distribution)
     origin = source(distribution)
     if origin is None:
-        return shlex.join(["uv", "pip", "install", "--upgrade", "--reinstall", distribution])
+        return pip_command("install", "--upgrade", "--reinstall", distribution)
     return None if origin.gone else _reinstall(origin)
 
 
 def uninstall(*distributions: str) -> str:
     """The command that uninstalls the first of some distributions, with those for the others as a comment."""
-    return "  # or: ".join(shlex.join(["uv", "pip", "uninstall", distribution]) for distribution in distributions)
+    return "  # or: ".join(pip_command("uninstall", distribution) for distribution in distributions)
 
 
 def moved(found: Found) -> str | None:
@@ -171,4 +182,5 @@ def moved(found: Found) -> str | None:
     origin = source(found.distribution)
     if origin is None or not origin.gone or not origin.editable:
         return None
-    return f"its folder {origin.given} is gone; install it again from where it is now: uv pip install -e FOLDER"
+    command = pip_command("install", "-e", "FOLDER")
+    return f"its folder {origin.given} is gone; install it again from where it is now: {command}"

@@ -10,8 +10,9 @@ from llmperf.hookspecs import PROJECT
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import normalized, version
 
+BOUND = r"(?:>=|<)\s*\d+(?:\.\d+)*"
 PLAIN = re.compile(
-    r"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?:>=\s*(?P<least>\d+(?:\.\d+)*))?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL
+    rf"(?P<name>[A-Za-z0-9][\w.-]*)\s*(?P<bounds>{BOUND}(?:\s*,\s*{BOUND})*)?\s*(?:;\s*(?P<marker>.*))?", re.DOTALL
 )
 """Simple requirements, which are parsed here. `packaging` parses the others; importing it is slow."""
 EXTRA = re.compile(r"extra\s*==\s*('[^']*'|\"[^\"]*\")")
@@ -52,7 +53,7 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
             continue
         if (
             plain is None
-            or not _clearly_met(plain["name"], plain["least"])
+            or not _clearly_met(plain["name"], plain["bounds"])
             or (plain["marker"] and _of_project(plain["name"]))
         ):
             yield from _evaluated(text, extras, seen)
@@ -70,13 +71,19 @@ def _of_project(name: str) -> bool:
     return normalized(name).startswith(f"{PROJECT}-")
 
 
-def _clearly_met(name: str, least: str | None) -> bool:
+def _clearly_met(name: str, bounds: str | None) -> bool:
     """Whether a simple requirement is met for certain; False if more than a comparison of numbers is needed."""
     installed = version(name)
-    if installed is None:
+    if installed is None or bounds is None:
+        return installed is not None
+    if (release := RELEASE.match(installed)) is None:
         return False
-    release = RELEASE.match(installed)
-    return least is None or (release is not None and _numbers(release[0]) > _numbers(least))
+    numbers = _numbers(release[0])
+    for bound in map(str.strip, bounds.split(",")):
+        limit = _numbers(bound.lstrip("<>= "))
+        if not (numbers < limit if bound.startswith("<") else numbers > limit):
+            return False
+    return True
 
 
 def _numbers(version: str) -> list[int]:

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.cells import UNKNOWN as UNKNOWN
     from llmperf.reporting.cells import WATTS as WATTS
     from llmperf.reporting.cells import leaves as leaves
-    from llmperf.reporting.cells import markdown_text as markdown_text
     from llmperf.reporting.cells import money as money
-    from llmperf.reporting.cells import printable as printable
     from llmperf.reporting.cells import rounded as rounded
     from llmperf.reporting.cells import shown as shown
     from llmperf.reporting.comparison import COMPARED as COMPARED
@@ -43,6 +41,8 @@ if TYPE_CHECKING:
     from llmperf.reporting.ranking import Standing as Standing
     from llmperf.reporting.ranking import standings as standings
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
+    from llmperf.reporting.safe_text import markdown_text as markdown_text
+    from llmperf.reporting.safe_text import printable as printable
     from llmperf.reporting.scaling_rows import with_scaling as with_scaling
     from llmperf.reporting.speed_sentences import speed_line as speed_line
     from llmperf.reporting.terminal import closing_lines as closing_lines
@@ -50,8 +50,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.words import word as word
 
 _NAMES = {
-    "cells": "AMOUNT LOSS PERCENT SIGNIFICANT STEP_SECONDS THROUGHPUT UNKNOWN WATTS leaves "
-    "markdown_text money printable rounded shown",
+    "cells": "AMOUNT LOSS PERCENT SIGNIFICANT STEP_SECONDS THROUGHPUT UNKNOWN WATTS leaves money rounded shown",
     "comparison": "COMPARED compare",
     "cost_rows": "Costing costing_for used_prices with_cost",
     "exports": "sheet_values",
@@ -62,6 +61,7 @@ _NAMES = {
     "price_matches": "catalogued_names one_model",
     "result_sheets": "result_sheet",
     "ranking": "Entry Interval Standing standings",
+    "safe_text": "markdown_text printable",
     "scaling_rows": "with_scaling",
     "speed_sentences": "speed_line",
     "terminal": "closing_lines",

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 
 from llmperf.reporting import cells
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.words import sentence, word
 from llmperf.results.alignment import Alignment
 from llmperf.types.result import Result
@@ -22,9 +23,7 @@ def labels(results: Sequence[Result]) -> Labels:
     """The framework of each run where all differ, else its identity."""
     frameworks = [result.tuning.framework for result in results]
     distinct = len(set(frameworks)) == len(frameworks)
-    return {
-        result.run_id: cells.printable(result.tuning.framework if distinct else result.run_id) for result in results
-    }
+    return {result.run_id: printable(result.tuning.framework if distinct else result.run_id) for result in results}
 
 
 def step_rows(
@@ -59,7 +58,7 @@ def verdict(alignment: Alignment, names: Labels, mean_limit: float, language: st
         counted = sentence(text, language, **values, mean=f"{100 * mean:.4f}")
     parts = ", ".join(word(part, language) for part in alignment.unlike)
     unlike = sentence("; contracts differ in {parts}", language, parts=parts) if parts else ""
-    why = "".join(f"{cells.printable(word(reason, language))}; " for reason in alignment.why)
+    why = "".join(f"{printable(word(reason, language))}; " for reason in alignment.why)
     text = "{name}: {outcome}: {why}{counted}, largest difference {largest} nats in {steps} steps"
     values = {"name": names[alignment.run_id], "outcome": word(outcome, language), "why": why, "counted": counted}
     values |= {"largest": f"{alignment.largest_absolute:.1e}", "steps": len(alignment.steps)}
@@ -73,7 +72,7 @@ def _recipes(alignment: Alignment) -> str:
     emulated = " (emulated)" if differ.emulated else ""
     case = "the case's precision" if differ.reference == differ.case else f"not the case's precision, {differ.case}"
     return (
-        f"; {cells.printable(differ.run)}{emulated} against {cells.printable(differ.reference)}, {case}:"
+        f"; {printable(differ.run)}{emulated} against {printable(differ.reference)}, {case}:"
         f" the loss differs by {alignment.mean_absolute:.1e} nats in the mean of all steps, most at step"
         f" {alignment.largest_step}"
     )

@@ -1,4 +1,4 @@
-"""Values as text: the one place that rounds figures, and text from documents made harmless.
+"""Values as text: the one place that rounds figures.
 
 An unknown value is a dash, never 0.
 """
@@ -8,32 +8,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from functools import lru_cache
 from typing import Any
 
 from llmperf.accounting.layout import layout_text
-from llmperf.files.text import printable as escaped
 from llmperf.types import Change, Layout, Rounding, Row
 from llmperf.types.result import Failure
 from llmperf.types.utilisation import Mfu, WeightedPeak
 
 UNKNOWN = "-"
-MAX_CELL = 400
-_MARKDOWN = {ord(char): f"\\{char}" for char in "\\|`*[]~"} | {ord("&"): "&amp;", ord("<"): "&lt;", ord(">"): "&gt;"}
-
-
-@lru_cache(maxsize=4096)  # reports of many runs show the same texts again and again
-def printable(text: str, limit: int = MAX_CELL) -> str:
-    """Text on one line, without characters that move a cursor or hide text; cut off after `limit` characters."""
-    line = " ".join(text[: limit + 1].split())
-    line = escaped(line)
-    return line if len(line) <= limit else line[:limit] + "..."
-
-
-@lru_cache(maxsize=4096)
-def markdown_text(text: str, limit: int = MAX_CELL) -> str:
-    """Text of a document escaped for Markdown: it cannot begin or end a cell, line, tag, link or code span."""
-    return printable(text, limit).translate(_MARKDOWN)
 
 
 THROUGHPUT = Rounding(style="decimals", digits=1)

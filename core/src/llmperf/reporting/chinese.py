@@ -126,7 +126,14 @@ SENTENCES = {
     "; contracts differ in {parts}": "；测量约定在 {parts} 上不同",
     "loss, nats per token, by step": "各步损失值（nats/token）",
     "difference from the reference, nats, by step": "各步与参考的差值（nats）",
+    "in {count} more files: {finding}": "另有 {count} 个文件：{finding}",
     "{files}: {errors}, {warnings} (ruleset {ruleset})": "{files}：{errors}，{warnings}（规则集 {ruleset}）",
+    "Nobody has rerun this run (llmperf validate --rerun): its figures are a claim.": (
+        "尚无人重跑此次运行（llmperf validate --rerun）：其数值仅为声称"
+    ),
+    "Nobody has rerun {count} of {all} runs (llmperf validate --rerun): their figures are claims.": (
+        "{all} 次运行中有 {count} 次尚无人重跑（llmperf validate --rerun）：其数值仅为声称"
+    ),
     "{path}: what was verified; sign it: llmperf sign {path} --key KEY": (
         "{path}：验证内容；签名命令：llmperf sign {path} --key KEY"
     ),

@@ -12,6 +12,7 @@ from llmperf.reporting.kind_texts import baseline_lines, disturbed_lines, group_
 from llmperf.reporting.page import MAX_LINE, Line, Page
 from llmperf.reporting.result_sheets import figure_rows
 from llmperf.reporting.run_setup import contract_parts
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.speed_sentences import HOW, has_interval, speed_line
 from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import sentence, word
@@ -74,13 +75,13 @@ def _about(sides: Mapping[str, Side], language: str) -> Iterator[Line]:
     for name, side in sides.items():
         for group in side.groups:
             kind = f": {group_text(group, language)}" * (len(kinds) > 1)
-            yield Line(text=cells.printable(f"{name}: {runs_text(group, language)}{kind}", MAX_LINE))
+            yield Line(text=printable(f"{name}: {runs_text(group, language)}{kind}", MAX_LINE))
         if side.left_out:
             left_out = ", ".join(f"{count} {word(why, language)}" for why, count in side.left_out.items())
             yield Line(text=sentence("{name}: left out: {left_out}", language, name=name, left_out=left_out))
     if len(kinds) == 1:
         text = sentence("all: {kind}" if len(sides) > 1 else "{kind}", language, kind=kinds.pop())
-        yield Line(text=cells.printable(text, MAX_LINE))
+        yield Line(text=printable(text, MAX_LINE))
 
 
 def warning_lines(name: str, side: Side, language: str = "en") -> Iterator[Line]:
@@ -88,7 +89,7 @@ def warning_lines(name: str, side: Side, language: str = "en") -> Iterator[Line]
     if side.mixes:
         mixed = mixture(side, language)
         text = sentence("{name} mixes {kinds}: its medians are of no single kind", language, name=name, kinds=mixed)
-        yield Line(text=cells.printable(text, MAX_LINE), tone="warning")
+        yield Line(text=printable(text, MAX_LINE), tone="warning")
     yield from disturbed_lines(name, side.results, language)
 
 
@@ -102,7 +103,7 @@ def answer_lines(
         parts = ", ".join(difference_text(part, both) for part in comparison.contract_differences)
         text = "the contracts of {name} and {reference} differ in {parts}: their figures measure different things"
         values = {"name": name, "reference": reference, "parts": parts}
-        yield Line(text=cells.printable(sentence(text, language, **values), MAX_LINE), tone="slower")
+        yield Line(text=printable(sentence(text, language, **values), MAX_LINE), tone="slower")
     elif comparison.device_throughput is None:
         yield speed_line(comparison.throughput, name, reference, language)
     else:

@@ -13,6 +13,7 @@ from llmperf.errors import UserError
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
 from llmperf.reporting.exports import sheet_values
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.words import value_text, word
 from llmperf.results.cost import (
     TOKENS_PER_PARAMETER,
@@ -82,7 +83,7 @@ def used_prices(prices: Prices) -> str:
     """`prices: prices.toml, 2026-11-01`: the file, and the dates of its prices from the oldest to the newest."""
     dates = sorted({price.date for price in (*prices.devices.values(), prices.electricity) if price is not None})
     ends = [dates[0], *dates[-1:]] if len(dates) > 1 else dates
-    return f"prices: {cells.printable(prices.file)}, {' to '.join(date.isoformat() for date in ends)}"
+    return f"prices: {printable(prices.file)}, {' to '.join(date.isoformat() for date in ends)}"
 
 
 def with_cost(sheets: Iterable[Sheet], costing: Costing, warn: Callable[[str], None] | None = None) -> list[Sheet]:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 
 from llmperf.reporting import cells
-from llmperf.reporting.cells import leaves, printable, shown
+from llmperf.reporting.cells import leaves, shown
 from llmperf.reporting.cost_rows import ASSUMES, Costing, Training, duration, training_rows
 from llmperf.reporting.price_matches import MOST_NAMED, matched_prices
+from llmperf.reporting.safe_text import printable
 from llmperf.results.cost import Rates
 from llmperf.types import Row
 from llmperf.types.estimate import Estimate, EstimatedCost
@@ -16,6 +17,8 @@ from llmperf.types.estimate import Estimate, EstimatedCost
 NO_ENERGY = "unknown: an estimate has no energy, only measurements have"
 ESTIMATE_ASSUMES = ASSUMES.replace("the measured ones", "estimated")
 TOO_LITTLE_MEMORY = "unknown: the memory does not suffice"
+NEED_TIME = ("cost_per_million_tokens", "train_device_hours", "train_seconds", "train_cost")
+IN_MONEY = ("cost_per_million_tokens", "train_cost")
 FIGURES = ("cost_per_million_tokens", "train_seconds", "train_cost")
 """Figures that are shown with the expected error, in the order of preference; the last known one stands for all."""
 
@@ -47,6 +50,10 @@ def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, aske
     for place, row in enumerate(rows):
         if row.key == "train_electricity_cost":
             rows[place] = replace(row, text=NO_ENERGY)
+        elif row.key in NEED_TIME and row.value is None and estimate.time is None:
+            rows[place] = replace(row, text=f"unknown: {estimate.time_problem}")
+        elif row.key in IN_MONEY and row.value is None:
+            rows[place] = replace(row, text="unknown without a price of the device")
         elif row.key == "price" and row.value is None and costing.prices is not None and costing.prices.devices:
             priced = list(costing.prices.devices)
             listed = ", ".join(priced[:MOST_NAMED]) + f" and {len(priced) - MOST_NAMED} more" * (
@@ -56,7 +63,7 @@ def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, aske
     known = {row.key: row for row in rows if row.value is not None}
     figure = next((known[key] for key in reversed(FIGURES) if key in known), None)
     rows[-1] = replace(rows[-1], value=ESTIMATE_ASSUMES)
-    return [*rows[:-1], *([] if figure is None else [_error_row(estimate, figure)]), rows[-1]]
+    return [*([] if figure is None else [_error_row(estimate, figure)]), *rows]
 
 
 def _error_row(estimate: Estimate, figure: Row) -> Row:
@@ -64,18 +71,14 @@ def _error_row(estimate: Estimate, figure: Row) -> Row:
     error, key, label = estimate.expected_error, "expected_error", f"{figure.label}, expected"
     if error is None:
         return Row(key=key, label=label, value=None, text="unknown: no published rows to compare estimates with")
-    value, own = float(figure.value or 0), max(map(abs, error.device_throughput), default=0.0)
-    expected = max(error.throughput, own)
-    ends = [value * (1 - expected), value * (1 + expected)]
+    value, expected = float(figure.value or 0), error.throughput_largest
+    ends = [value * max(0.0, 1 - expected), value * (1 + expected)]
     if figure.key == "train_seconds":
         amounts = " to ".join(map(duration, ends))
     else:
         amounts = f"{cells.rounded(ends[0], cells.AMOUNT)} to {cells.money(ends[1], figure.unit)}"
-    rows = f"half of {error.throughput_rows} published rows were within {error.throughput:.0%}, half further off"
-    if own:
-        count = len(error.device_throughput)
-        rows = f"published rows on {estimate.device_model}: {count}, up to {own:.0%} off; {rows}"
-    text = f"{amounts}: {rows}"
+    rows = f"{error.throughput_rows} published rows ({error.nearest}) were up to {expected:.0%} off"
+    text = f"{amounts}: {rows}, half of them within {error.throughput:.0%}"
     if error.outside:
         text += f"; further off is likely, as no published throughput has {' or '.join(error.outside)}"
     for link in estimate.rates.links if estimate.rates and estimate.layout.nodes > 1 else ():

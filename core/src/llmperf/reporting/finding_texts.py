@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from llmperf.reporting.cells import printable
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.words import TranslatedTemplates
 from llmperf.types import Finding
 

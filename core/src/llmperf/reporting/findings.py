@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +73,8 @@ def sarif(files: Files, rules: Sequence[Mapping[str, Any]] | None = None, names:
     `rules` are those of other tools than validation. `names` tell the files apart from one invocation to the next
     where their paths do not, by default the paths: the fingerprint of a finding is made of them.
     """
+    from hashlib import sha256
+
     from llmperf import __version__
 
     used = {finding.code for _, finding in _all(files)}

@@ -9,6 +9,7 @@ from llmperf.reporting.cells import shown
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.page import MAX_LINE, Line
 from llmperf.reporting.result_sheets import figure_rows
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.words import sentence, word
 from llmperf.results.baselines import BaselineComparison
 from llmperf.results.comparison_side import Side
@@ -122,7 +123,7 @@ def disturbed_lines(name: str, results: Sequence[Result], language: str = "en") 
 
 
 def _warning(text: str) -> Line:
-    return Line(text=cells.printable(text, MAX_LINE), tone="warning")
+    return Line(text=printable(text, MAX_LINE), tone="warning")
 
 
 def _unevenness(result: Result) -> float:
@@ -158,7 +159,7 @@ def baseline_lines(comparisons: Sequence[BaselineComparison], language: str = "e
         shown_names = "; ".join(names if len(names) <= SHOWN_RUNS else names[:2])
         if len(names) > SHOWN_RUNS:
             shown_names = sentence("{names} and {more} more", language, names=shown_names, more=len(names) - 2)
-        yield cells.printable(f"{shown_names}: {why}", MAX_LINE)
+        yield printable(f"{shown_names}: {why}", MAX_LINE)
     for kind_name in dict.fromkeys(comparison.kind for comparison in comparisons if comparison.share is not None):
         text = "a {kind} row is one figure without its spread: whether a difference is significant is unknown"
         yield sentence(text, language, kind=kind_name)

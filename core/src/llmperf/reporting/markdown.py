@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from llmperf.reporting.cells import markdown_text, printable
 from llmperf.reporting.finding_texts import finding_message, severity_text
 from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
 from llmperf.reporting.result_sheets import result_sheet
+from llmperf.reporting.safe_text import markdown_text, printable
 from llmperf.reporting.scaling_rows import ASSUMES
 from llmperf.reporting.words import value_text, word
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source

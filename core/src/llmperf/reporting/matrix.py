@@ -10,6 +10,7 @@ from typing import Any
 from llmperf.cases.matrix import AXES, Cell
 from llmperf.files.json_files import builtins
 from llmperf.reporting import cells as text
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Column
 from llmperf.types.units import Count
 
@@ -76,7 +77,7 @@ def label(cell: Cell, keys: Sequence[str]) -> str:
         value = cell.value(key)
         if key != "case" and value is not None:
             words.append(str(value) if key in ("vendor", "framework") else f"{key.rpartition('.')[2]}={_shown(value)}")
-    return text.printable(" ".join(words))
+    return printable(" ".join(words))
 
 
 def _shown(value: Any) -> str:
@@ -103,7 +104,7 @@ def rows(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iterator[list
         values = [summary.cell.value(key) for key in keys or ["case"]]
         middle = median(summary.throughputs) if summary.throughputs else None
         yield [
-            *(text.UNKNOWN if value is None else text.printable(_shown(value)) for value in values),
+            *(text.UNKNOWN if value is None else printable(_shown(value)) for value in values),
             f"{summary.complete}/{summary.runs}",
             text.number(middle),
             text.UNKNOWN if summary.spread is None else text.percent(summary.spread),
@@ -120,7 +121,7 @@ def problem_lines(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iter
                 reasons.setdefault((kind, line), []).append(label(summary.cell, keys))
     for (kind, line), names in reasons.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield text.printable(f"{kind}: {'; '.join(names[:3])}{more}: {line}", 1000)
+        yield printable(f"{kind}: {'; '.join(names[:3])}{more}: {line}", 1000)
 
 
 def count_text(counts: Mapping[str, int]) -> str:

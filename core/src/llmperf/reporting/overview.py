@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from llmperf.reporting.cells import UNKNOWN, shown
 from llmperf.reporting.text_table import Column
-from llmperf.reporting.words import value_text
+from llmperf.reporting.words import sentence, value_text
 from llmperf.types import Sheet
 
 T = TypeVar("T")
@@ -73,13 +73,35 @@ def has_computed_mfu(sheet: Sheet) -> bool:
     return shown(sheet.cell("mfu_nominal")) == UNKNOWN and sheet.cell("mfu_computed").value is not None
 
 
+def rerun_line(sheets: Sequence[Sheet], language: str) -> str | None:
+    """Which measured runs nobody has trained again or watched, as far as is recorded; None if somebody did each."""
+    measured = [sheet for sheet in sheets if sheet.measured]
+    known = [str(sheet.cell("verification").value or "") for sheet in measured]
+    count = sum("rerun" not in levels and "witnessed" not in levels for levels in known)
+    if not count:
+        return None
+    if len(measured) == 1:
+        return sentence("Nobody has rerun this run (llmperf validate --rerun): its figures are a claim.", language)
+    text = "Nobody has rerun {count} of {all} runs (llmperf validate --rerun): their figures are claims."
+    return sentence(text, language, count=count, all=len(measured))
+
+
 def ordered(sheets: Sequence[Sheet]) -> list[Sheet]:
     """Sheets in the order of a table of them."""
-    return in_order(sheets, lambda sheet: sheet, lambda sheet: sheet.figure)
+    return in_order(
+        sheets, lambda sheet: sheet, lambda sheet: sheet.figure, lambda sheet: sheet.cell("disturbed").value is not None
+    )
 
 
-def in_order(items: Sequence[T], sheet_of: Callable[[T], Sheet], figure_of: Callable[[T], float | None]) -> list[T]:
+def in_order(
+    items: Sequence[T],
+    sheet_of: Callable[[T], Sheet],
+    figure_of: Callable[[T], float | None],
+    disturbed: Callable[[T], bool],
+) -> list[T]:
     """Models by name; of one model the contract with the fastest item first; of one contract the fastest item first.
+
+    Items that were disturbed come after the others of their contract.
 
     `sheet_of` gives the model and the contract of an item, `figure_of` its token/p/s; unknown figures come last.
     """
@@ -90,7 +112,7 @@ def in_order(items: Sequence[T], sheet_of: Callable[[T], Sheet], figure_of: Call
         model, speed = shown(sheet.cell("model")), -inf if figure is None else figure
         contract = (model, sheet.measured, tuple(sorted(sheet.contract.items())))
         fastest[contract] = max(fastest.get(contract, -inf), speed)
-        places.append((model, contract, speed, item))
+        places.append((model, contract, (speed == -inf, disturbed(item), -speed), item))
     first = {contract: place for place, contract in enumerate(fastest)}
-    places.sort(key=lambda place: (place[0], -fastest[place[1]], first[place[1]], -place[2]))
+    places.sort(key=lambda place: (place[0], -fastest[place[1]], first[place[1]], place[2]))
     return [item for *_, item in places]

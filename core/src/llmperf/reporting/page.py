@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from llmperf.reporting.cells import markdown_text
+from llmperf.reporting.safe_text import markdown_text
 from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import word
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from llmperf.reporting.cells import printable
+from llmperf.reporting.safe_text import printable
 from llmperf.types.device_names import device_words, same_device
 from llmperf.types.prices import Prices
 

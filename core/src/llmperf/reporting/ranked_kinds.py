@@ -8,14 +8,16 @@ from math import inf
 from typing import Any
 
 from llmperf.reporting import cells
-from llmperf.reporting.cells import printable, shown
+from llmperf.reporting.cells import shown
 from llmperf.reporting.exports import sheet_values
 from llmperf.reporting.overview import IN_TABLE, overview_cells
 from llmperf.reporting.page import MAX_LINE
 from llmperf.reporting.ranking import Entry, Standing, standings
 from llmperf.reporting.result_sheets import result_sheet
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.words import sentence, value_text, word
 from llmperf.results.baselines import AnyComparison
+from llmperf.results.disturbances import mostly_disturbed
 from llmperf.results.groups import Group
 from llmperf.results.statistics import quantile
 from llmperf.types import Sheet
@@ -65,7 +67,7 @@ def ranked_kinds(kinds: Sequence[ComparedKind], imported: Sequence[Sheet]) -> li
         rows = [ImportedRow(entry=entry, standing=standing) for entry in standing.entries if not entry.measured]
         own = next((entry.sheets[0] for entry in standing.entries if entry.measured), None)
         members: list[Ranked] = [*([] if own is None else by_contract.pop(_contract(own), [])), *rows]
-        ranking += sorted(members, key=lambda member: -_speed(member))
+        ranking += sorted(members, key=_place)
     return [*ranking, *(kind for members in by_contract.values() for kind in members)]
 
 
@@ -73,11 +75,13 @@ def _contract(sheet: Sheet) -> Hashable:
     return printable(shown(sheet.cell("model"))), tuple(sorted(sheet.contract.items()))
 
 
-def _speed(member: Ranked) -> float:
-    """Median token/p/s; -inf where unknown."""
+def _place(member: Ranked) -> tuple[bool, bool, float]:
+    """What members of one contract are sorted by, as `Entry.place`."""
     if isinstance(member, ImportedRow):
-        return member.entry.speed
-    return member[0].spread.median if member[0].spread is not None else -inf
+        return member.entry.place
+    group = member[0]
+    speed = -inf if group.spread is None else group.spread.median
+    return speed == -inf, mostly_disturbed(group.results), -speed
 
 
 def sheet_of(member: Ranked) -> Sheet:

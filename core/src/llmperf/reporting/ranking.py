@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
-from llmperf.reporting.cells import UNKNOWN, leaves, printable, shown
+from llmperf.reporting.cells import UNKNOWN, leaves, shown
+from llmperf.reporting.safe_text import printable
 from llmperf.results.statistics import quantile
 from llmperf.types import Sheet
 
@@ -86,6 +87,8 @@ class Entry:
     """By the names in FIGURES, and WHOLE_DEVICE; an unknown figure is absent."""
     verdict: Verdict
     """The worst of its runs."""
+    disturbed: bool
+    """Whether half of its complete runs or more were disturbed: it ranks below entries that were not."""
     levels: str | None
     """Highest level of verification that is recorded for all of its runs; None where one has no record."""
 
@@ -94,6 +97,11 @@ class Entry:
         """Median token/p/s, by which entries are ranked; -inf where unknown."""
         known = self.figures.get(RANKED_BY)
         return -inf if known is None else known.median
+
+    @property
+    def place(self) -> tuple[bool, bool, float]:
+        """What entries of one contract are sorted by."""
+        return self.speed == -inf, self.disturbed, -self.speed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +115,7 @@ class Standing:
     measured: bool
     """Whether there are runs among the entries."""
     entries: tuple[Entry, ...]
-    """The fastest first; those without a figure last."""
+    """The fastest first, disturbed ones after the others; those without a figure last."""
 
 
 def standings(sheets: Sequence[Sheet]) -> list[Standing]:
@@ -133,7 +141,7 @@ def standings(sheets: Sequence[Sheet]) -> list[Standing]:
     groups = (*runs.values(), *imported.values())
     made = [
         Standing(model=_model(group[0]), contract=group[0].contract, measured=group[0].measured,
-                 entries=tuple(sorted(_entries(group), key=lambda entry: -entry.speed)))
+                 entries=tuple(sorted(_entries(group), key=lambda entry: entry.place)))
         for group in groups
     ]  # fmt: skip
     own = {standing.model for standing in made if standing.measured}
@@ -165,7 +173,8 @@ def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
         members = sorted(repeats, key=lambda sheet: -inf if sheet.figure is None else -sheet.figure)
         members.sort(key=lambda sheet: sheet.figure is None)
         first = members[0]
-        levels = {shown(sheet.cell("verification")) for sheet in members}
+        levels = {sheet.cell("verification").value and shown(sheet.cell("verification")) for sheet in members}
+        marks = [sheet.cell("disturbed").value is not None for sheet in members if sheet.figure is not None]
         yield Entry(
             device=printable(shown(first.cell("device"))),
             framework=printable(str(first.cell("layout").value or UNKNOWN)),
@@ -177,7 +186,8 @@ def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
             sheets=tuple(members),
             figures=_figures(members),
             verdict=min(map(_verdict, members), key=_WORST.index),
-            levels=levels.pop() if len(levels) == 1 and levels != {UNKNOWN} else None,
+            disturbed=2 * sum(marks) >= len(marks) > 0,
+            levels=str(levels.pop()) if len(levels) == 1 and levels != {None} else None,
         )
 
 

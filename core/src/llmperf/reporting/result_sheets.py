@@ -15,6 +15,7 @@ from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
+from llmperf.results.disturbances import disturbances, disturbed
 from llmperf.results.groups import device_throughput, kind_of
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
@@ -108,13 +109,14 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
         key="status",
         label="status",
         value=result.status,
-        text=", ".join((_short_status(result), *levels)),
+        text=", ".join((_short_status(result), *(("disturbed",) if disturbed(result) else ()), *levels)),
         own_words=True,
     )
     yield Row(key="run_id", label="run", value=result.run_id)
     yield from (figures[key] for key in ("power_watts", "joules_per_token", "tokens_per_joule", "step_seconds_median"))
     yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
     yield verification
+    yield Row(key="disturbed", label="disturbed", value="; ".join(disturbances(result)) or None, own_words=True)
     yield Row(key="errors", label="validation errors", value=_count(result, "error"))
     yield Row(key="warnings", label="validation warnings", value=_count(result, "warning"))
 
@@ -130,8 +132,9 @@ def _verification(path: Path) -> Row:
         return Row(
             key="verification", label="verified", value=None, text="verification of another result.json", own_words=True
         )
-    levels = None if known is None else known.passed
-    return Row(key="verification", label="verified", value=levels, text=None if known is None else known.label)
+    if known is None:
+        return Row(key="verification", label="verified", value=None)
+    return Row(key="verification", label="verified", value=known.passed or "nothing verified", text=known.label)
 
 
 def _count(result: Result, severity: str) -> int:

@@ -16,6 +16,7 @@ from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.reporting.expert_rows import routing_rows
 from llmperf.reporting.overview import model_text
+from llmperf.reporting.safe_text import printable
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Tuning
 from llmperf.types.hardware import Software
 
@@ -113,14 +114,14 @@ def _setting(result: Result) -> Iterator[Row]:
     """What may differ between two runs of one contract, and explains why their figures do."""
     hardware = result.hardware
     model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
-    yield Row(key="device_model", label="device", value=cells.printable(model))
+    yield Row(key="device_model", label="device", value=printable(model))
     ranks = " ranks" * hardware.divided
     yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}{ranks}")
     yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
-    yield Row(key="framework", label="framework", value=cells.printable(result.tuning.framework))
+    yield Row(key="framework", label="framework", value=printable(result.tuning.framework))
     yield Row(key="", label="layout", value=cells.layout(result.parallelism), own_words=True)
     for name, text in _tuning(result).items():
-        yield Row(key=name, label=name, value=cells.printable(text))
+        yield Row(key=name, label=name, value=printable(text))
 
 
 def _tuning(result: Result) -> dict[str, str]:
@@ -150,7 +151,7 @@ def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield from _flat(f"{prefix}{name}.", part)
             continue
         text = cells.text(int(part) if isinstance(part, float) and part.is_integer() and abs(part) < 1e15 else part)
-        yield prefix + name, cells.printable(text, len(text))
+        yield prefix + name, printable(text, len(text))
 
 
 def _card(result: Result) -> Iterator[Row]:

@@ -30,6 +30,7 @@ from llmperf.reporting.ranked_kinds import (
     sheet_of,
 )
 from llmperf.reporting.result_sheets import result_sheet
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.scaling_rows import ASSUMES as SCALING
 from llmperf.reporting.scaling_rows import scaling_rows
 from llmperf.reporting.sparkline import sparkline
@@ -38,6 +39,7 @@ from llmperf.reporting.words import sentence, word
 from llmperf.results.baselines import AnyComparison, BaselineComparison, RunComparison
 from llmperf.results.comparison import Comparison
 from llmperf.results.cost import Rates
+from llmperf.results.disturbances import mostly_disturbed
 from llmperf.results.groups import Group, throughputs
 from llmperf.types import Row
 
@@ -81,6 +83,7 @@ def fastest_first(kinds: Sequence[ComparedKind]) -> list[ComparedKind]:
         kinds,
         lambda kind: result_sheet(kind[0].results[0]),
         lambda kind: kind[0].spread.median if kind[0].spread else None,
+        lambda kind: mostly_disturbed(kind[0].results),
     )
 
 
@@ -126,7 +129,7 @@ def summary_page(
     context += [word(COMPUTED_MFU, language)] if any(has_computed_mfu(row.sheet) for row in imported) else []
     context += [word(SCALING, language)] if scaled else []
     context += (
-        [] if costing is None else [cells.printable(line, MAX_LINE) for line in price_lines(devices, costing, language)]
+        [] if costing is None else [printable(line, MAX_LINE) for line in price_lines(devices, costing, language)]
     )
     return Page(
         title=f"{word('Summary', language)}, {count}",
@@ -199,7 +202,7 @@ def _contract(group: Group, language: str) -> tuple[str, Hashable]:
     heading = sentence(text, language, **values, seq_len=contract.seq_len, batch=contract.global_batch)
     if changed := cells.settings(kind.contract):
         heading += sentence("; changed: {changes}", language, changes=changed)
-    return cells.printable(heading, MAX_LINE), tuple(sorted(result_sheet(first).contract.items()))
+    return printable(heading, MAX_LINE), tuple(sorted(result_sheet(first).contract.items()))
 
 
 def _kind_row(group: Group, language: str, encoding: str | None) -> tuple[str, ...]:
@@ -221,7 +224,7 @@ def _kind_row(group: Group, language: str, encoding: str | None) -> tuple[str, .
         kind_devices(kind), kind.framework, layout, tuning, runs,
         median, relative, history or cells.UNKNOWN, best,
     ]  # fmt: skip
-    return tuple(map(cells.printable, row))
+    return tuple(map(printable, row))
 
 
 def _baseline(comparison: AnyComparison | None, language: str) -> tuple[str, ...]:
@@ -231,7 +234,7 @@ def _baseline(comparison: AnyComparison | None, language: str) -> tuple[str, ...
     share = cells.UNKNOWN if comparison.share is None else f"{comparison.share:.4f}"
     if isinstance(comparison, BaselineComparison):
         verdict = cells.UNKNOWN if comparison.share is None else word("cannot tell, one figure", language)
-        return share, verdict, cells.printable(comparison.place or cells.UNKNOWN)
+        return share, verdict, printable(comparison.place or cells.UNKNOWN)
     baseline = comparison.baseline.kind
     which = word("the same kind", language)
     if not comparison.same_kind:
@@ -239,7 +242,7 @@ def _baseline(comparison: AnyComparison | None, language: str) -> tuple[str, ...
             f"{baseline.framework} {word(cells.layout(baseline.layout), language)}, {kind_changes(baseline, language)}"
         )
     held = comparison.comparison
-    return share, cells.UNKNOWN if held is None else verdict_text(held, language), cells.printable(which)
+    return share, cells.UNKNOWN if held is None else verdict_text(held, language), printable(which)
 
 
 VERDICTS = {"higher": "faster", "lower": "slower"}

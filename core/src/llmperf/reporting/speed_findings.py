@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Literal
 
 from llmperf.reporting import findings
-from llmperf.reporting.cells import printable
 from llmperf.reporting.kind_texts import disturbed_lines, short_text
 from llmperf.reporting.overview import overview_cells
 from llmperf.reporting.page import Line
 from llmperf.reporting.ranked_kinds import ImportedRow
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.speed_sentences import speed_line
 from llmperf.results.baselines import AnyComparison, BaselineComparison
 from llmperf.results.comparison import Comparison

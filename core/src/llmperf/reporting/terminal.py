@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.reporting.cells import printable
 from llmperf.reporting.finding_texts import finding_text
-from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
+from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells, rerun_line
+from llmperf.reporting.safe_text import printable
 from llmperf.reporting.scaling_rows import ASSUMES
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import value_text, word
@@ -34,7 +34,9 @@ class TerminalReporter:
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
         """The card of a measured run, or a table of several runs and of published ones."""
         if len(sheets) == 1 and sheets[0].measured:
-            return fitted(card(sheets[0], language, self.paint), self.width) + "\n"
+            rerun = rerun_line(sheets, language)
+            text = "\n".join([card(sheets[0], language, self.paint), *([] if rerun is None else [rerun])])
+            return fitted(text, self.width) + "\n"
         chosen = columns_of(sheets)
         rows = [[printable(cell) for cell in overview_cells(sheet, chosen, language)] for sheet in ordered(sheets)]
         columns = [replace(column, title=word(column.title, language)) for column in chosen.values()]
@@ -42,6 +44,8 @@ class TerminalReporter:
         lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
         lines += [word(COMPUTED_MFU, language)] if any(map(has_computed_mfu, sheets)) else []
         lines += [word(ASSUMES, language)] if "scaling_efficiency" in chosen else []
+        rerun = None if self.width is None else rerun_line(sheets, language)  # a pipe gets a line for each run
+        lines += [] if rerun is None else [rerun]
         lines += [word(line, language) for line in closing_lines(sheets)]
         if self.width is not None:
             lines = ["\n".join(wrapped_cell(line, self.width)) for line in lines]

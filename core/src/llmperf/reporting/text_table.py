@@ -6,8 +6,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from wcwidth import wcswidth, wcwidth
-
 MAX_LINES = 4
 """Of a cell that wraps."""
 CUT = "..."
@@ -154,7 +152,7 @@ def wrapped_cell(text: str, width: int) -> list[str]:
             if lines[-1] and _width(lines[-1] + part) > width:
                 lines.append("")
             for char in part:
-                if _width(lines[-1]) + max(0, wcwidth(char)) > width:
+                if _width(lines[-1]) + (0 if char < " " else _width(char)) > width:
                     lines.append("")
                 lines[-1] += char
     return lines
@@ -185,4 +183,8 @@ def _fitted_line(line: str, width: int) -> Iterator[str]:
 def _width(text: str) -> int:
     """Terminal columns of text; a Chinese character has two, a colour none."""
     text = _COLOUR.sub("", text) if "\x1b" in text else text
-    return len(text) if text.isascii() else max(wcswidth(text), 0)
+    if text.isascii():
+        return len(text)
+    from wcwidth import wcswidth  # with tables of all characters
+
+    return max(wcswidth(text), 0)

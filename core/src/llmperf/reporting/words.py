@@ -5,13 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from llmperf.reporting.cells import shown
 from llmperf.reporting.chinese import LABELS, SENTENCES
 from llmperf.reporting.chinese_values import OWN, VALUES
-from llmperf.types import Row
 
-NUMBER = r"-?[0-9][0-9.,e+-]*"
+if TYPE_CHECKING:
+    from llmperf.types import Row
+
+NUMBER = r"(?:-?[0-9][0-9.,e+-]*|-?inf|nan)"
 CJK = "\u2e80"
 """The first of the characters between which Chinese text has no spaces."""
 MAX_TEXT = 400
@@ -65,6 +67,7 @@ _CHINESE = {
     "expert load, most / mean": "专家负载（最大/平均）",
     "status": "运行状态",
     "verified": "验证级别",
+    "not rerun": "尚无人重跑",
     "provenance": "数据来源",
     "Performance": "性能指标",
     "configuration": "配置",
@@ -209,6 +212,8 @@ def word(english: str, language: str) -> str:
 
 def value_text(row: Row, language: str) -> str:
     """The value of a row as every format shows it, in a language; only words of llmperf are translated."""
+    from llmperf.reporting.cells import shown
+
     own = row.own_words or (isinstance(row.value, bool) and row.text is None)
     return word(shown(row), language) if own else shown(row)
 

@@ -20,7 +20,9 @@ from llmperf.results.roofline import measured_peak, roofline
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
 from llmperf.runfolder.contents import RunRecords, read_run
+from llmperf.runfolder.endings import Ending
 from llmperf.types.hardware import Hardware, Software
+from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
 
@@ -34,6 +36,7 @@ def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
 
 def result_of(records: RunRecords) -> Result:
     """The same, of a run folder that was read."""
+    records = replace(records, plan=with_larger_peak(records.plan, records.ending))
     plan, spec = records.plan, records.plan.spec
     if plan.purpose != "run":
         raise UserError(
@@ -94,6 +97,17 @@ def result_of(records: RunRecords) -> Result:
         notes=notes(records),
         files=records.files,
     )
+
+
+def with_larger_peak(plan: Plan, ending: Ending | None) -> Plan:
+    """The plan with the larger of the peaks that were measured before and after the run.
+
+    Whatever else runs on a host lowers what is measured, so the larger figure is nearer to the peak.
+    """
+    before, after = plan.peak, None if ending is None else ending.peak_again
+    if before is None or after is None or before.dtype != after.dtype:
+        return plan
+    return replace(plan, peak=max(before, after, key=lambda peak: peak.flops_per_second))
 
 
 def hardware(records: RunRecords, common: Facts) -> Hardware:

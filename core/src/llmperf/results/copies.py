@@ -69,7 +69,11 @@ def distinct(
     return Distinct(
         results=tuple(kept),
         copies=tuple(
-            Copy(path=listed[place][0], used=listed[used][0], equal=_equal(listed[place][1], listed[used][1]))
+            Copy(
+                path=listed[place][0],
+                used=listed[used][0],
+                equal=replace(listed[place][1], findings=()) == replace(listed[used][1], findings=()),
+            )
             for place, used in sorted(copies.items())
         ),
         collisions=tuple(_collisions(kept)),
@@ -77,10 +81,15 @@ def distinct(
 
 
 def notices(found: Distinct) -> Iterator[str]:
-    """A line for each copy and for each collision, which names both files."""
+    """A line for the copies of each run and for each collision, which names both files."""
+    copies: dict[tuple[Path, bool], list[Path]] = {}
     for copy in found.copies:
-        differ = "" if copy.equal else ", but says something else; that with agreeing records is preferred"
-        yield f"counted once: {copy.path} is the same run as {copy.used}{differ}"
+        copies.setdefault((copy.used, copy.equal), []).append(copy.path)
+    for (used, equal), (first, *others) in copies.items():
+        say = "say" if others else "says"
+        differ = "" if equal else f", but {say} something else; that with agreeing records is preferred"
+        which = f"{first} and {len(others)} more are" if others else f"{first} is"
+        yield f"counted once: {which} the same run as {used}{differ}"
     for path, first in found.collisions:
         yield f"{path} and {first} have one run_id, but are different runs: both are used"
 
@@ -115,10 +124,6 @@ def _rank(
     """Low for the result to prefer."""
     count = errors(path, result)
     return bool(count) or not recorded(path), count
-
-
-def _equal(first: Result, second: Result) -> bool:
-    return replace(first, findings=()) == replace(second, findings=())
 
 
 def _collisions(kept: Sequence[tuple[Path, Result]]) -> Iterator[tuple[Path, Path]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from llmperf.runfolder.busy import busy_parts, programs_text
 from llmperf.types.host_load import FAULTS, NodeConditions
@@ -20,10 +20,19 @@ from llmperf.types.result import (
     StepStatistics,
 )
 
+COSTLY_SHARE = 0.05
+"""Share of the measured window that stragglers may cost without a note."""
+
 
 def disturbed(result: Result) -> bool:
     """Whether anything disturbed a run in its measured window."""
     return any(disturbances(result))
+
+
+def mostly_disturbed(results: Iterable[Result]) -> bool:
+    """Whether half of the complete runs or more were disturbed: their figures rank below those of others."""
+    marks = [disturbed(result) for result in results if result.status == "complete"]
+    return 2 * sum(marks) >= len(marks) > 0
 
 
 def uneven(result: Result) -> bool:
@@ -38,6 +47,28 @@ def shared(result: Result) -> bool:
     """Whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
     share, processes = result.metrics.other_cpu_share, result.metrics.other_processes
     return (share is not None and share > OTHER_CPU_SHARE) or bool(processes)
+
+
+def costly_stragglers(result: Result) -> tuple[str, str] | None:
+    """Who made the others wait and what that may have cost, in words; None if it was no more than COSTLY_SHARE."""
+    waiting, window = result.waiting, result.metrics.window_seconds
+    if waiting is None or not window or not waiting.stragglers or waiting.cost_seconds <= COSTLY_SHARE * window:
+        return None
+    slowest = waiting.stragglers[0]
+    count = len(waiting.stragglers) + waiting.more_stragglers
+    others = f" and {count - 1} more" if count > 1 else ""
+    who = f"rank {slowest.rank} on node {slowest.node_rank}{others}"
+    return who, f"{100 * waiting.cost_seconds / window:.0f} % of the measured window"
+
+
+def all_disturbed(result: Result) -> bool:
+    """Whether other processes used too much of the cores of every node that has stragglers."""
+    if result.waiting is None or result.waiting.more_stragglers:
+        return False
+    shares = {node.node_rank: node.other_cpu_share or 0.0 for node in result.conditions}
+    overall = (result.metrics.other_cpu_share or 0.0) if result.hardware.nodes == 1 else 0.0
+    nodes = {straggler.node_rank for straggler in result.waiting.stragglers}
+    return all(max(shares.get(node, 0.0), overall) > OTHER_CPU_SHARE for node in nodes)
 
 
 def drift(result: Result) -> float | None:

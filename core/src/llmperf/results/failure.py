@@ -24,6 +24,8 @@ STACK_LINES = 60
 SIGNAL_LAG_SECONDS = 0.25
 """Largest delay until an agent sees that a rank was killed; errors of the other ranks may come in between."""
 
+OUT_OF_MEMORY = ": the host, or the control group of the run, was out of memory"
+
 Status = Literal["complete", "failed", "aborted"]
 Reason = Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
 
@@ -53,7 +55,7 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         return "failed", _lost(records, ending)
     if ending.cause == "controller":
         return "failed", _failure(records, None, "controller", ending.exception, ending.message)
-    failure = _of_ranks(records) or _of_agents(records, ending)
+    failure = _of_killed_agent(records, ending) or _of_agents(records, ending)
     if records.plan.purpose == "run":
         failure = failure or _unfinished(records) or _miscounted(records)
     return ("failed", failure) if failure else ("complete", None)
@@ -140,11 +142,22 @@ def _exit(rank_exit: RankExit) -> _Cause:
             rank_exit.rank,
             "killed",
             None,
-            f"rank {rank_exit.rank} was killed by {rank_exit.signal}",
+            f"rank {rank_exit.rank} was killed by {rank_exit.signal}{OUT_OF_MEMORY * rank_exit.out_of_memory}",
         )
     if rank_exit.unfinished_phase is not None:
         return _left(rank_exit)
     return _Cause(at, rank_exit.rank, "exited", None, f"rank {rank_exit.rank} ended with status {rank_exit.exit_code}")
+
+
+def _of_killed_agent(records: RunRecords, ending: Ending) -> Failure | None:
+    """The first rank that failed, or an agent that was killed on another node: ranks fail when their peers are gone."""
+    failure = _of_ranks(records)
+    if failure is None or (failure.reason == "killed" and "SIGKILL" in failure.message):
+        return failure
+    killed = [node for node, code in enumerate(ending.agents) if code is not None and code < 0]
+    if killed and failure.node_rank is not None and failure.node_rank not in killed:
+        return _of_agents(records, ending)
+    return failure
 
 
 def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
@@ -152,7 +165,8 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
     asked_to_end = 128 + signal.SIGTERM
     failed = [(node, code) for node, code in enumerate(ending.agents) if code != 0]
     by_itself = [(node, code) for node, code in failed if code != asked_to_end]
-    for node, code in by_itself or failed:
+    killed = [(node, code) for node, code in by_itself if code is not None and code < 0]
+    for node, code in killed or by_itself or failed:
         if code is not None and code > 0:
             message, reason = f"the agent of {_node(records, node)} ended with status {code}", "exited"
         else:

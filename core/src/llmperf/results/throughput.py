@@ -27,7 +27,7 @@ def metrics(records: RunRecords) -> Metrics:
         step_seconds=step_statistics(steps.slowest_seconds),
         first_loss=curve[0].loss if curve else None,
         final_loss=curve[-1].loss if curve else None,
-        known_entropy=known_entropy(records.plan.spec.contract.dataset),
+        known_entropy=known_entropy(records.plan.spec.contract.dataset) if reads_contract_data(records) else None,
         rank_memory=rank_memory(records),
         device_memory_used_bytes=device_readings.most(records, "memory_used_bytes"),
         device_memory_total_bytes=device_readings.most(records, "memory_total_bytes"),
@@ -45,6 +45,11 @@ def metrics(records: RunRecords) -> Metrics:
         compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
         evaluation=evaluation(records),
     )
+
+
+def reads_contract_data(records: RunRecords) -> bool:
+    """Whether the ranks train on the contract's data; unknown of a script, unless a rank records what it read."""
+    return records.plan.worker.script is None or any(rank.data_fingerprint for rank in records.ranks)
 
 
 def window_seconds(records: RunRecords) -> float | None:

@@ -41,6 +41,8 @@ class RankExit:
     """None while it runs, and if a signal ended it."""
     signal: str | None = None
     """Such as `SIGKILL`."""
+    out_of_memory: bool = False
+    """Whether the kernel killed processes for lack of memory while it ran, and it was killed by SIGKILL."""
     at: NonNegative | None = None
     """Seconds since the epoch when it ended; None while it runs."""
     stopped: bool = False

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from llmperf.runfolder.means import finite_mean
-from llmperf.types.records import StepRecord
 from llmperf.types.result import LossPoint
+
+if TYPE_CHECKING:
+    from llmperf.types.records import StepRecord
 
 MOST_EVEN_POINTS = 10_000
 """Points at even distances. A shorter run has all its steps in the curve."""

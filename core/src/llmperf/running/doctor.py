@@ -15,6 +15,7 @@ from llmperf.plugins.faults import blaming
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.requirements import unmet_requirements
+from llmperf.plugins.used_names import missing_name
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         find(found.role, found.name)
         plugins = Plugins([found])
         check_readable(plugins)
-        taken = list(_taken_names(found, plugins))
+        taken = [*filter(None, [missing_name(found)]), *_taken_names(found, plugins)]
     except UserError as error:
         gone = moved(found)
         message = f"{error}; {gone}" if gone else str(error)

@@ -6,6 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from llmperf.cases.library import whole_library
+from llmperf.cases.overlays import Facts, on_other_devices
+from llmperf.cases.settings import from_command_line
 from llmperf.errors import UserError
 from llmperf.estimating.communication import with_network
 from llmperf.estimating.estimate import KnownRates, estimate_of
@@ -46,8 +49,35 @@ def estimate(
     if plan is None or (isinstance(outcome, Refused) and others):
         return outcome, None
     traces = analytic_traces(plan) if options.analytic else step_traces(plan, progress, options.trace_seconds)
-    made = estimated(plan, traces, outcome, options)
+    made = replace(estimated(plan, traces, outcome, options), tuned_elsewhere=tuned_elsewhere(request, plan))
     return outcome, made if made.fits is not False else replace(made, nearest=nearest_setting(request, plan, made))
+
+
+NAMED_DEVICES = 2
+"""Other devices that `tuned_elsewhere` names."""
+
+
+def tuned_elsewhere(request: Request, plan: Plan) -> tuple[str, ...]:
+    """Settings that overlays change in the same run on other devices, unless the user sets them.
+
+    Such as `micro_batch on DEVICE, OTHER DEVICE and 3 more`.
+    """
+    device, spec = plan.probe.devices[0], plan.spec
+    actual = Facts(
+        case=spec.case,
+        device=device.model,
+        framework=spec.tuning.framework,
+        model=spec.contract.model,
+        kind=device.kind,
+        ranks=plan.layout.world_size,
+    )
+    lines, asked = [], {setting.path for setting in from_command_line(request.settings)}
+    for devices, settings in on_other_devices(whole_library(), actual, request.read_case().contract.model):
+        named, more = ", ".join(devices[:NAMED_DEVICES]), len(devices) - NAMED_DEVICES
+        paths = [setting.path for setting in settings if setting.path not in asked]
+        changed = ", ".join(path.removeprefix("tuning.") for path in paths)
+        lines += [] if not paths else [f"{changed} on {named}{f' and {more} more' if more > 0 else ''}"]
+    return tuple(lines)
 
 
 def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOptions) -> Estimate:

@@ -45,7 +45,7 @@ from llmperf.types.result import Result
 T = TypeVar("T")
 
 SAMPLE_SECONDS = 1.0
-PEAK_AGAIN_SECONDS = 5.0
+PEAK_AGAIN_SECONDS = 1.0
 """The peak is measured again after a measured window of at least so long."""
 
 
@@ -170,8 +170,8 @@ def _watched(
             controller.start_again(wakeup)
             cause = controller.watch(wakeup, observers.observe if observers else None)
             codes = controller.stop(wakeup)
-        if cause == "ended" and controller.node is not None:
-            cause = "lost"
+        if cause == "ended" and controller.message:
+            cause = "controller" if controller.node is None else "lost"
     finally:
         if sampler is not None:
             sampler.stop()

@@ -15,10 +15,14 @@ from llmperf.types.observing import Logger, Observer
 HOOK = "llmperf_loggers"
 
 
-def check_logs(logs: Sequence[str]) -> None:
-    """UserError, before anything is planned, for a `--log` that cannot be opened."""
-    if logs:
+def check_logs(logs: Sequence[str], *, opening: bool = True) -> None:
+    """UserError, before anything is planned, for a `--log` that cannot be opened; without `opening`, for its name."""
+    if logs and opening:
         opened_logs(plugins_for(), logs)
+    elif logs:
+        loggers = _loggers(plugins_for())
+        for text in logs:
+            _logger(text, loggers)
 
 
 def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Observer]]:
@@ -49,6 +53,14 @@ def _loggers(plugins: Plugins) -> dict[str, tuple[Found, Logger]]:
 
 
 def _opened(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found, Observer]:
+    found, logger, value = _logger(text, loggers)
+    with blaming(found, HOOK, limited=False):
+        observer = logger.open(value)
+    return found, checked_observer(observer, who(found), HOOK)
+
+
+def _logger(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found, Logger, str]:
+    """The logger that `NAME=VALUE` names, its plugin and the value; UserError for an unknown one or no value."""
     name, _, value = text.partition("=")
     if name not in loggers:
         for extension, offered in project_packages()["loggers"].items():
@@ -58,6 +70,4 @@ def _opened(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found,
     found, logger = loggers[name]
     if not value:
         raise UserError(f"--log: expected {name}={logger.value}, found {text!r}")
-    with blaming(found, HOOK, limited=False):
-        observer = logger.open(value)
-    return found, checked_observer(observer, who(found), HOOK)
+    return found, logger, value

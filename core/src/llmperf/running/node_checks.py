@@ -10,7 +10,14 @@ from llmperf.links.conversation import Conversation
 from llmperf.links.link import this_interpreter
 from llmperf.planning.interfaces import NetworkInterface, compact
 from llmperf.planning.launchers import CheckedLauncher
-from llmperf.planning.node_differences import Difference, concerns, differences, models, usual_report
+from llmperf.planning.node_differences import (
+    Difference,
+    concerns,
+    differences,
+    models,
+    refuse_one_machine,
+    usual_report,
+)
 from llmperf.planning.node_report import Clock, NodeReport, ask_for_reports
 from llmperf.planning.nodes import placed_nodes
 from llmperf.planning.states import Planned
@@ -84,6 +91,7 @@ def check_nodes(
                 failures[rank] = str(error)
                 del reports[rank]
         ranks, nodes, known = list(reports), list(placed.values()), list(reports.values())
+        refuse_one_machine(nodes, known)
         chosen = _vendor(vendor, known)
         clocks = {place: reached.clocks[rank] for place, rank in enumerate(ranks) if rank in reached.clocks}
     found = None

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
@@ -14,18 +16,20 @@ from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import load_plan, release
-from llmperf.runfolder.endings import Ending
+from llmperf.runfolder.endings import Ending, read_ending, read_nodes
 from llmperf.runfolder.lock import held
 from llmperf.runfolder.logs import shorten
+from llmperf.running.left_on_nodes import fetch, nodes_with_records
 from llmperf.types.result import Result
 
 NOTE = "llmperf ended without a result; `llmperf recover` made this one from the records"
 
 
-def recover(run: Path) -> tuple[Result, bool]:
+def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[Result, bool]:
     """The result of a run folder, made from its plan and records if there is none, and whether it was made now.
 
-    It is saved with its findings and its report. UserError for a folder that is no run's, or whose run is going on.
+    Records that are still on the nodes of the run are fetched first; `say` gets a line for each. The result is saved
+    with its findings and its report. UserError for a folder that is no run's, or whose run is going on.
     """
     from llmperf.plugins.loading import plugins_for
     from llmperf.running.measure import check
@@ -35,11 +39,21 @@ def recover(run: Path) -> tuple[Result, bool]:
     if plan.purpose != "run":
         raise UserError(f"{run}: expected a run, found a plan with purpose {plan.purpose!r}, which has no result")
     with held(run):
-        if (run / filenames.RESULT).exists() and (run / filenames.REPORT).exists():
+        left = nodes_with_records(run, plan)
+        if not left and (run / filenames.RESULT).exists() and (run / filenames.REPORT).exists():
             return json_files.load(run / filenames.RESULT, Result), False
         if left_of_run(plan.run_id):
             raise UserError(f"{run}: expected a run that has ended, found processes of it on this machine")
-        if not (run / filenames.ENDING).exists():
+        folders = {node.node_rank: node.undelivered for node in read_nodes(run)}
+        fetched = fetch(run, plan, left, say) if left else ()
+        ending = read_ending(run)
+        if ending is not None and fetched:
+            told = {folders[rank] for rank in fetched}
+            notes = tuple(note for note in ending.notes if not any(folder and folder in note for folder in told))
+            json_files.save(run / filenames.ENDING, replace(ending, notes=notes))
+        elif ending is not None and left and (run / filenames.RESULT).exists():
+            return json_files.load(run / filenames.RESULT, Result), False
+        elif ending is None:
             ending = ending_of(read_run(run))
             release(run)
             for log in sorted((run / filenames.LOGS).glob("*.log")):

@@ -94,8 +94,14 @@ def slow_directions(known: Mapping[tuple[int, int], float]) -> dict[tuple[int, i
 
 
 def slow_pairs(transfers: Sequence[Iterable[Contact]]) -> set[tuple[int, int]]:
-    """The pairs of nodes with a slow direction, the lower rank first."""
-    return {(min(way), max(way)) for way in slow_directions(rates(transfers))}
+    """The pairs of nodes with a direction that is slow or carries nothing, the lower rank first."""
+    known = rates(transfers)
+    return {(min(way), max(way)) for way in (*slow_directions(known), *silent_directions(known))}
+
+
+def silent_directions(known: Mapping[tuple[int, int], float]) -> list[tuple[int, int]]:
+    """The directions in which not one byte arrived, although the connection was open."""
+    return [way for way, rate in known.items() if rate == 0]
 
 
 def faster(first: Contact | None, second: Contact) -> Contact:

@@ -43,12 +43,13 @@ def figures(known: list[ScreeningCheck], request: CheckRequest) -> Iterator[Figu
             continue
         for device in request.devices if check.scope == "device" else (None,):
             arguments = {"host": (), "device": (device,), "pair": (request.pair,)}[check.scope]
-            value, problem = None, None
+            value, problem, timed_out = None, None, False
             try:
                 value = float(check.measure(*arguments))
                 if not (math.isfinite(value) and value >= 0):
                     value, problem = None, f"measured {value}"
             except Exception as error:  # of a plugin's library
+                timed_out = isinstance(error, TimeoutError)
                 lines = str(error).strip().splitlines()
                 problem = f"{type(error).__name__}: {lines[0][:300] if lines else ''}"
             yield Figure(
@@ -57,6 +58,7 @@ def figures(known: list[ScreeningCheck], request: CheckRequest) -> Iterator[Figu
                 device=device,
                 value=value,
                 problem=problem,
+                timed_out=timed_out,
                 tolerance=check.tolerance,
             )
 

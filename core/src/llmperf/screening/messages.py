@@ -63,6 +63,8 @@ class Figure:
     """None if it could not be measured."""
     problem: str | None = None
     """Why not."""
+    timed_out: bool = False
+    """Whether it could not be measured because data of the other node did not arrive in time."""
     tolerance: NonNegative = 0.15
     """Share by which it may be below the median of the others."""
 

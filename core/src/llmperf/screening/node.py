@@ -23,6 +23,10 @@ PAIR_SECONDS = 60.0
 CONTACTS_AT_ONCE = 16
 
 
+class NoAnswer(UserError):
+    """The process that measures gave no answer in time."""
+
+
 class NodeScreening:
     """One screening on one node; its stages are asked for one after the other."""
 
@@ -94,7 +98,10 @@ class NodeScreening:
             interface=task.interfaces[self._rank],
             on_cpu=task.on_cpu,
         )
-        return self._measured(CheckRequest(scope="pair", pair=end), PAIR_SECONDS)
+        try:
+            return self._measured(CheckRequest(scope="pair", pair=end), PAIR_SECONDS)
+        except NoAnswer as error:
+            return (Figure(check="checks of two nodes", unit="", value=None, problem=str(error), timed_out=True),)
 
     def _measured(self, request: CheckRequest, seconds: float) -> tuple[Figure, ...]:
         """The answer of the process that measures, which is started when it is first needed."""
@@ -120,7 +127,7 @@ class NodeScreening:
                 process.kill()
             process.wait()
             reason = f"gave no answer within {seconds:g} s" if code is None else f"ended with exit status {code}"
-            raise UserError(f"screening: the process that measures {reason}")
+            raise (NoAnswer if code is None else UserError)(f"screening: the process that measures {reason}")
         return json_files.decode(line, tuple[Figure, ...], "screening")
 
 

@@ -198,4 +198,6 @@ class Screening:
         self._problems = before  # ranks may reach one another all the same
         for first, second in pairs:
             if first in answers and second in answers:
-                self._pairs.append(((first, second), answers[first].figures))
+                ends = (answers[first].figures, answers[second].figures)
+                late = (figures for figures in ends if any(figure.timed_out for figure in figures))
+                self._pairs.append(((first, second), next(late, ends[0])))

@@ -7,9 +7,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llmperf.planning.interfaces import compact
-from llmperf.screening.comparison import NETWORK_TOLERANCE, compared, median, medians_of_others, rates, slow_directions
+from llmperf.screening.comparison import (
+    NETWORK_TOLERANCE,
+    compared,
+    median,
+    medians_of_others,
+    rates,
+    silent_directions,
+    slow_directions,
+)
 from llmperf.screening.screen import Screened
 
+CHECK_MTU = "large packets seem to be lost: check that the MTU of both interfaces is that of all switches between them"
 LATENCY_FACTOR, LATENCY_SECONDS = 2.0, 0.0005
 """A node's shortest latency may be this many times the median of the others' and this much longer."""
 
@@ -64,14 +73,15 @@ def verdict(screened: Screened) -> Verdict:
     network, links = _of_network(screened)
     pairs, slow_pairs = _of_pairs(screened)
     measured = [*figures, *network]
-    slow = [_slow_line(item) for item in measured if item.slow]
+    silent = _silent(screened)
+    slow = [_slow_line(item) for item in measured if item.slow and item.value]
     slow_hosts = {item.host for item in network if item.slow}
-    slow += [line for pair, line in links if not slow_hosts & set(pair)]
-    slow += [line for pair, line in slow_pairs if not slow_hosts & set(pair)]
+    slow_hosts |= {host for pair in silent for host in pair}
+    slow += [line for pair, line in (*links, *slow_pairs) if not slow_hosts & set(pair)]
     return Verdict(
         measured=(*measured, *pairs),
         slow=tuple(dict.fromkeys(slow)),
-        unreachable=tuple(_unreachable(screened)),
+        unreachable=(*_unreachable(screened), *silent.values()),
         not_measured=(*screened.skipped, *_not_measured(screened)),
         path_mtu=tuple(sorted({mtu for contacts in screened.transfers for c in contacts if (mtu := c.path_mtu)})),
         seconds=screened.seconds,
@@ -189,6 +199,34 @@ def _unreachable(screened: Screened) -> Iterator[str]:
                 yield f"{hosts[rank]} and {hosts[contact.peer]}: a transfer between them failed: {contact.problem}"
 
 
+def _silent(screened: Screened) -> dict[frozenset[str], str]:
+    """One line for nodes between which connections open but carry no data, by their hosts."""
+    hosts = screened.hosts
+    late = {
+        frozenset(pair): f"{figure.check} timed out: {figure.problem}"
+        for pair, figures in screened.pairs
+        for figure in figures
+        if figure.timed_out
+    }
+    ways = silent_directions(rates(screened.transfers))
+    open_but_empty = {frozenset(way): "connections open, but no data arrives" for way in ways}
+    reasons = {**late, **open_but_empty}
+    lines = {}
+    while reasons:  # the node with most such partners is named once
+        node = max(
+            sorted({rank for pair in reasons for rank in pair}), key=lambda rank: sum(rank in p for p in reasons)
+        )
+        pairs = [pair for pair in reasons if node in pair]
+        found = {reasons.pop(pair) for pair in pairs}
+        others = compact(hosts[rank] for pair in pairs for rank in sorted(pair - {node}))
+        senders = {way[0] for way in ways if frozenset(way) in pairs}
+        direction = f" from {hosts[node]}" if senders == {node} else f" to {hosts[node]}" if node not in senders else ""
+        lines[frozenset(hosts[rank] for pair in pairs for rank in pair)] = (
+            f"{hosts[node]} and {others}: {'; '.join(sorted(found))}{direction if senders else ''}; {CHECK_MTU}"
+        )
+    return lines
+
+
 def _by_reason(reasons: Mapping[int, str], hosts: Sequence[str]) -> str:
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for rank, reason in reasons.items():
@@ -204,5 +242,5 @@ def _not_measured(screened: Screened) -> Iterator[str]:
                 yield f"node {screened.hosts[rank]}: {figure.check}{device}: {figure.problem}"
     for (first, second), figures in screened.pairs:
         for figure in figures:
-            if figure.problem is not None:
+            if figure.problem is not None and not figure.timed_out:
                 yield f"{screened.hosts[first]} and {screened.hosts[second]}: {figure.check}: {figure.problem}"

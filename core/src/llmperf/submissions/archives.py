@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -75,6 +76,8 @@ def _unzip(archive: Path, folder: Path) -> None:
 
 def _unzip_members(opened: ZipFile, archive: Path, writer: _Writer) -> None:
     for member in opened.infolist():
+        if "\0" in member.orig_filename:  # zipfile cuts the name off there
+            raise UserError(f"{archive}: expected names inside the archive, found {_shown(member.orig_filename)}")
         if member.is_dir():
             writer.count()
             continue
@@ -194,6 +197,8 @@ class _Writer:
         self._folder = folder
         self._members = 0
         self._folders: set[Path] = set()
+        self._names: dict[str, str] = {}
+        """By their form without case and with normalised characters."""
         self._bytes = 0
 
     def count(self) -> None:
@@ -205,8 +210,11 @@ class _Writer:
         self.count()
         target = self._folder.joinpath(*self._parts(name))
         self._make(target.parent)
-        if target.exists():
-            raise UserError(f"{self._archive}: {_shown(name)} occurs twice")
+        alike = unicodedata.normalize("NFKC", name).casefold()
+        if target.exists() or self._names.setdefault(alike, name) != name:
+            other = self._names.get(alike, name)
+            as_what = "" if other == name else f", as {_shown(other)} on systems that do not tell the two apart"
+            raise UserError(f"{self._archive}: {_shown(name)} occurs twice{as_what}")
         with target.open("xb") as file:
             size = 0
             while True:

@@ -140,7 +140,8 @@ def _entry_rows(standing: Standing) -> Iterator[dict[str, Any]]:
     for entry in standing.entries:
         row: dict[str, Any] = {"model": standing.model, "device": entry.device, "framework": entry.framework}
         row |= {"layout": entry.layout, "changes": entry.changes, "measured": entry.measured}
-        row |= {"verdict": entry.verdict, "levels": entry.levels, "runs": len(entry.sheets)}
+        row |= {"verdict": entry.verdict, "disturbed": entry.disturbed, "levels": entry.levels}
+        row |= {"runs": len(entry.sheets)}
         for name, figure in entry.figures.items():
             row |= {name: figure.median, f"{name}_low": figure.low, f"{name}_high": figure.high}
             row[f"{name}_how"] = figure.how

@@ -80,9 +80,11 @@ def _parse(path: Path, content: bytes) -> Any:
     try:
         from tokenizers import Tokenizer
     except ImportError:
+        from llmperf.plugins.mending import pip_command
+
         raise DataError(
             "data.tokenizer",
-            "reading a tokenizer.json needs the package 'tokenizers': uv pip install tokenizers",
+            f"reading a tokenizer.json needs the package 'tokenizers': {pip_command('install', 'tokenizers')}",
         ) from None
     try:
         return Tokenizer.from_buffer(content)

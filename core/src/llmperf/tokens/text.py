@@ -124,9 +124,11 @@ def _load(folder: Path) -> Any:
     try:
         from datasets import Dataset, load_from_disk
     except ImportError:
+        from llmperf.plugins.mending import pip_command
+
         raise DataError(
             "data.path",
-            f"{folder}: reading it needs the package 'datasets': uv pip install datasets",
+            f"{folder}: reading it needs the package 'datasets': {pip_command('install', 'datasets')}",
         ) from None
     try:
         loaded = load_from_disk(str(folder))

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
     from llmperf.types.rates import MatmulRate as MatmulRate
+    from llmperf.types.records import DeferredScalar as DeferredScalar
     from llmperf.types.records import ExpertsRecord as ExpertsRecord
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import LimitsRecord as LimitsRecord
@@ -128,7 +129,7 @@ _NAMES = {
     "profile": "ProfiledOperation StepProfile",
     "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
     "logged": "LoggedFacts LoggedFailure LoggedStep",
-    "records": "ExpertsRecord FailureRecord LimitsRecord MemorySample PhaseRecord"
+    "records": "DeferredScalar ExpertsRecord FailureRecord LimitsRecord MemorySample PhaseRecord"
     " ProfileRecord RankRecord SequencesRecord StepOutput StepRecord Trainer",
     "result": "Finding PluginInfo Result",
     "screening": "PairEnd ScreeningCheck",

@@ -21,9 +21,5 @@ def same_device(name: str, other: str) -> bool:
     first, second = sorted((device_words(name), device_words(other)), key=len)
     before = second[: len(second) - len(first)]
     one_name = len(before) <= 1 or not all(map(str.isascii, before))
-    named = all(map(str.isalpha, before)) and any(map(_has_digit, first))
+    named = all(map(str.isalpha, before)) and any(char.isdigit() for word in first for char in word)
     return first == second[len(before) :] and (not before or (one_name and named))
-
-
-def _has_digit(word: str) -> bool:
-    return any(character.isdigit() for character in word)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import TracebackType
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative, Positive
 
 Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.rates import DeviceRates
 from llmperf.types.spec import RunSpec
@@ -150,11 +150,16 @@ class ExpectedError:
     memory_rows: Count
     """Rows it is from."""
     throughput: NonNegative
-    """Median relative error of throughput of rows by `method`, each left out of the fit in turn."""
+    """Median relative error of throughput of the nearest kind of row."""
+    throughput_largest: NonNegative
+    """Largest relative error of throughput of the nearest kind of row, or of all rows alike if that is larger: an
+    estimate may be so far off."""
     throughput_rows: Count
-    """Rows it is from."""
+    """Rows of the nearest kind."""
+    nearest: str
+    """Method, models, precisions and devices of that kind."""
     device_throughput: tuple[float, ...]
-    """Relative error of throughput of each such row on this device model; below 0 where the estimate was slower."""
+    """Relative error of throughput of each row on this device model; below 0 where the estimate was slower."""
     method: Literal["fake tensors", "analytic"]
     """How the slowest stage was traced: rows by this method are compared."""
     rows: str
@@ -208,8 +213,8 @@ class EstimatedCost:
     train_cost: NonNegative | None
     """Device hours x price, in `price_currency`."""
     expected_error: NonNegative | None
-    """Of throughput: the figures above are as much lower or higher at the median error of published rows; None if that
-    is not known."""
+    """Of throughput: the figures above are as much lower or higher at the largest error of the nearest kind of row.
+    None if that is not known."""
     cost_assumes: str
     """What the figures take for granted."""
 
@@ -243,11 +248,11 @@ class Estimate:
     time: StepTime | None
     """Of a step; None without rates."""
     time_problem: str | None
-    """Why there is no time; None if there is."""
+    """Why there is no time, such as a memory that does not suffice; None if there is."""
     stages: tuple[StageTime, ...]
     """Busy time of each traced stage; empty without rates."""
     tokens_per_second_per_device: NonNegative | None
-    """token/p/s; None without rates."""
+    """token/p/s; None without a time."""
     mfu: tuple[Mfu, ...]
     """Under every convention."""
     operations: tuple[OperationTime, ...]
@@ -270,5 +275,7 @@ class Estimate:
     """What was replaced so that the trainer runs without the device."""
     notes: tuple[str, ...] = ()
     """What a reader should know."""
+    tuned_elsewhere: tuple[str, ...] = ()
+    """Settings that overlays change in the same case on other devices, each with those devices."""
     cost: EstimatedCost | None = None
     """With prices or tokens of a training; None without them, and where the memory does not suffice."""

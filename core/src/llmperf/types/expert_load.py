@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 
 

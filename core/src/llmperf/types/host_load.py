@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from llmperf.types.devices import ThrottleReason
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 
 Resource = Literal["cpu", "memory", "io"]

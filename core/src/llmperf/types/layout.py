@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Positive
 
 RankDimension = Literal["tensor", "context", "data", "pipeline"]

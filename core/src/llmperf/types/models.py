@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative, Positive
 
 Projection = Literal["q", "k", "v", "o"]

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.layout import RankDimension
 from llmperf.types.units import Count, NonNegative
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from llmperf.types.devices import Dtype, PeakFlops, Probe
 from llmperf.types.flops import FlopCount
+from llmperf.types.frozen import dataclass
 from llmperf.types.launching import Interpreter, Node
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.precision import Precision

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.types.devices import Dtype
+from llmperf.types.frozen import dataclass
 
 Precision = Literal["fp32", "tf32", "bf16", "bf16_pure", "fp16", "fp8_tensorwise", "fp8_rowwise", "fp8_blockwise"]
 """Names of the recipes; `data/precisions.toml` defines them."""

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
+
+from llmperf.types.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
     """A reason why a run cannot be started, found while planning."""
 
-    code: str
-    """A name in `PROBLEM_CODES`, or `PLUGIN.name` for a problem of a plugin, such as `zero.sharding_degree`."""
     where: str
     """The setting, such as `tuning.tensor_parallel`."""
     message: str
     """One line: what was expected, what was found, and the nearest valid choice."""
+    code: str = "plugin_problem"
+    """A name in `PROBLEM_CODES`, or `PLUGIN.name` for a problem of a plugin, such as `zero.sharding_degree`."""
 
 
 PROBLEM_CODES: Mapping[str, str] = MappingProxyType(
     {
+        "plugin_problem": "A problem to which a plugin gives no code of its own.",
         "vendor_unusable": "The vendor plugin cannot be used here, for example because a package is missing.",
         "framework_unusable": "The framework plugin is not installed, broken, or lacks a package.",
         "framework_fault": "The worker plan of the framework contradicts the contract or cannot be started.",

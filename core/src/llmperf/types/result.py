@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from llmperf.types.devices import PeakFlops
 from llmperf.types.expert_load import LayerLoad
+from llmperf.types.frozen import dataclass
 from llmperf.types.hardware import Hardware, Software
 from llmperf.types.host_load import NodeConditions
 from llmperf.types.layout import Batch, Layout
@@ -283,7 +284,7 @@ class Result:
     """The fastest matrix product measured on this machine; None without a measurement that holds for the run."""
     peak_again: PeakFlops | None = None
     """The peak of the whole device, measured anew after the run; None if the vendor's peak is not measured, after a
-    measured window of less than 5 s, and if it could not be measured."""
+    measured window of less than 1 s, and if it could not be measured. MFU is by the larger of the two figures."""
     roofline: Roofline | None = None
     """Arithmetic intensity of a step, and what limits it; None for a run that is not complete, and where an
     extension counted the FLOPs."""

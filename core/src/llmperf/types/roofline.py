@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 
 

@@ -39,6 +39,7 @@ class ScreeningCheck:
     """Called in a process of its own on the node, for about a second. Heavy imports belong inside.
 
     Its only argument: none for `host`, the position of the device among the visible ones for `device`, a `PairEnd` for
-    `pair`, where both nodes call it at the same time. It raises RuntimeError with one line if it cannot be made."""
+    `pair`, where both nodes call it at the same time. It raises RuntimeError with one line if it cannot be made, and
+    TimeoutError if data of the other node does not arrive."""
     tolerance: NonNegative = 0.15
     """Share by which a figure may be below the median of the other nodes."""

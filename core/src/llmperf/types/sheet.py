@@ -7,10 +7,11 @@ A kind of document makes one sheet for each run that it describes. Every reporte
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding, Result
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from llmperf.types.devices import Confidence, Dtype
 from llmperf.types.flops import ConventionName
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import NonNegative
 
 

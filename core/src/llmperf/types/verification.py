@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
+
+from llmperf.types.frozen import dataclass
 
 Level = Literal["consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed"]
 """A level of verification; `docs/trust.md` says what each proves."""

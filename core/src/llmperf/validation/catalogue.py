@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import islice
@@ -18,9 +17,9 @@ from llmperf.files.text import printable
 from llmperf.plugins.discovery import PROJECT, project_packages
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
-from llmperf.plugins.mending import install_own
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
+from llmperf.validation.causes import by_cause, with_rest
 from llmperf.validation.installed import installed
 from llmperf.validation.rules.reading import RULE_FAILED
 
@@ -29,10 +28,10 @@ if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
 
-RULESET = 8
+RULESET = 9
 """Version of the core's rules. Raised when a document that passed before may fail."""
 MAX_VIOLATIONS = 20
-"""Violations of one rule that are listed for one document; the last of them gives the number of the others."""
+"""Findings of one rule that are listed for one document; the last of them gives the number of the others."""
 MAX_COUNTED = 100_000
 """Violations of one rule that are counted in one document."""
 OURS = "LP"
@@ -170,7 +169,11 @@ class Catalogue:
         Other unknown kinds may belong to an extension that is not installed.
         """
         for kind in rule.kinds:
-            if kind not in self.kinds and (nearest := get_close_matches(kind, self.kinds, n=1, cutoff=0.75)):
+            if kind in self.kinds:
+                continue
+            from difflib import get_close_matches
+
+            if nearest := get_close_matches(kind, self.kinds, n=1, cutoff=0.75):
                 return f"unknown kind of document {kind!r:.80}; did you mean {nearest[0]!r}?"
         return None
 
@@ -209,7 +212,10 @@ class Catalogue:
                 continue
             findings = [owned.rule.finding(path, message) for path, message in violations]
             whole += findings
-            listed += with_rest(findings[:MAX_VIOLATIONS], len(findings) - MAX_VIOLATIONS)
+            wrong_rows = definition.verdicts is not None and owned.rule.severity == "error"
+            causes = findings if wrong_rows else by_cause(findings)  # each wrong row is wrong by itself
+            rest = sum(1 + finding.more for finding in causes[MAX_VIOLATIONS:])
+            listed += with_rest(causes[:MAX_VIOLATIONS], rest)
         refused = [RULE_FAILED.finding("", printable(fault)[:300]) for fault in (*self.broken, *faults)]
         return listed + refused, whole + refused
 
@@ -234,6 +240,10 @@ class Catalogue:
         return tuple(prefix.upper() for prefix in typed)
 
     def _unknown(self, typed: str, option: str) -> UserError:
+        from difflib import get_close_matches
+
+        from llmperf.plugins.mending import install_own
+
         for extension, codes in project_packages()["rules"].items():
             if typed and any(code.startswith(typed.upper()) for code in codes):
                 package = f"{PROJECT}-{extension}"
@@ -275,16 +285,6 @@ def forget_catalogues() -> None:
 def installed_pairs() -> frozenset[tuple[Role, str]]:
     """Role and name of every installed vendor and framework."""
     return frozenset((found.role, found.name) for found in installed() if found.role in ("vendor", "framework"))
-
-
-def with_rest(listed: Sequence[Finding], rest: int, what: str = "of this kind", least: bool = False) -> list[Finding]:
-    """Findings, the last of which says how many more there are; with `least`, that there may be even more."""
-    from dataclasses import replace
-
-    if rest <= 0:
-        return list(listed)
-    message = f"{listed[-1].message}; and {'at least ' if least else ''}{rest} more {what}"
-    return [*listed[:-1], replace(listed[-1], message=message, more=rest)]
 
 
 def counted(findings: Iterable[Finding], *severities: str) -> int:

@@ -6,8 +6,9 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from llmperf import types
 from llmperf.cases.fields import with_unset
@@ -16,15 +17,14 @@ from llmperf.files.json_files import read_bytes
 from llmperf.files.user_files import read_toml
 from llmperf.runfolder import filenames
 from llmperf.types import Case, Finding, Model, Result
-from llmperf.types.challenge import Challenge
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
-from llmperf.types.verification import Verification
 from llmperf.validation.reading import from_toml, parse_json, shown
 from llmperf.validation.rules.reading import CUT_OFF, MISNAMED, OTHER_RESULT, SIGNATURE
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
 
 if TYPE_CHECKING:
     from llmperf.types import Plan, Sheet
+    from llmperf.types.verification import Verification
 
 Beginning = Callable[[], str]
 
@@ -72,7 +72,7 @@ def kinds() -> list[DocumentKind]:
             suffixes=(".json",),
             recognise=partial(_is_json, "verification", ""),
             schema=partial(named_schema, "verification"),
-            type=lambda: Verification,
+            type=partial(_type, "verification"),
             in_place=_beside_verification,
         ),
         DocumentKind(
@@ -81,7 +81,7 @@ def kinds() -> list[DocumentKind]:
             suffixes=(".json",),
             recognise=partial(_is_json, "challenge", ""),
             schema=partial(named_schema, "challenge"),
-            type=lambda: Challenge,
+            type=partial(_type, "challenge"),
         ),
         DocumentKind(name="record", title="records", suffixes=(".jsonl",), recognise=_is_record, judge=_judged_records),
         DocumentKind(
@@ -105,6 +105,11 @@ def kinds() -> list[DocumentKind]:
             in_place=_named_as_file,
         ),
     ]
+
+
+def _type(name: str) -> type:
+    """The dataclass of a rare kind of document, in the module of its name."""
+    return cast(type, getattr(import_module(f"llmperf.types.{name}"), name.title()))
 
 
 @cache

@@ -33,6 +33,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         reading,
         roofline,
         sources,
+        texts,
         throughput,
         utilisation,
     )
@@ -55,6 +56,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         reading,
         roofline,
         sources,
+        texts,
         throughput,
         utilisation,
     )

@@ -6,15 +6,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llmperf.cases.library import Library, library, whole_library
 from llmperf.errors import LlmperfError, UserError
-from llmperf.plugins.discovery import Found, discover, find, names
+from llmperf.plugins.discovery import Found, discover, find, names, of_this_project
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
 from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops
 from llmperf.vendorkit.peaks import device_names, normalised
+
+if TYPE_CHECKING:
+    from llmperf.cases.library import Library
 
 MEMORY_SLACK = 0.08
 """Relative tolerance of a memory size: documents print `80` for 80 GB, for 79.6 GiB and for sizes between."""
@@ -96,7 +101,15 @@ def installed() -> tuple[Found, ...]:
 
 def refresh() -> None:
     """Forget everything, since packages may have been installed since this process looked last."""
-    plugins = (installed, installed_vendors, installed_frameworks, installed_extensions, _vendor, extensions)
+    plugins = (
+        installed,
+        installed_vendors,
+        installed_frameworks,
+        installed_extensions,
+        _vendor,
+        given_peak,
+        extensions,
+    )
     for cached in (*plugins, _shipped, _whole, known_case, known_model, flops_of):
         cached.cache_clear()
 
@@ -146,12 +159,45 @@ def _vendor(vendor: str) -> VendorCatalogue | str | None:
     return VendorCatalogue(vendor, devices, plugins) if devices else None
 
 
+@cache
+def given_peak(vendor: str, model: str, dtype: Dtype) -> PeakFlops | str:
+    """The peak that an installed vendor's plugin gives without timing it, or why there is none, in one line.
+
+    LlmperfError if the plugin fails.
+    """
+    plugins = Plugins([find("vendor", vendor, installed())])
+    if plugins.answers("llmperf_time_peak"):
+        return f"{vendor} times the peak of its devices"
+    none = f"{vendor}'s installed plugin gives none"
+    return (plugins.peak(model, dtype) if plugins.answers("llmperf_peak_flops") else None) or none
+
+
 def other_owners(model: str, vendor: str) -> Iterator[str]:
     """Installed vendors, other than the given one, that publish a device of exactly that name."""
     for name in sorted(installed_vendors() - {vendor}):
+        if not _may_publish(name, model):
+            continue
         other = vendor_catalogue(name)
         if other is not None and other.exact(model) is not None:
             yield name
+
+
+def _may_publish(vendor: str, model: str) -> bool:
+    """False if the peak table of one of this project's vendors does not have the name; the plugin is not imported.
+
+    True for plugins of others, which may have their catalogues elsewhere.
+    """
+    plugins = [plugin for plugin in installed() if (plugin.role, plugin.name) == ("vendor", vendor)]
+    if not all(map(of_this_project, plugins)):
+        return True
+    try:
+        package = find_spec(plugins[0].module.partition(".")[0])
+        table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
+        return normalised(model, vendor) in normalised(table.read_text("utf-8"), "")
+    except FileNotFoundError:  # no table, no catalogue
+        return False
+    except (ImportError, OSError, ValueError):
+        return True
 
 
 def vendors_calling(words: str, vendor: str) -> Iterator[str]:
@@ -164,12 +210,16 @@ def vendors_calling(words: str, vendor: str) -> Iterator[str]:
 
 @cache
 def _shipped() -> Library:
+    from llmperf.cases.library import library
+
     return library()
 
 
 @cache
 def _whole() -> Library:
     """What the core and all installed plugins ship; broken plugins and files are left out."""
+    from llmperf.cases.library import whole_library
+
     return whole_library()
 
 

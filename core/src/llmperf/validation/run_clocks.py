@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
+from llmperf.runfolder import filenames
+from llmperf.runfolder.clock_rates import ClockRates, Clocks
 from llmperf.runfolder.endings import AGENT_MODULE, RankExit, SeenPhase
 from llmperf.types import Finding
 from llmperf.validation.rank_records import Own
-from llmperf.validation.rules.reading import CHANGED_CLOCK, UNSEEN_WINDOW
+from llmperf.validation.reading import pointer
+from llmperf.validation.rules.reading import CHANGED_CLOCK, OTHER_CLOCKS, UNSEEN_WINDOW
 from llmperf.validation.violations import figure
 
 if TYPE_CHECKING:
@@ -18,6 +22,12 @@ LATE_SHARE = 0.05
 LATE_SECONDS = 1.0
 """How much the agent may see of a window less or more than it lasted: it looks every 0.2 s, and later on a host whose
 cores are all busy. With twice as many busy processes as cores it differed by 0.2 s."""
+RUN_SHARE = 0.01
+"""The share is that of a window, which the agent may see in whole looks only; of a whole run it is this."""
+EARLY_SECONDS = 0.05
+"""An agent sees a phase after it began, but for the rounding of clocks."""
+WALL = "by the wall clock of the host"
+UPTIME = "by the uptime that the kernel shows"
 
 
 class Span(NamedTuple):
@@ -38,6 +48,7 @@ def clock_findings(records: RunRecords, ranks: list[Own]) -> Iterator[Finding]:
     plan = records.plan
     script = plan.worker.script
     seen = {rank_exit.rank: rank_exit for report in records.reports for rank_exit in report.ranks}
+    yield from islice(_contradictions(records, ranks, seen), 1)  # all others have the same cause
     for own in ranks:
         rank = own.rank.rank
         if script is not None and (rank != script.step_rank or not plan.spec.contract.warmup_steps):
@@ -51,14 +62,56 @@ def clock_findings(records: RunRecords, ranks: list[Own]) -> Iterator[Finding]:
                 yield UNSEEN_WINDOW.finding(own.pointer, message)
             continue
         claimed = own.edges[1] - own.edges[0]
-        if not _alike(claimed, span.monotonic):
+        if abs(claimed - span.monotonic) > LATE_SHARE * span.monotonic + LATE_SECONDS:
             because = f"from measuring to evaluating of rank {rank}, as the agent of its node saw"
             message = f"expected a window of about {figure(span.monotonic)} s ({because}), found {figure(claimed)} s"
             yield CHANGED_CLOCK.finding(own.pointer, message)
-        elif span.uptime is not None and not _alike(span.monotonic, span.uptime):
-            message = f"expected a window of about {figure(span.uptime)} s (by the uptime that the kernel shows)"
+        elif span.uptime is not None and not Clocks(span.monotonic, span.uptime).alike:
+            message = f"expected a window of about {figure(span.uptime)} s ({UPTIME})"
             message += f", found {figure(span.monotonic)} s by the agent's clock: it was changed, or the host slept"
             yield UNSEEN_WINDOW.finding(own.pointer, message)
+
+
+def _contradictions(records: RunRecords, ranks: Sequence[Own], seen: Mapping[int, RankExit]) -> Iterator[Finding]:
+    """Clocks that ran at other rates through the run, whatever the measured window alone shows."""
+    for readings in records.readings.values():
+        if (wrong := readings.clock_rates.contradiction) is not None:
+            yield _contradiction(pointer(["files", filenames.MEMORY]), *wrong, WALL, "the monotonic clock")
+    for own in ranks:
+        rank, rates, uptimes = own.rank.rank, ClockRates(), ClockRates()
+        for phase in own.phases:
+            rates.add(phase.at, phase.monotonic)
+        if (wrong := rates.contradiction) is not None:
+            yield _contradiction(own.pointer, *wrong, WALL, f"the monotonic clock of rank {rank}")
+        phases = seen[rank].phases if rank in seen else ()
+        for look in phases:
+            if look.uptime is not None:
+                uptimes.add(look.uptime, look.monotonic)
+        if (wrong := uptimes.contradiction) is not None:
+            yield _contradiction(own.pointer, *wrong, UPTIME, "the agent's clock")
+        yield from _apart(own, phases)
+
+
+def _apart(own: Own, phases: Sequence[SeenPhase]) -> Iterator[Finding]:
+    """Phases that the agent saw before they began, or a run that took another time by its clock, which is the same."""
+    entered = {phase.phase: phase.monotonic for phase in reversed(own.phases)}
+    both = [(entered[look.phase], look.monotonic) for look in phases if look.phase in entered]
+    if not both:
+        return
+    rank = own.rank.rank
+    for moment, look in both:
+        if look < moment - EARLY_SECONDS:
+            message = f"expected a phase of rank {rank} at {figure(look)} s or before, when its agent saw it"
+            yield OTHER_CLOCKS.finding(own.pointer, f"{message}, found {figure(moment)} s")
+            return
+    ran, watched = both[-1][0] - both[0][0], both[-1][1] - both[0][1]
+    if abs(ran - watched) > RUN_SHARE * watched + LATE_SECONDS:
+        yield _contradiction(own.pointer, watched, ran, "by the agent's clock", f"the clock of rank {rank}")
+
+
+def _contradiction(path: str, expected: float, found: float, by: str, other: str) -> Finding:
+    message = f"expected {figure(expected)} s ({by}), found {figure(found)} s by {other}"
+    return OTHER_CLOCKS.finding(path, f"{message}: one of the clocks was changed")
 
 
 def _span(rank_exit: RankExit | None) -> Span | None:
@@ -69,7 +122,3 @@ def _span(rank_exit: RankExit | None) -> Span | None:
         return None
     uptime = None if begin.uptime is None or end.uptime is None else end.uptime - begin.uptime
     return Span(end.monotonic - begin.monotonic, uptime)
-
-
-def _alike(claimed: float, seen: float) -> bool:
-    return abs(claimed - seen) <= LATE_SHARE * seen + LATE_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from itertools import islice, pairwise
@@ -12,8 +13,10 @@ from llmperf.runfolder.rank_totals import RankTotals
 from llmperf.tokens.data_sets import PYTHON_STDLIB
 from llmperf.types import Finding, PhaseRecord, RankRecord
 from llmperf.validation.rank_records import Own
+from llmperf.validation.reading import shown
 from llmperf.validation.rules.reading import (
     OTHER_DATA,
+    OTHER_PLUGINS,
     OTHER_WINDOW,
     OUTSIDE,
     SAME_RANKS,
@@ -78,6 +81,7 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
         yield from _same_ranks(ranks)
     yield from clock_findings(records, ranks)
     yield from _other_data(records.plan, ranks)
+    yield from islice(_other_plugins(records.plan, ranks), 1)  # all ranks have the same plan
     yield from sequence_findings(records)
 
 
@@ -127,6 +131,19 @@ def _other_data(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
         if found not in (None, expected):
             message = f"expected data with the fingerprint {expected[:12]} (that of the plan), found {str(found)[:12]}"
             yield OTHER_DATA.finding(own.pointer, f"{message}: rank {own.rank.rank} read other data")
+
+
+def _other_plugins(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
+    """Versions of the core and of plugins in the packages of ranks that are not the plan's; others are not compared."""
+    planned = {}  # by import name, as far as it is that of the distribution
+    for info in plan.plugins:
+        planned["llmperf" if info.role == "core" else re.sub("[-.]", "_", info.distribution.lower())] = info
+    for own in ranks:
+        for name, info in planned.items():
+            found = own.rank.packages.get(name)
+            if found is not None and found != info.version:
+                expected = f"expected {shown(info.distribution)} {shown(info.version)} (that of the plan)"
+                yield OTHER_PLUGINS.finding(own.pointer, f"{expected}, found {shown(found)} on rank {own.rank.rank}")
 
 
 def _miscounted(own: Own) -> Iterator[str]:

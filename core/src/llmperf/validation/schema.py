@@ -16,7 +16,7 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Finding
 from llmperf.types.documents import Rule
-from llmperf.validation.catalogue import with_rest
+from llmperf.validation.causes import with_rest
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 

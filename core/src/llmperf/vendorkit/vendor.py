@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 
 from llmperf.types.devices import DeviceInfo, DeviceSample, Dtype, Offers, PeakFlops, Probe
 from llmperf.vendorkit.peaks import PeakEntry, PeakTable
-from llmperf.vendorkit.rates import RateTable
 from llmperf.vendorkit.readings import Inventory
 from llmperf.vendorkit.visibility import of_one_model, visibility_variable, visible_devices
 
 if TYPE_CHECKING:
     from llmperf.types.plan import Plan
     from llmperf.types.rates import DeviceRates
+    from llmperf.vendorkit.rates import RateTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +111,8 @@ def _table(path: Path, vendor: str) -> PeakTable:
 
 @cache
 def _rates(path: Path, peaks: Path, vendor: str) -> RateTable:
+    from llmperf.vendorkit.rates import RateTable
+
     return RateTable.read(path, _table(peaks, vendor))
 
 

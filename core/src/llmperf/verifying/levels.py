@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
 from llmperf.files.json_files import sha256
-from llmperf.files.sigstore_bundles import Identity
 from llmperf.runfolder import filenames
 from llmperf.types import FileFindings, Finding, Result
 from llmperf.types.verification import Level, LevelCheck, VerifiedResult
@@ -21,6 +21,9 @@ from llmperf.validation.rules.reading import (
     WITNESS,
 )
 from llmperf.validation.verification_files import recorded_levels, verification_path, write_verification
+
+if TYPE_CHECKING:
+    from llmperf.files.sigstore_bundles import Identity
 
 RULES = {
     "spot-checked": SPOT_CHECK,
@@ -52,8 +55,8 @@ class Wanted:
     """Sequences of step 1 to compute again."""
     spot_seed: int | None = None
     """Draws the sequences of an earlier spot check again."""
-    rerun: int | None = None
-    """Steps to train again."""
+    rerun: int | Literal["default"] | None = None
+    """Steps to train again; by default those of a result's warm-up and a few more."""
     framework: str | None = None
     """By which framework; None for the submission's own, or another that can."""
     challenges: Path | None = None
@@ -133,9 +136,10 @@ class LevelChecks:
 
             yield spot_check(folder, result, wanted.spot, seed=wanted.spot_seed, show=self.say)
         if wanted.rerun is not None:
-            from llmperf.verifying.rerun import rerun_check
+            from llmperf.verifying.rerun import default_steps, rerun_check
 
-            yield rerun_check(folder, result, wanted.rerun, wanted.framework, self.say)
+            steps = default_steps(result) if wanted.rerun == "default" else wanted.rerun
+            yield rerun_check(folder, result, steps, wanted.framework, self.say)
 
     def record(self, files: Sequence[FileFindings]) -> Iterator[Path]:
         """Write a verification for each run folder and archive; `files` are all findings. Yields what was written."""

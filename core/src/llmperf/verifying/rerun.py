@@ -38,6 +38,9 @@ LIMIT_SECONDS = 6 * 3600.0
 FEWEST_STEPS = 2
 """The first step shows weights, data and the forward pass; the update shows from the second step on."""
 
+MEASURED_STEPS = 5
+"""Measured steps that a rerun has by default: a trainer that changes when it is measured shows in them."""
+
 Say = Callable[[str], None]
 
 
@@ -84,6 +87,12 @@ def rerun_check(
     except Impossible as error:
         message = f"cannot rerun the first {steps} steps here: {printable(str(error), ' ')}"
         return LevelCheck(level="rerun", outcome="impossible", message=message)
+
+
+def default_steps(result: Result) -> int:
+    """Steps of the warm-up and as many points of the loss curve after it as MEASURED_STEPS says; at most all."""
+    wanted = result.contract.warmup_steps + MEASURED_STEPS * result.loss_curve_every
+    return max(FEWEST_STEPS, min(wanted, result.contract.steps))
 
 
 def _better(check: LevelCheck) -> float:

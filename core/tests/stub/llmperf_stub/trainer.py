@@ -104,6 +104,11 @@ class StubTrainer:
     def vanishes(self):
         os._exit(7)
 
+    def takes_all_memory(self):
+        taken = []
+        while True:
+            taken.append(b"x" * 2**25)
+
     def killed(self):
         os.kill(os.getpid(), signal.SIGKILL)
 

@@ -20,16 +20,18 @@ def llmperf_peak_flops(device_model, dtype):
     )
 
 
-@llmperf.hookimpl
-def llmperf_time_peak(device_model, dtype):
-    return PeakFlops(
-        device_model=device_model,
-        dtype=dtype,
-        flops_per_second=2e12,
-        source="the stub, after the run",
-        date="2026-01-01",
-        confidence="measured",
-    )
+if os.environ.get("LLMPERF_STUB_PEAK") == "timed":  # otherwise its peak is published
+
+    @llmperf.hookimpl
+    def llmperf_time_peak(device_model, dtype):
+        return PeakFlops(
+            device_model=device_model,
+            dtype=dtype,
+            flops_per_second=2e12,
+            source="the stub, after the run",
+            date="2026-01-01",
+            confidence="measured",
+        )
 
 
 @llmperf.hookimpl

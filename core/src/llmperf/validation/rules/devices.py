@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmperf.accounting.precisions import products_dtype
+from llmperf.errors import LlmperfError
 from llmperf.files.text import printable
 from llmperf.types import Result
 from llmperf.types.devices import DeviceInfo
@@ -14,6 +15,7 @@ from llmperf.validation.installed import (
     MEMORY_SLACK,
     VendorCatalogue,
     about,
+    given_peak,
     installed_vendors,
     other_owners,
     vendor_catalogue,
@@ -95,6 +97,30 @@ def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
             yield path, f"expected null, {because}, found {figure(mfu.peak_flops_per_second)}"
 
 
+@rule("LP324", "error", "A peak is the one that the vendor gives, or was measured")
+def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
+    """A peak that no catalogue has is measured on the host, unless the vendor's plugin gives it for that name."""
+    vendor, model, dtype = result.hardware.vendor, result.hardware.device_model, products_dtype(result.contract)
+    stated = [(index, mfu) for index, mfu in enumerate(result.mfu) if mfu.peak_flops_per_second is not None]
+    unmeasured = [(index, mfu) for index, mfu in stated if mfu.peak_confidence != "measured"]
+    if not unmeasured or vendor not in installed_vendors() or _published(result) is not None:  # LP307 checks these
+        return
+    try:
+        peak = given_peak(vendor, model, dtype)
+    except LlmperfError:  # the name comes from a document and can be anything
+        return
+    index, mfu = unmeasured[0]
+    if isinstance(peak, str):
+        if vendor_catalogue(vendor) is None:  # otherwise LP309
+            expected = f"measured ({peak})"
+            yield f"/mfu/{index}/peak_confidence", f"expected {expected}, found {mfu.peak_confidence or 'null'}"
+    elif mfu.peak_flops_per_second is not None:
+        flops = peak.flops_per_second * result.hardware.device_share
+        yield from deviates(
+            f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second, flops, "as its vendor gives"
+        )
+
+
 @rule("LP407", "error", "Total memory is the named device's own")
 def memory_of_the_device(result: Result) -> Iterator[Violation]:
     """Within what tools leave out of it."""
@@ -143,12 +169,12 @@ def environment_is_complete(result: Result) -> Iterator[Violation]:
         yield "/software/packages", "expected what the ranks ran with, found none"
 
 
-@rule("LP902", "note", "The vendor's published figures are at hand")
+@rule("LP902", "warning", "The vendor's published figures are at hand where a peak depends on them")
 def vendor_is_installed(result: Result) -> Iterator[Violation]:
-    """Without its plugin, peak, memory and dtypes of the device are not held against anything."""
-    if result.hardware.vendor not in installed_vendors():
+    """Without its plugin nobody has compared the peak with what the vendor publishes, whatever the result calls it."""
+    if result.hardware.vendor not in installed_vendors() and any(mfu.peak_flops_per_second for mfu in result.mfu):
         name = shown(result.hardware.vendor)
-        yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; its devices were not checked"
+        yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; the peak was not checked"
 
 
 @rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.results.disturbances import clock_fall, lacks_memory, other_programs
+from llmperf.results.disturbances import all_disturbed, clock_fall, costly_stragglers, lacks_memory, other_programs
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.types.host_load import FAULTS
@@ -80,7 +80,10 @@ def undisturbed(result: Result) -> Iterator[Violation]:
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
         used = f"other processes used {100 * share:.0f} % of the host's cores during the run{other_programs(result)}"
-        yield "/metrics/other_cpu_share", f"{used}, expected at most {100 * OTHER_CPU_SHARE:.0f} %"
+        message = f"{used}, expected at most {100 * OTHER_CPU_SHARE:.0f} %"
+        if all_disturbed(result) and (stragglers := costly_stragglers(result)) is not None:
+            message += f"; the others waited for {stragglers[0]} there, which may have cost {stragglers[1]}"
+        yield "/metrics/other_cpu_share", message
     if others:
         yield "/metrics/other_processes", f"{others} other processes used the devices during the run, expected none"
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
+from llmperf.results.disturbances import all_disturbed, costly_stragglers
 from llmperf.types import Result
 from llmperf.types.documents import Violation
 from llmperf.types.hardware import Hardware
 from llmperf.validation.violations import figure, rule
 
-COSTLY_SHARE = 0.05
-"""Share of the measured window that stragglers may cost without a note."""
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 
 @rule("LP220", "error", "The nodes are those of the layout, each with its ranks")
@@ -58,15 +60,23 @@ def _ranks(hardware: Hardware) -> int:
     return hardware.nodes * hardware.devices_per_node
 
 
+@rule("LP223", "warning", "Nodes are different machines", "plan")
+def different_machines(plan: Plan) -> Iterator[Violation]:
+    """No two nodes of a plan are reached at the same address."""
+    first: dict[str, int] = {}
+    for place, node in enumerate(plan.nodes):
+        if (known := first.setdefault(node.address, place)) != place:
+            yield (
+                f"/nodes/{place}/address",
+                f"expected an address other than that of node {known}, found {node.address}",
+            )
+            return
+
+
 @rule("LP222", "note", "No rank made the others wait for long")
 def no_stragglers(result: Result) -> Iterator[Violation]:
-    """A rank that is slower than its peers slows down all of them."""
-    waiting, window = result.waiting, result.metrics.window_seconds
-    if waiting is None or not window or not waiting.stragglers or waiting.cost_seconds <= COSTLY_SHARE * window:
-        return
-    slowest = waiting.stragglers[0]
-    count = len(waiting.stragglers) + waiting.more_stragglers
-    others = f" and {count - 1} more" if count > 1 else ""
-    who = f"rank {slowest.rank} on node {slowest.node_rank}{others}"
-    cost = f"{100 * waiting.cost_seconds / window:.0f} % of the measured window"
-    yield "/waiting/stragglers", f"expected none, found {who}: the others waited, which may have cost {cost}"
+    """A rank that is slower than its peers slows down all of them. If other programs slowed it, LP409 says so."""
+    stragglers = costly_stragglers(result)
+    if stragglers is not None and not all_disturbed(result):
+        who, cost = stragglers
+        yield "/waiting/stragglers", f"expected none, found {who}: the others waited, which may have cost {cost}"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import date
-from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from llmperf.types import Result
@@ -65,6 +64,8 @@ def known_problem_codes(plan: Plan) -> Iterator[Violation]:
     for path, problems in (("/problems", plan.problems), ("/worker/problems", plan.worker.problems)):
         for index, problem in enumerate(problems):
             if problem.code not in PROBLEM_CODES and not _PLUGIN_CODE.fullmatch(problem.code):
+                from difflib import get_close_matches
+
                 nearest = get_close_matches(problem.code[:80], PROBLEM_CODES, n=1, cutoff=0)[0]
                 expected = f"expected a code such as {nearest} or PLUGIN.name"
                 yield f"{path}/{index}/code", f"{expected}, found {shown(problem.code)}"

@@ -32,6 +32,8 @@ SAME_RANKS = _rule("LP649", "error", "Two ranks differ in their step times")
 OTHER_DATA = _rule("LP661", "error", "The ranks read the data of the plan")
 CHANGED_CLOCK = _rule("LP656", "error", "A rank's window is as long as its node's agent saw")
 UNSEEN_WINDOW = _rule("LP657", "warning", "A rank's window was seen by its node's agent, whose clock was not changed")
+OTHER_CLOCKS = _rule("LP666", "error", "The clocks of a run agree with one another")
+OTHER_PLUGINS = _rule("LP667", "error", "The ranks ran the versions of the plugins that the plan has")
 PLAN_PROBLEMS = _rule("LP651", "error", "A complete run has a plan without problems")
 PLAN_FILE = _rule("LP645", "error", "The configuration files are those of the plan")
 

@@ -6,10 +6,10 @@ import json
 import re
 from collections.abc import Iterator
 from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 from llmperf.plugins.discovery import Found
+from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import version as installed_version
 from llmperf.plugins.loading import CORE, source_hash
 from llmperf.types import PluginInfo, Result
@@ -63,8 +63,9 @@ def _hash_here(role: str, name: str, distribution: str, version: str) -> str | N
 
 def _editable(distribution: str) -> bool:
     """Whether a distribution is a working copy, whose source may change while its version does not."""
+    found = installed_distribution(distribution)
     try:
-        origin = json.loads(metadata.distribution(distribution).read_text("direct_url.json") or "{}")
-    except (metadata.PackageNotFoundError, OSError, ValueError):
+        origin = json.loads((found and found.read_text("direct_url.json")) or "{}")
+    except ValueError:
         return False
     return isinstance(origin, dict) and "dir_info" in origin

@@ -169,7 +169,12 @@ def energy_per_token(result: Result) -> Iterator[Violation]:
     """What a token cost follows from the measured energy and the measured tokens."""
     metrics = result.metrics
     energy, tokens = metrics.energy_joules, metrics.measured_tokens
-    if not energy or not tokens:
+    if energy is None or not tokens:
+        for name in ("joules_per_token", "tokens_per_joule"):
+            if (found := getattr(metrics, name)) is not None:
+                yield f"/metrics/{name}", f"expected null (no energy or no tokens), found {figure(found)}"
+        return
+    if not energy:
         return
     figures = (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy))
     for name, expected in figures:

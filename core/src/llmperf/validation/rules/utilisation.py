@@ -65,6 +65,12 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
     for index, mfu in enumerate(result.mfu):
         if mfu.value is not None and mfu.value > 1:
             yield f"/mfu/{index}/value", f"expected at most 1 ({mfu.convention}), found {figure(mfu.value)}"
+            return
+    reached = None if result.roofline is None else result.roofline.achieved_flops_per_second
+    peak = next((mfu.peak_flops_per_second for mfu in result.mfu if mfu.peak_flops_per_second), None)
+    if reached is not None and peak is not None and reached > peak:
+        expected = f"expected at most {figure(peak)} (the peak), found {figure(reached)}"
+        yield "/roofline/achieved_flops_per_second", expected
 
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
@@ -79,7 +85,10 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
             yield f"{path}/convention", f"expected one of {known} ({count.counted_by}), found {stated.convention}"
             continue
         expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
-        yield from deviates(f"{path}/{field}", stated.flops, expected, f"{entry.convention}: {entry.formula}")
+        wrong = list(deviates(f"{path}/{field}", stated.flops, expected, f"{entry.convention}: {entry.formula}"))
+        yield from wrong
+        if wrong:
+            continue  # so are the formula, and what it leaves out
         if stated.formula != entry.formula:
             because = f"{shown(entry.formula)} (counted from the model, {entry.convention})"
             yield f"{path}/formula", f"expected {because}, found {shown(stated.formula)}"
@@ -195,10 +204,10 @@ def _count_here(document: Result | Plan) -> FlopCount | None:
     spec = document.spec if not isinstance(document, Result) else document
     try:
         workload = workload_of(spec.model, spec.contract, spec.tuning)
+        if _counters(document)[0][1] == CORE:
+            return _core_count(spec.model, workload)
     except UserError:
         return None
-    if _counters(document)[0][1] == CORE:
-        return _core_count(spec.model, workload)
     return flops_of(extensions(), spec.model, workload)
 
 

@@ -1,0 +1,50 @@
+"""The kernel's counts of processes that it killed for lack of memory."""
+
+from __future__ import annotations
+
+import pytest
+from llmperf.measuring.oom_kills import OomKills, oom_kills
+
+EVENTS = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
+
+
+@pytest.fixture
+def kernel(tmp_path):
+    """A function that writes files of the kernel and reads the counters from them."""
+
+    def read(groups="0::/job/step\n", vmstat="pgfault 1\noom_kill 7\n", own=None):
+        (tmp_path / "proc" / "self").mkdir(parents=True)
+        (tmp_path / "proc" / "self" / "cgroup").write_text(groups)
+        (tmp_path / "proc" / "vmstat").write_text(vmstat)
+        for path, text in [own] if own else []:
+            file = tmp_path / "cgroup" / path
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text)
+        return oom_kills(tmp_path / "proc", tmp_path / "cgroup")
+
+    return read
+
+
+def test_the_group_of_version_2(kernel):
+    assert kernel(own=("job/step/memory.events", EVENTS)) == OomKills(2, 7)
+
+
+def test_a_container_sees_its_group_as_the_root(kernel):
+    assert kernel(own=("memory.events", EVENTS)) == OomKills(2, 7)
+
+
+def test_the_group_of_version_1(kernel):
+    groups = "4:cpu,memory:/job\n0::/\n"
+    text = "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"
+    assert kernel(groups, own=("memory/job/memory.oom_control", text)) == OomKills(5, 7)
+
+
+def test_counts_that_the_kernel_does_not_show_are_unknown(kernel):
+    assert kernel(groups="", vmstat="pgfault 1\n") == OomKills(None, None)
+
+
+def test_kills_in_other_groups_do_not_count_where_the_own_group_is_known():
+    assert OomKills(1, 9).risen_since(OomKills(0, 9))
+    assert not OomKills(0, 9).risen_since(OomKills(0, 8))
+    assert OomKills(None, 9).risen_since(OomKills(None, 8))
+    assert not OomKills(None, None).risen_since(OomKills(None, None))
