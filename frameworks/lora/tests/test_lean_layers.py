@@ -12,6 +12,8 @@ peft = pytest.importorskip("peft")
 from llmperf_lora.lean_layers import LeanLinear, make_lean  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
+pytestmark = pytest.mark.slow
+
 
 def adapted(dropout=0.0, dtype=torch.float32):
     torch.manual_seed(0)

@@ -50,7 +50,7 @@ def problems(program, asked, device="cuda"):
         (task("fp8_rowwise", tuning={"tensor_parallel": 2}), "expected tensor_parallel and pipeline_parallel 1"),
         (task("fp8_rowwise", model="mixtral_tiny"), "mixtral_tiny is a mixture: expected a dense model"),
         (task("fp8_blockwise", tuning={"emulate_precision": False}), "multiples of 128, and llama3_tiny has 32"),
-        (task("fp8_blockwise", tuning={"emulate_precision": False}), "need compute capability 9.0 or more"),
+        (task("fp8_blockwise", tuning={"emulate_precision": False}), "run on compute capability 9.0 only"),
         (task("bf16_pure", tuning={"pipeline_parallel": 2}), "expected pipeline_parallel 1"),
         (task("bf16_pure", tuning={"accumulation_dtype": "fp32"}), "expected accumulation_dtype auto"),
         (task("bf16_pure", "zero"), "float32 master weights at stage 0; nearest: --set sharding_stage=1"),
@@ -61,6 +61,23 @@ def test_what_a_recipe_cannot_be_trained_with_is_refused_with_the_nearest(progra
     assert any(
         message.startswith(asked["contract"]["precision"]) and reason in message for message in problems(program, asked)
     )
+
+
+@pytest.mark.parametrize("attention", ["flash", "cudnn"])
+@pytest.mark.parametrize("precision", ["bf16", "bf16_pure", "fp8_tensorwise", "fp8_rowwise"])
+def test_kernels_of_16_bits_attend_in_every_recipe_that_attends_in_16(program, precision, attention):
+    assert problems(program, task(precision, tuning={"attention": attention, "emulate_precision": False})) == []
+
+
+@pytest.mark.parametrize(("capability", "refused"), [("8.9", True), ("9.0", False), ("10.0", True)])
+def test_blockwise_kernels_are_planned_only_where_they_run(capability, refused):
+    from llmperf.planning.build import plan_only
+    from llmperf.planning.states import Request
+
+    settings = ("precision=fp8_blockwise", "model=qwen3_8b")
+    models = {"8.9": "L40S", "9.0": "H100-SXM5-80GB", "10.0": "B200-180GB"}
+    outcome = plan_only(Request(case="default", on=f"{models[capability]}:1x1", settings=settings))
+    assert any("compute capability 9.0 only" in problem.message for problem in outcome.problems) is refused
 
 
 @pytest.mark.parametrize("precision", ["bf16", "bf16_pure", "fp8_rowwise"])

@@ -11,6 +11,8 @@ import pytest
 import torch
 from llmperf_pytorch.profiling import _intervals, _length, _operations, profiled_steps
 
+pytestmark = pytest.mark.slow
+
 DEVICE = SimpleNamespace(places={"torch": "cpu"}, synchronize=lambda: None)
 
 

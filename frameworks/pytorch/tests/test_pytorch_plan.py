@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 from importlib import import_module
 
 import pytest
 from llmperf import option_problems
 from llmperf.files.json_files import convert
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Request
 from llmperf.types import Probe
 from llmperf_pytorch.plugin import llmperf_plan_workers
 
@@ -236,3 +239,14 @@ def test_an_option_of_two_truth_values_says_so():
     for found in ("yes", 1):
         (problem,) = option_problems("mine", {"force_sum": found}, known)
         assert problem.message == f"expected true or false, found {found!r}"
+
+
+@pytest.mark.parametrize(("device", "each"), [("A100-SXM4-80GB", True), ("H100-SXM5-80GB", False)])
+@pytest.mark.parametrize("framework", ["pytorch", "zero"])
+def test_experts_without_one_kernel_for_all_are_said_while_planning(framework, device, each):
+    settings = ["contract.model=qwen3_moe_tiny", f"tuning.framework={framework}", "tuning.sharding_stage=0"]
+    request = Request(case="default", on=f"{device}:1x1", settings=(*settings, "contract.precision=bf16"))
+    plan = plan_only(request).plan
+    assert any("the host waits" in note for note in plan.worker.notes) is each
+    compiled = plan_only(replace(request, settings=(*request.settings, "tuning.compile=true")))
+    assert any("a product of its own" in problem.message for problem in compiled.problems) is each

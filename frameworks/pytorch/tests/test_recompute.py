@@ -18,6 +18,8 @@ from llmperf_pytorch.recompute import recompute_blocks
 from llmperf_pytorch.weights import fill_weights
 from torch.utils._python_dispatch import TorchDispatchMode
 
+pytestmark = pytest.mark.slow
+
 LAYERS, PRODUCTS = 4, 6
 """Of a block that are recomputed: no gradient needs the result of the last one."""
 

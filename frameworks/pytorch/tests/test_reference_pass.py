@@ -13,6 +13,8 @@ from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import NONE_FUSED
 from llmperf_pytorch.weights import fill_weights
 
+pytestmark = pytest.mark.slow
+
 SEQ_LEN, SEQUENCES = 72, 2
 KINDS = (
     *("llama3_1_8b", "baichuan2_7b", "baichuan2_13b", "chatglm3_6b", "qwen3_0_6b", "qwen3_8b", "gemma3_12b"),

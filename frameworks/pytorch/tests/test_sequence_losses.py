@@ -8,6 +8,8 @@ from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.sequence_losses import SequenceLosses, recorded_in
 
+pytestmark = pytest.mark.slow
+
 
 def recorded(compute):
     """The loss and the losses of sequences."""
@@ -26,7 +28,6 @@ def trained(program, monkeypatch, warmup_steps, **tuning):
     return program.train(task, 1)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "fused_ops"), [("fp32", []), ("bf16", ["cross_entropy"])])
 def test_training_is_the_same_to_the_last_bit(program, monkeypatch, fused_ops, precision):
     settings = {"fused_ops": fused_ops, "precision": precision}

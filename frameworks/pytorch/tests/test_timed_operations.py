@@ -10,6 +10,8 @@ from llmperf.limits.task import flops
 from llmperf.types import OperationToTime
 from llmperf_pytorch.operations import TorchOperations
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {
     "matmul": (1, 48, 80, 64),
     "attention": (1, 2, 16, 8),

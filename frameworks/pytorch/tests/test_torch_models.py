@@ -124,7 +124,7 @@ def test_attention_is_the_same_in_every_way(torch, program):
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
     """Forward only: on a CPU torch has no backward pass of it."""
-    from llmperf_pytorch.attention import eager_attention, flex_attention
+    from llmperf_pytorch.attention import block_mask, eager_attention, flex_attention
     from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
 
     slopes, places = alibi_slopes(8), torch.arange(200)
@@ -137,7 +137,41 @@ def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
         ({"window": 50}, window),
     ):
         expected = eager_attention(query, key, value, bias)
-        torch.testing.assert_close(flex_attention(query, key, value, **flex), expected)
+        mask = block_mask(200, flex.pop("window", None), query.device)
+        torch.testing.assert_close(flex_attention(query, key, value, mask, **flex), expected)
+
+
+@pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
+def test_a_model_makes_its_block_masks_once_a_pass_and_outside_of_its_blocks(torch, program, monkeypatch):
+    from llmperf_pytorch import attention
+    from llmperf_pytorch.decoder.model import Block
+    from llmperf_pytorch.models import build_model
+
+    made, inside, make, forward = [], [], attention.block_mask, Block.forward
+
+    def counted(seq_len, window, device):
+        assert not inside
+        made.append(window)
+        return make(seq_len, window, device)
+
+    def entered(block, *arguments):
+        inside.append(block)
+        try:
+            return forward(block, *arguments)
+        finally:
+            inside.pop()
+
+    monkeypatch.setattr(attention, "block_mask", counted)
+    monkeypatch.setattr(Block, "forward", entered)
+    facts = {"window": 8, "window_pattern": ["window", "full"], "layers": 4}
+    tokens = torch.randint(0, 512, (1, 32))
+    flex, sdpa = (
+        build_model(program.make_spec({**task(**facts), "tuning": {"attention": way}}), torch.device("cpu"))
+        for way in ("flex", "sdpa")
+    )
+    with torch.no_grad():
+        torch.testing.assert_close(flex(tokens), sdpa(tokens), atol=2e-5, rtol=1e-4)
+    assert made == [None, 8]
 
 
 def test_the_host_never_asks_the_device_for_a_value(torch, program):

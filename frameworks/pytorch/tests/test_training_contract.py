@@ -24,6 +24,8 @@ from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.weights import count_parameters, fill_weights
 from llmperf_testing import reference
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[3] / "docs" / "training-contract.md"
 ADAM = Optimizer(lr=0.01, weight_decay=0.1, clip_norm=0.5, warmup_steps=4, schedule="cosine", min_lr=0.001)
 

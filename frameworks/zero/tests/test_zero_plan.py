@@ -149,6 +149,7 @@ def test_each_environment_compiles_in_a_folder_of_its_own(program, monkeypatch, 
     here = llmperf_worker_env(plan)
     assert here["TORCH_EXTENSIONS_DIR"].startswith(str(tmp_path))
     assert here["DS_ACCELERATOR"] == "cpu"
+    assert here["MLFLOW_DISABLE_TELEMETRY"] == "true"
     monkeypatch.setattr(sys, "prefix", "/another/environment")
     assert llmperf_worker_env(plan)["TORCH_EXTENSIONS_DIR"] != here["TORCH_EXTENSIONS_DIR"]
 

@@ -34,10 +34,15 @@ class BaseWeights:
             file = self._stack.enter_context(safe_open(str(path), framework="pt", device="cpu"))
             self._files |= dict.fromkeys(file.keys(), file)
 
+    @property
+    def drawn(self) -> bool:
+        """Whether they are drawn from the seed."""
+        return not self._files
+
     @torch.no_grad()
     def fill(self, name: str, parameter: torch.Tensor) -> None:
         """Set one parameter, by its name in the model; experts are read one by one."""
-        if not self._files:
+        if self.drawn:
             fill_parameter(name, parameter, self._spec.model, self._spec.contract.seed)
             return
         stored = stored_names(name, self._spec.model)

@@ -46,8 +46,8 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         return
     if missing := [name for name in ("llmperf_zero", "deepspeed") if find_spec(name) is None]:
         message = (
-            f"ZeRO needs the package {missing[0].replace('_', '-')}, which a clone of llmperf has: uv sync --inexact;"
-            " without it the nearest is 0"
+            f"ZeRO needs the package {missing[0].replace('_', '-')}, which a clone of llmperf has:"
+            " ./dev uv sync --inexact; without it the nearest is 0"
         )
         yield Problem(code="lora.sharding_stage", where="tuning.sharding_stage", message=message)
         return

@@ -36,6 +36,14 @@ class LoraZeroTrainer(Afterwards, ZeroTrainer):
     def _fill(self, name: str, parameter: torch.Tensor) -> None:
         self._weights.fill(name, parameter)
 
+    def _fill_shard(self, name: str, parameter: Any) -> None:
+        if self._weights.drawn:
+            super()._fill_shard(name, parameter)
+            return
+        with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0):
+            if torch.distributed.get_rank() == 0:
+                self._fill(name, parameter)
+
     def _logits(self, inputs: torch.Tensor) -> torch.Tensor:
         return self._engine(inputs)
 

@@ -1,1 +1,81 @@
-"""Plain PyTorch under llmperf, and the models, data and schedule that the torch-based frameworks share."""
+"""What trainers built with torch share. A framework of your own may import the names of this module, and no others.
+
+| Name | Purpose |
+|---|---|
+| `common_problems`, `used_fused_ops` | planning: what torch frameworks cannot run, and fused operations |
+| `TorchTrainer` | a `Trainer` that keeps the losses of the first step and names its kernels |
+| `Feed` | batches as tensors on the rank's device, copied ahead |
+| `build_model`, `Kernels`, `fill_weights`, `count_parameters` | a model by its facts, with its initial weights |
+| `rest_dtype`, `set_matmul_precision` | the dtype of autocast, and TF32 on or off |
+| `mean_cross_entropy`, `StepSums`, `deferred` | losses, and figures that are read when they have arrived |
+| `adamw`, `parameter_groups`, `set_learning_rate`, `adamw_kernel` | the contract's optimiser |
+| `torch_device`, `join_ranks`, `joined`, `leave_ranks`, `meeting_point` | the rank's device and process group |
+| `traced_step`, `BucketedModule` | a step without data, for `llmperf estimate`, and its stand-in for DDP |
+| `profiled_steps`, `TorchOperations` | answers to `llmperf_profile_steps` and `llmperf_timed_operations` |
+
+Each name is imported when it is first used; planning needs no torch.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llmperf.errors import absent_name
+
+if TYPE_CHECKING:
+    from llmperf_pytorch.feed import Feed as Feed
+    from llmperf_pytorch.kernel_limits import used_fused_ops as used_fused_ops
+    from llmperf_pytorch.kernels.choice import Kernels as Kernels
+    from llmperf_pytorch.limits import common_problems as common_problems
+    from llmperf_pytorch.losses import StepSums as StepSums
+    from llmperf_pytorch.losses import deferred as deferred
+    from llmperf_pytorch.losses import mean_cross_entropy as mean_cross_entropy
+    from llmperf_pytorch.models import build_model as build_model
+    from llmperf_pytorch.operations import TorchOperations as TorchOperations
+    from llmperf_pytorch.optimizers import adamw as adamw
+    from llmperf_pytorch.optimizers import adamw_kernel as adamw_kernel
+    from llmperf_pytorch.optimizers import parameter_groups as parameter_groups
+    from llmperf_pytorch.optimizers import set_learning_rate as set_learning_rate
+    from llmperf_pytorch.precision import rest_dtype as rest_dtype
+    from llmperf_pytorch.precision import set_matmul_precision as set_matmul_precision
+    from llmperf_pytorch.processes import join_ranks as join_ranks
+    from llmperf_pytorch.processes import joined as joined
+    from llmperf_pytorch.processes import leave_ranks as leave_ranks
+    from llmperf_pytorch.processes import meeting_point as meeting_point
+    from llmperf_pytorch.processes import torch_device as torch_device
+    from llmperf_pytorch.profiling import profiled_steps as profiled_steps
+    from llmperf_pytorch.tracing.data_parallel import BucketedModule as BucketedModule
+    from llmperf_pytorch.tracing.step import traced_step as traced_step
+    from llmperf_pytorch.trainer import TorchTrainer as TorchTrainer
+    from llmperf_pytorch.weights import count_parameters as count_parameters
+    from llmperf_pytorch.weights import fill_weights as fill_weights
+
+_NAMES = {
+    "feed": "Feed",
+    "kernel_limits": "used_fused_ops",
+    "kernels.choice": "Kernels",
+    "limits": "common_problems",
+    "losses": "StepSums deferred mean_cross_entropy",
+    "models": "build_model",
+    "operations": "TorchOperations",
+    "optimizers": "adamw adamw_kernel parameter_groups set_learning_rate",
+    "precision": "rest_dtype set_matmul_precision",
+    "processes": "join_ranks joined leave_ranks meeting_point torch_device",
+    "profiling": "profiled_steps",
+    "tracing.data_parallel": "BucketedModule",
+    "tracing.step": "traced_step",
+    "trainer": "TorchTrainer",
+    "weights": "count_parameters fill_weights",
+}
+_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+_MOVED: dict[str, str] = {}
+"""What replaces the names that this module once had."""
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise absent_name(__name__, name, _MOVED)

@@ -15,6 +15,8 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from llmperf_pytorch.autocast import compute_dtype
+
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask
 
@@ -39,14 +41,17 @@ def attend(
     scale: float | None = None,
     window: int | None = None,
     sinks: torch.Tensor | None = None,
+    mask: BlockMask | None = None,
 ) -> torch.Tensor:
     """Attention by the kernel of a `tuning.attention`.
 
-    `bias` is what the kernel takes for positions and windows (`decoder.positions`). `sinks` [heads] are scores that
+    `bias` is what the kernel takes for positions and windows (`decoder.positions`), and `mask` the `block_mask` of
+    FlexAttention, which is made here if it is None. `sinks` [heads] are scores that
     take a share of attention and add nothing; a bias of booleans then begins with their row and column.
     """
     if kernel == "flex":
-        return flex_attention(query, key, value, bias, window, scale, sinks)
+        mask = block_mask(query.shape[-2], window, query.device) if mask is None else mask
+        return flex_attention(query, key, value, mask, bias, scale, sinks)
     if sinks is None:
         return ATTENTION[kernel](query, key, value, bias, scale)
     width, value_width = query.shape[-1], value.shape[-1]
@@ -80,7 +85,13 @@ def sdpa_attention(
     bias: torch.Tensor | None = None,
     scale: float | None = None,
 ) -> torch.Tensor:
-    """`scaled_dot_product_attention`; causal by the bias if there is one."""
+    """`scaled_dot_product_attention`; causal by the bias if there is one.
+
+    On accelerators flash alone takes grouped keys without scores in memory, and it takes no bias and 16 bits only.
+    Otherwise keys and values are repeated, for the memory-efficient kernel.
+    """
+    if query.device.type != "cpu" and (bias is not None or compute_dtype(query) is torch.float32):
+        key, value = _repeated(query, key, value)
     return functional.scaled_dot_product_attention(
         query,
         key,
@@ -138,15 +149,15 @@ def flex_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
+    mask: BlockMask,
     slopes: torch.Tensor | None = None,
-    window: int | None = None,
     scale: float | None = None,
     sinks: torch.Tensor | None = None,
 ) -> torch.Tensor:
     """The same with a kernel that torch compiles: ALiBi from its slopes [heads], without a bias in memory.
 
-    Each position sees itself and the `window` - 1 before it; all before it if `window` is None. Blocks that the mask
-    leaves out are not computed. With sinks [heads], the share of a row's scores that is not the sink's.
+    Blocks of scores that the mask leaves out are not computed. With sinks [heads], the share of a row's scores that is
+    not the sink's.
     """
     from torch.nn.attention import flex_attention as flex
 
@@ -161,7 +172,7 @@ def flex_attention(
         key,
         value,
         score_mod=None if slopes is None else alibi,
-        block_mask=_block_mask(query.shape[-2], window, query.device),
+        block_mask=mask,
         scale=scale,
         enable_gqa=query.shape[1] != key.shape[1],
         return_lse=sinks is not None,
@@ -182,14 +193,20 @@ def _compiled_flex() -> Callable[..., Any]:
 
 
 @lru_cache(maxsize=4)
-def _block_mask(seq_len: int, window: int | None, device: torch.device) -> BlockMask:
-    """Which blocks of scores are computed, for all layers and steps."""
+def block_mask(seq_len: int, window: int | None, device: torch.device) -> BlockMask:
+    """Which blocks of scores are computed, for all layers and steps; to be made outside of compiled blocks.
+
+    Each position sees itself and the `window` - 1 before it; all before it if `window` is None. Compiled where kernels
+    are: as separate operations it would hold seq_len^2 booleans and more.
+    """
     from torch.nn.attention.flex_attention import create_block_mask
 
     def visible(batch: Any, head: Any, row: Any, column: Any) -> Any:
         return row >= column if window is None else (row >= column) & (row - column < window)
 
-    return create_block_mask(visible, None, None, seq_len, seq_len, device=str(device))
+    make = create_block_mask if device.type == "cpu" else torch.compile(create_block_mask, dynamic=False)
+    made: BlockMask = make(visible, None, None, seq_len, seq_len, device=str(device))
+    return made
 
 
 def eager_attention(

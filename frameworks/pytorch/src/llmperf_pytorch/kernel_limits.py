@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING
 import llmperf
 from llmperf.types import Problem
 
+from llmperf_pytorch.precision_limits import NO_CAPABILITY, capability
+
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
 
 HALF = ("bf16", "fp16")
-"""Precisions that flash and cuDNN attention compute in."""
+"""Dtypes that flash and cuDNN attention compute in."""
 NAMES = {
     "flash": "flash attention",
     "efficient": "memory-efficient attention",
@@ -22,6 +24,9 @@ NAMES = {
 """Values of `tuning.attention` that need an accelerator."""
 FUSED_OPS = ("rms_norm", "rope", "swiglu", "cross_entropy")
 """`cross_entropy` is not there where DTensor or a pipeline of torch's divides head and loss."""
+GROUPED_SINCE = (9, 0)
+"""CUDA's compute capability from which torch has one kernel for the products of all experts; below it torch 2.8 refuses
+them, and later versions loop over the experts."""
 WITHOUT_BIAS = ("flash", "cudnn")
 """Those that take neither ALiBi nor windows."""
 
@@ -51,10 +56,10 @@ def _bias(spec: RunSpec) -> str | None:
 
 
 def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iterator[Problem]:
-    """Kernels that compute in 16 bits, asked for in 32."""
-    attention = spec.tuning.attention
-    if attention in ("flash", "cudnn") and spec.contract.precision not in HALF:
-        message = f"{NAMES[attention]} computes in bf16 and fp16, found {spec.contract.precision}"
+    """Kernels that compute in 16 bits, where attention is computed in 32; recipes with fp8 compute it in 16."""
+    attention, precision = spec.tuning.attention, spec.contract.precision
+    if attention in ("flash", "cudnn") and llmperf.precision_recipe(precision).rest not in HALF:
+        message = f"{NAMES[attention]} computes in bf16 and fp16, found {precision}"
         message = f"{message}; nearest: --set attention={nearest}"
         yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
 
@@ -82,6 +87,22 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
     return llmperf.expanded_fused_ops(spec, possible)
 
 
+def has_grouped_products(probe: Probe) -> bool:
+    """Whether one kernel computes the products of all experts. Otherwise each expert has its own, which the host waits
+    for."""
+    return not probe.on_cpu and (capability(probe) >= GROUPED_SINCE or capability(probe) == NO_CAPABILITY)
+
+
+def expert_notes(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """What a mixture does on devices that compute its experts one by one."""
+    if spec.model.mixture is None or probe.on_cpu or has_grouped_products(probe):
+        return ()
+    return (
+        f"experts: one matrix product for each on {probe.devices[0].model}, and the host waits for their sizes in every"
+        " layer: torch groups the products of experts from compute capability 9.0 on",
+    )
+
+
 def compiled_block_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """Where a block cannot be compiled as a whole."""
     tuning = spec.tuning
@@ -95,8 +116,8 @@ def compiled_block_problems(framework: str, spec: RunSpec, probe: Probe) -> Iter
         reasons.append("ranks that share a block communicate inside it, which is not compiled")
     if tuning.pipeline_parallel > 1 and framework == "pytorch":
         reasons.append("pipeline stages of torch.distributed are not compiled")
-    if spec.model.mixture is not None and probe.on_cpu:
-        reasons.append("on a CPU each expert has a product of its own, as many rows as it gets tokens")
+    if spec.model.mixture is not None and not has_grouped_products(probe):
+        reasons.append("on these devices each expert has a product of its own, of as many rows as it gets tokens")
     if tuning.gradient_checkpointing and tuning.recompute == "operations":
         reasons.append("in a compiled block the compiler chooses what is kept: expected recompute block")
     if spec.contract.warmup_steps == 0:

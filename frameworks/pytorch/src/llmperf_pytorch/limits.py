@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llmperf
 from llmperf import architecture_problems, parallelism_problems
+from llmperf.errors import absent_name
 from llmperf.types import Problem
 
 from llmperf_pytorch.compilers import compile_problems
@@ -81,3 +82,15 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if packed and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)
+
+
+_MOVED = {
+    "needed_features": "llmperf.needed_features",
+    "on_cpu": "llmperf.types.Probe.on_cpu",
+    "option_problems": "llmperf.option_problems",
+}
+"""What replaces the names that generated frameworks once imported from here."""
+
+
+def __getattr__(name: str) -> Any:
+    raise absent_name(__name__, name, _MOVED)

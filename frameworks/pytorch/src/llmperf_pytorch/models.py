@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import torch
+from llmperf.errors import absent_name
 
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.float8 import scale_projections
@@ -61,3 +62,14 @@ def build_model(spec: RunSpec, device: torch.device, kernels: Kernels = NONE_FUS
         model = construct_model(spec, kernels)
     fill_weights(model, spec.model, spec.contract.seed)
     return model.train()
+
+
+_MOVED = {
+    "DTYPES": "llmperf_pytorch.rest_dtype",
+    "set_matmul_precision": "llmperf_pytorch.set_matmul_precision",
+}
+"""What replaces the names that generated frameworks once imported from here."""
+
+
+def __getattr__(name: str) -> Any:
+    raise absent_name(__name__, name, _MOVED)

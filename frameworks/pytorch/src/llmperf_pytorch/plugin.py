@@ -41,7 +41,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, each with the whole model."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_pytorch.kernel_limits import used_fused_ops
+    from llmperf_pytorch.kernel_limits import expert_notes, used_fused_ops
     from llmperf_pytorch.layouts.plan import (
         OPTIONS,
         SETTINGS,
@@ -71,6 +71,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         gathered_blocks=gathered_blocks(spec, layout),
         settings=SETTINGS,
+        notes=expert_notes(spec, probe),
         problems=(
             *adapter_problems("pytorch", spec),
             *device_and_model_problems("pytorch", spec, probe),

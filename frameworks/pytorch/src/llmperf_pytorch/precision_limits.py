@@ -25,8 +25,10 @@ RECIPES: tuple[Precision, ...] = (
     "fp8_blockwise",
 )
 """Those of frameworks that train all weights."""
-BLOCKWISE_SINCE = (9, 0)
-"""Compute capability that torchao asks for (prototype/blockwise_fp8_training, 0.18)."""
+BLOCKWISE_ON = (9, 0)
+"""The one compute capability that torchao's kernels run on (prototype/blockwise_fp8_training, 0.18)."""
+NO_CAPABILITY = (0, 0)
+"""Of devices that are not NVIDIA's."""
 MULTIPLES = {"tensorwise": 16, "rowwise": 16, "blockwise": 128}
 """What devices need the widths of weights to be multiples of for products in fp8 (torch's scaled_mm; a block)."""
 
@@ -54,8 +56,8 @@ def recipe_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Pro
     odd = [width for width in projection_widths(spec.model) if width % multiple]
     if odd and not tuning.emulate_precision:
         yield problem(f"widths must be multiples of {multiple}, and {spec.model.name} has {odd[0]}")
-    if recipe.scaling == "blockwise" and not tuning.emulate_precision and capability(probe) < BLOCKWISE_SINCE:
-        yield problem("torchao's blockwise kernels need compute capability 9.0 or more: expected fp8_rowwise here")
+    if recipe.scaling == "blockwise" and not tuning.emulate_precision and capability(probe) != BLOCKWISE_ON:
+        yield problem("torchao's blockwise kernels run on compute capability 9.0 only: expected fp8_rowwise here")
     by_torchao = recipe.scaling != "blockwise" or not tuning.emulate_precision
     if by_torchao and not elsewhere(spec, probe) and find_spec("torchao") is None:
         yield problem("needs torchao, which is not installed (pip install llmperf-pytorch[fp8])")

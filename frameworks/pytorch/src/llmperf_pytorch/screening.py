@@ -71,7 +71,8 @@ def memory_copy(index: int) -> float:
 def all_reduce(end: PairEnd) -> float:
     """Bytes per second of an all-reduce of 64 MiB between the first devices of two nodes; 1 MiB over a slow network.
 
-    The store listens on the interface of the nodes only, at the port that the screening has chosen.
+    The store listens on the interface of the nodes only, at the port that the screening has chosen. TimeoutError if
+    data of the other node does not arrive.
     """
     if end.interface:
         for name in ("GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
@@ -86,6 +87,7 @@ def all_reduce(end: PairEnd) -> float:
         options = {"master_listen_fd": listening.detach()}
     store = torch.distributed.TCPStore(end.address, end.port, 2, end.rank == 0, TIMEOUT, **options)
     torch.distributed.init_process_group(backend, store=store, rank=end.rank, world_size=2, timeout=TIMEOUT)
+    began = time.monotonic()
     try:
 
         def seconds(size: int) -> float:
@@ -101,5 +103,9 @@ def all_reduce(end: PairEnd) -> float:
         torch.distributed.all_reduce(slowest, torch.distributed.ReduceOp.MAX)
         size = SLOW_BYTES if slowest.item() > SLOW_SECONDS else REDUCED_BYTES
         return size / statistics.median([seconds(size) for _ in range(3)])
+    except RuntimeError as error:
+        if time.monotonic() - began < 0.9 * TIMEOUT.total_seconds():
+            raise
+        raise TimeoutError(f"no data for {TIMEOUT.total_seconds():g} s") from error
     finally:
         torch.distributed.destroy_process_group()

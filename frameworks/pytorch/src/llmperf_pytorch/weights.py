@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -30,6 +31,33 @@ def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
 def fill_parameter(name: str, parameter: torch.Tensor, facts: Model, seed: int) -> None:
     """Set a whole parameter, or the first experts of one that stacks experts."""
     fill_part(name, tuple(parameter.shape), parameter, tuple(map(range, parameter.shape)), facts, seed)
+
+
+@torch.no_grad()
+def fill_slice(name: str, shape: tuple[int, ...], values: torch.Tensor, start: int, facts: Model, seed: int) -> None:
+    """Set a slice of a flattened parameter of a shape: `values` [length] are its elements from `start` on.
+
+    What lies beyond the end of the parameter is padding, and stays as it is.
+    """
+    constant = llmperf.initial_constant(name, facts)
+    values = values[: max(0, math.prod(shape) - start)]
+    if constant is not None:
+        values.fill_(constant)
+        return
+    if len(shape) == 3:
+        layer, projection = name.rsplit(".", 1)
+        each, position = math.prod(shape[1:]), 0
+        while position < len(values):
+            expert, inside = divmod(start + position, each)
+            part = values[position : position + each - inside]
+            fill_slice(f"{layer}.{expert}.{projection}.weight", shape[1:], part, inside, facts, seed)
+            position += len(part)
+        return
+    for position in range(0, len(values), CHUNK):
+        part = values[position : position + CHUNK]
+        first = start + position
+        drawn = llmperf.initial_normal(seed, name, shape, facts.initializer_std, first, first + len(part))
+        part.copy_(torch.from_numpy(drawn))
 
 
 @torch.no_grad()

@@ -13,6 +13,8 @@ from llmperf_pytorch.tracing.operations import kind_by_caller, tensors_in
 from llmperf_pytorch.tracing.step import split_counts
 from torch.utils._python_dispatch import TorchDispatchMode
 
+pytestmark = pytest.mark.slow
+
 
 class Watched(TorchDispatchMode):
     """Adds the result of every operation to a memory."""
@@ -34,7 +36,6 @@ def step(model, optimizer, inputs):
     optimizer.zero_grad()
 
 
-@pytest.mark.slow  # the import of torch's tracker
 def test_peak_equals_that_of_torchs_tracker():
     from torch.distributed._tools.mem_tracker import MemTracker
 

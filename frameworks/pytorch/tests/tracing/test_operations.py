@@ -6,6 +6,8 @@ import pytest
 import torch
 from llmperf_pytorch.tracing.operations import work_of
 
+pytestmark = pytest.mark.slow
+
 ROWS, INNER, COLUMNS = 512, 4096, 1024
 
 

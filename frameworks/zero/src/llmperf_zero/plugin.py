@@ -39,7 +39,7 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.kernel_limits import used_fused_ops
+    from llmperf_pytorch.kernel_limits import expert_notes, used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS, common_problems
     from llmperf_pytorch.precision_limits import RECIPES
 
@@ -60,6 +60,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         routing_tables=True,
         precisions=RECIPES,
         fused_ops=used_fused_ops("zero", spec),
+        notes=expert_notes(spec, probe),
         files={CONFIG: ds_config(spec, layout.data_parallel)},
         problems=(
             *common_problems("zero", spec, probe),
@@ -119,11 +120,14 @@ def accumulation_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
 
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Where DeepSpeed compiles, the network interface, and no search for accelerators where there are none."""
+    """Where DeepSpeed compiles, the network interface, and no search for accelerators where there are none.
+
+    DeepSpeed imports MLflow where it is installed, which otherwise keeps an identity of its user and reports its use.
+    """
     from llmperf_zero.extensions import extensions_dir
 
     interface = llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
-    env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir()), **interface}
+    env = {"TORCH_EXTENSIONS_DIR": str(extensions_dir()), "MLFLOW_DISABLE_TELEMETRY": "true", **interface}
     return {**env, "DS_ACCELERATOR": "cpu"} if plan.probe.on_cpu else env
 
 

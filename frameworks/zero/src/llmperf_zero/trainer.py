@@ -18,7 +18,7 @@ from llmperf_pytorch.optimizers import adamw, parameter_groups, set_learning_rat
 from llmperf_pytorch.precision import default_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
-from llmperf_pytorch.weights import count_parameters, fill_parameter
+from llmperf_pytorch.weights import count_parameters, fill_parameter, fill_slice
 
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
@@ -54,7 +54,7 @@ class ZeroTrainer(TorchTrainer):
         self._step = 0
 
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
-        """The model with its weights; at stage 3 no rank ever holds more than one whole parameter."""
+        """The model with its weights; at stage 3 no rank holds a whole parameter for longer than it is made."""
         contract, sharded = self._spec.contract, self._spec.tuning.sharding_stage == 3
         # zero.Init takes the dtype from the config; given float32, it rounds to 16 bits (deepspeed 0.19.8)
         making = (
@@ -66,15 +66,21 @@ class ZeroTrainer(TorchTrainer):
             model = construct_model(self._spec, self._kernels)
         self.parameter_count = count_parameters(model)
         for name, parameter in model.named_parameters():
-            whole = deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded)
-            with whole:
-                if not sharded or torch.distributed.get_rank() == 0:
-                    self._fill(name, parameter)
+            if sharded:
+                self._fill_shard(name, parameter)
+            else:
+                self._fill(name, parameter)
         return model.train()
 
     def _fill(self, name: str, parameter: torch.Tensor) -> None:
         """Set one whole parameter to its initial value."""
         fill_parameter(name, parameter, self._spec.model, self._spec.contract.seed)
+
+    def _fill_shard(self, name: str, parameter: Any) -> None:
+        """Set this rank's shard of a parameter of ZeRO-3: each rank draws its own, at once."""
+        shard, spec = parameter.ds_tensor, self._spec
+        start = torch.distributed.get_rank() * shard.ds_numel
+        fill_slice(name, tuple(parameter.ds_shape), shard, start, spec.model, spec.contract.seed)
 
     def _adamw(self, model: torch.nn.Module) -> torch.optim.Optimizer:
         settings = self._spec.contract.optimizer

@@ -50,6 +50,7 @@ class LayerAttention(nn.Module):
             scale=self._scale,
             window=self._window,
             sinks=self.sinks,
+            mask=positions.mask,
         )
         output: torch.Tensor = self.o_proj(attended.transpose(1, 2).flatten(2))
         return output

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
+from llmperf_pytorch.autocast import compute_dtype
 from llmperf_pytorch.decoder.attention import attention_layer
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection
 from llmperf_pytorch.decoder.mixture import MixtureLayer
@@ -97,9 +98,10 @@ class Decoder(nn.Module):
         self._embedding_scale = facts.embedding_scale
 
     def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """Ids [batch, seq_len] to [batch, seq_len, width]."""
+        """Ids [batch, seq_len] to [batch, seq_len, width], in the dtype of products."""
         hidden: torch.Tensor = self.embed_tokens(ids)
-        return hidden if self._embedding_scale == 1.0 else hidden * self._embedding_scale
+        scaled = hidden if self._embedding_scale == 1.0 else hidden * self._embedding_scale
+        return scaled.to(compute_dtype(scaled))  # autocast leaves the residual stream as the embedding gives it
 
     def run(self, hidden: torch.Tensor, seq_len: int) -> torch.Tensor:
         """Through the blocks; tensor-parallel ranks may have a part of the sequence, positions are those of all."""

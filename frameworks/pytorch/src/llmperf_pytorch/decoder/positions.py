@@ -6,12 +6,13 @@ RoFormer (Su et al., arXiv 2104.09864), ALiBi (Press et al., ICLR 2022).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import llmperf
 import torch
 from torch import nn
 
+from llmperf_pytorch import attention as kernels
 from llmperf_pytorch.autocast import compute_dtype
 
 if TYPE_CHECKING:
@@ -27,7 +28,9 @@ class Positions(NamedTuple):
     sines: torch.Tensor | None
     """The same."""
     bias: torch.Tensor | None
-    """For `attention.attend`: ALiBi's bias or slopes, or the keys that a window leaves visible."""
+    """For `attention.attend`: ALiBi's bias or slopes, or what is added to the scores of a window."""
+    mask: Any = None
+    """FlexAttention's mask of blocks, made here once for all layers and outside of compiled blocks."""
 
 
 class Rotary(nn.Module):
@@ -76,30 +79,38 @@ class PositionEncoding(nn.Module):
 
     def forward(self, hidden: torch.Tensor, seq_len: int) -> dict[Span, Positions]:
         """By what a layer sees, of hidden states [batch, part of seq_len, width]."""
-        full = self._rotated(self.rotary, hidden, seq_len, self._bias(hidden, seq_len))
+        full = self._positions(self.rotary, hidden, seq_len, self._bias(hidden, seq_len))
         window = self._facts.window
         if window is None:
             return {"full": full}
         rotary = self.rotary if self.window_rotary is None else self.window_rotary
-        return {"full": full, "window": self._rotated(rotary, hidden, seq_len, self._visible(hidden, seq_len, window))}
+        window = window if window < seq_len else None
+        bias = self._window_bias(hidden, seq_len, window)
+        return {"full": full, "window": self._positions(rotary, hidden, seq_len, bias, window)}
 
-    def _rotated(
-        self, rotary: nn.Module | None, hidden: torch.Tensor, seq_len: int, bias: torch.Tensor | None
+    def _positions(
+        self,
+        rotary: nn.Module | None,
+        hidden: torch.Tensor,
+        seq_len: int,
+        bias: torch.Tensor | None,
+        window: int | None = None,
     ) -> Positions:
-        if rotary is None:
-            return Positions(None, None, bias)
-        cosines, sines = rotary(seq_len, hidden.dtype)
-        return Positions(cosines, sines, bias)
+        mask = kernels.block_mask(seq_len, window, hidden.device) if self._attention == "flex" else None
+        cosines, sines = (None, None) if rotary is None else rotary(seq_len, hidden.dtype)
+        return Positions(cosines, sines, bias, mask)
 
     def _bias(self, hidden: torch.Tensor, seq_len: int) -> torch.Tensor | None:
         if self._facts.position_encoding != "alibi":
             return None
         return position_bias(self._attention, self.slopes, seq_len, compute_dtype(hidden))
 
-    def _visible(self, hidden: torch.Tensor, seq_len: int, window: int) -> torch.Tensor | None:
-        if self._attention == "flex" or window >= seq_len:
+    def _window_bias(self, hidden: torch.Tensor, seq_len: int, window: int | None) -> torch.Tensor | None:
+        """Minus infinity where a window hides a key: of booleans each layer would make, and keep, such a bias."""
+        if self._attention == "flex" or window is None:
             return None
-        return visible_keys(seq_len, window, hidden.device, sinks=self._facts.sinks)
+        visible = visible_keys(seq_len, window, hidden.device, sinks=self._facts.sinks)
+        return torch.zeros_like(visible, dtype=compute_dtype(hidden)).masked_fill_(~visible, float("-inf"))
 
 
 def visible_keys(seq_len: int, window: int, device: torch.device, *, sinks: bool) -> torch.Tensor:

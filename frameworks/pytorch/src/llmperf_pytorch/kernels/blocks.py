@@ -7,10 +7,9 @@ communicated while the next one computes.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import torch
-from torch._guards import detect_fake_mode
 
 from llmperf_pytorch.kernels.compiled import cause
 
@@ -24,9 +23,13 @@ def compile_blocks(blocks: Iterable[torch.nn.Module]) -> None:
 
     torch._dynamo.config.optimize_ddp = False  # a block is not divided by the buckets of DistributedDataParallel
     for block in blocks:
-        if detect_fake_mode(list(block.parameters())) is not None:
-            continue  # an estimate traces the operations, of which the compiler would make fewer kernels
-        block.forward = torch.compile(block.forward, fullgraph=True, dynamic=False)
+        block.forward = compiled_forward(block.forward)
+
+
+def compiled_forward(forward: Callable[..., torch.Tensor]) -> Callable[..., torch.Tensor]:
+    """The same function, compiled when it is first called."""
+    compiled: Callable[..., torch.Tensor] = torch.compile(forward, fullgraph=True, dynamic=False)
+    return compiled
 
 
 def compiler_failure(error: BaseException) -> str | None:

@@ -10,6 +10,7 @@ import torch
 from torch.nn import functional
 
 from llmperf_pytorch.compilers import host_compiler
+from llmperf_pytorch.kernel_limits import has_grouped_products
 from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.grouped import grouped_kernel
 from llmperf_pytorch.kernels.rope import rope, rotate
@@ -32,6 +33,8 @@ class Kernels:
     with less memory than separately."""
     compiles_blocks: bool = False
     """Whether whole blocks are compiled."""
+    groups_products: bool = True
+    """Whether the products of all experts are one kernel on the devices."""
 
     @classmethod
     def of(cls, plan: Plan) -> Kernels:
@@ -40,6 +43,7 @@ class Kernels:
             fused=plan.worker.fused_ops,
             by_compiler="compiler" in plan.probe.offers.features and host_compiler(c=True) is not None,
             compiles_blocks=plan.spec.tuning.compile,
+            groups_products=has_grouped_products(plan.probe),
         )
 
     @property
@@ -48,14 +52,15 @@ class Kernels:
         return "cross_entropy" in self.fused
 
     def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float, *, offset: bool = False) -> torch.Tensor:
-        """RMSNorm of [..., width] with a weight [width]; with an offset it multiplies by 1 + the weight.
+        """RMSNorm of [..., width] with a weight [width], in the dtype of its input: the fused kernel takes no other.
 
-        That sum is computed in float32: in 16 bits it would lose most digits of a small weight.
+        With an offset it multiplies by 1 + the weight, in float32: in 16 bits the sum would lose most digits of a small
+        weight.
         """
-        if offset and weight.dtype is not torch.float32:
-            return separate_rms_norm(hidden.float(), 1.0 + weight.float(), eps).to(hidden.dtype)
         norm = rms_norm if "rms_norm" in self.fused else separate_rms_norm
-        return norm(hidden, 1.0 + weight if offset else weight, eps)
+        if offset:
+            return norm(hidden.float(), 1.0 + weight.float(), eps).to(hidden.dtype)
+        return norm(hidden, weight.to(hidden.dtype), eps)
 
     def rotate(self, states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:
         """Turn each pair of channels of [batch, heads, seq_len, width] by its position's angle, [seq_len, width]."""
@@ -87,7 +92,7 @@ class Kernels:
             "optimizer": optimizer,
         }
         if model.mixture is not None:
-            names["experts"] = grouped_kernel(device_type)
+            names["experts"] = grouped_kernel(device_type, one_kernel=self.groups_products)
         if model.position_encoding != "rope":
             del names["rope"]
         if model.activation != "swiglu":

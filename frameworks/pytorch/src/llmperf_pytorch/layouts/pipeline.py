@@ -24,6 +24,7 @@ from llmperf_pytorch.layouts.tensor_parallel import divide_model
 from llmperf_pytorch.layouts.trainer import ShardedTrainer
 from llmperf_pytorch.losses import deferred
 from llmperf_pytorch.models import construct_model, set_buffers
+from llmperf_pytorch.precision import rest_dtype
 from llmperf_pytorch.weights import count_parameters
 
 
@@ -86,7 +87,8 @@ class PipelineTrainer(ShardedTrainer):
         ids = torch.empty(batch.micro_batch, batch.seq_len, dtype=torch.int64, device="meta")
         parts = self._plan.layout.tensor_parallel if self._plan.layout.sequence_parallel else 1
         shape = (batch.micro_batch, batch.seq_len // parts, model.hidden_size)
-        hidden = torch.empty(*shape, device="meta", requires_grad=True)
+        dtype = rest_dtype(self._contract.precision)
+        hidden = torch.empty(*shape, dtype=dtype, device="meta", requires_grad=True)
         loss = torch.empty(1, device="meta", requires_grad=True)
         return ids if stage.first else hidden, loss if stage.last else hidden
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -18,10 +19,17 @@ FIRST_BUCKET_BYTES, BUCKET_BYTES = 2**20, 25 * 2**20
 
 @contextmanager
 def bucketed_data_parallel() -> Iterator[str]:
-    """`DistributedDataParallel` is `BucketedModule` in the trainers of this package."""
-    from llmperf_pytorch import ddp
-
-    with patch.object(ddp, "DistributedDataParallel", BucketedModule):
+    """`DistributedDataParallel` is `BucketedModule`, also where a module that is loaded has imported it already."""
+    original = torch.nn.parallel.DistributedDataParallel
+    named = [
+        (module, name)
+        for module in list(sys.modules.values())
+        for name, value in list(getattr(module, "__dict__", {}).items())
+        if value is original
+    ]
+    with ExitStack() as stack:
+        for module, name in named:
+            stack.enter_context(patch.object(module, name, BucketedModule))
         yield "DistributedDataParallel by its buckets: 25 MiB each, summed while the backward pass goes on"
 
 
@@ -34,11 +42,13 @@ class Bucket:
 
 
 class BucketedModule(nn.Module):
-    """The bucket scheme of torch/csrc/distributed/c10d/reducer.cpp with `gradient_as_bucket_view`."""
+    """The bucket scheme of torch/csrc/distributed/c10d/reducer.cpp. Without views, gradients are copied in and out."""
 
-    def __init__(self, module: nn.Module, **_: Any) -> None:
+    def __init__(self, module: nn.Module, *_: Any, gradient_as_bucket_view: bool = False, **__: Any) -> None:
         super().__init__()
         self.module = module
+        self._with_views = gradient_as_bucket_view
+        self._copied: list[nn.Parameter] = []
         self._synchronised = self._armed = True
         self._world = torch.distributed.get_world_size()
         self._works: list[Any] = []
@@ -85,7 +95,10 @@ class BucketedModule(nn.Module):
             view.div_(self._world)
         else:
             torch.mul(parameter.grad, 1.0 / self._world, out=view)
-            parameter.grad = view
+            if self._with_views:
+                parameter.grad = view
+            else:
+                self._copied.append(parameter)
         bucket.missing.discard(id(parameter))
         if not bucket.missing:
             if not self._works:
@@ -96,6 +109,11 @@ class BucketedModule(nn.Module):
         for work in self._works:
             work.wait()
         self._works.clear()
+        with torch.no_grad():
+            for parameter in self._copied:
+                assert parameter.grad is not None
+                parameter.grad.copy_(self._views[id(parameter)][1])
+        self._copied.clear()
 
 
 def _bucket_groups(parameters: list[nn.Parameter]) -> Iterator[list[nn.Parameter]]:

@@ -17,7 +17,7 @@ def flex_attention_by_pairs() -> Iterator[str]:
     """FlexAttention's compiled kernels, which torch has for few types of devices, are single operations."""
     with (
         patch.object(attention, "_compiled_flex", lambda: _run),
-        patch.object(attention, "_block_mask", lambda seq_len, window, _: visible_pairs(seq_len, window)),
+        patch.object(attention, "block_mask", lambda seq_len, window, _: visible_pairs(seq_len, window)),
     ):
         yield "FlexAttention: one operation each way, which leaves out masked pairs"
 

@@ -70,6 +70,11 @@ class LiveMemory:
         self._log.append((self._time, allocation))
         self._living[key] = weakref.ref(storage, lambda _: self._release(key)), allocation
 
+    def allocation_of(self, tensor: torch.Tensor) -> Allocation | None:
+        """The allocation that holds a tensor of the device; None for others."""
+        entry = self._living.get(tensor.untyped_storage()._cdata) if tensor.device.type == self._device_type else None
+        return None if entry is None else entry[1]
+
     def _release(self, key: int) -> None:
         _, allocation = self._living.pop(key)
         self._time += 1

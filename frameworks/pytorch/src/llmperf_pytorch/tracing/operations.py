@@ -203,7 +203,8 @@ def size_of(tensor: torch.Tensor) -> int:
 
 
 @lru_cache(maxsize=4096)
-def _written(operation: Any) -> tuple[tuple[int, str], ...]:
+def written_arguments(operation: Any) -> tuple[tuple[int, str], ...]:
+    """Places and names of the arguments that an operation writes to."""
     arguments = operation._schema.arguments
     pairs = enumerate(arguments)
     return tuple((index, one.name) for index, one in pairs if one.alias_info is not None and one.alias_info.is_write)
@@ -216,7 +217,9 @@ def work_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resul
     inputs = [tensor for tensor in tensors_in((args, read)) if tensor.device.type != "cpu" or tensor.dim()]
     outputs = list(tensors_in(result))
     written = list(
-        tensors_in([args[index] if index < len(args) else kwargs.get(key) for index, key in _written(operation)])
+        tensors_in(
+            [args[index] if index < len(args) else kwargs.get(key) for index, key in written_arguments(operation)]
+        )
     )
     moved = sum(map(size_of, inputs)) + sum(map(size_of, written or outputs))
     if name in WRITES_ONLY:

@@ -14,11 +14,16 @@ import torch
 import torch.distributed
 from llmperf.types.tracing import Collective, MemoryKind, OperationKind, Phase
 from torch._subclasses.fake_tensor import FakeTensor
+from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
+from llmperf_pytorch.tracing.callers import caller, reads_a_flag, within
 from llmperf_pytorch.tracing.collectives import Call, call_of, is_communication
+from llmperf_pytorch.tracing.constants import without_constants
 from llmperf_pytorch.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
+from llmperf_pytorch.tracing.fusion import COMPILED, Chain
+from llmperf_pytorch.tracing.fusion import NAME as CHAIN
 from llmperf_pytorch.tracing.memory import LiveMemory
 from llmperf_pytorch.tracing.operations import (
     Work,
@@ -30,8 +35,6 @@ from llmperf_pytorch.tracing.operations import (
     work_of,
 )
 
-OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/llmperf_zero/tracing", "/unittest/", "/contextlib.py")
-"""Files that are never the place of a host wait."""
 SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"}
 """Operations whose result the host needs at once."""
 BUFFERS: dict[str, MemoryKind] = {
@@ -43,10 +46,6 @@ BUFFERS: dict[str, MemoryKind] = {
 """What large tensors without values hold, by the function that makes them."""
 LARGE = 2**24
 """Elements from which on a tensor without values is looked up there."""
-FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
-"""Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""
-FLAG_FRAMES = 6
-"""How far above a read such a function is."""
 NOT_UPDATES = {
     "backward",
     "allreduce_gradients",
@@ -59,6 +58,9 @@ NOT_UPDATES = {
     "_exec_reduce_tied_grads",
 }
 """Functions of engines around and after a backward pass, which still sum and send gradients after its graph."""
+
+SHAPES = "_propagate_tensor_meta_non_cached"
+"""Method by which DTensor learns the whole shape of a result (torch 2.6 to 2.15)."""
 
 OperationKey = tuple[str, OperationKind, Phase, Work]
 CollectiveKey = tuple[Collective, int, tuple[int, ...], Phase, bool]
@@ -73,6 +75,8 @@ class Recorder(TorchDispatchMode):
         self.phase: Phase = "forward"
         self.clear()
         self._kinds: dict[int, OperationKind] = {}
+        self._only_shapes = False
+        self._chain = Chain(self.memory)
         self._stack = ExitStack()
 
     def clear(self) -> None:
@@ -95,6 +99,7 @@ class Recorder(TorchDispatchMode):
         self._stack.enter_context(self._phases())
         self._stack.enter_context(self._ends_of_communication())
         self._stack.enter_context(self._resizing())
+        self._stack.enter_context(self._propagation_of_shapes())
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -103,7 +108,7 @@ class Recorder(TorchDispatchMode):
 
     def note(self, operation: str) -> None:
         """The host waits for the device."""
-        self.host_waits[_caller(), operation] += 1
+        self.host_waits[caller(), operation] += 1
 
     def __torch_dispatch__(
         self, operation: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -111,6 +116,8 @@ class Recorder(TorchDispatchMode):
         name = operation_name(operation)
         if name == "prim.device":
             return args[0].fake_device if hasattr(args[0], "fake_device") else operation(*args)
+        if self._only_shapes:
+            return operation(*args, **(kwargs or {}))
         if any(kind is not FakeTensor and is_traceable_wrapper_subclass_type(kind) for kind in types):
             return NotImplemented  # the operations on the parts of such tensors come here afterwards
         kwargs = kwargs or {}
@@ -119,16 +126,19 @@ class Recorder(TorchDispatchMode):
             return args[0]
         if name == "aten._local_scalar_dense":
             return self._value(args[0]) if isinstance(args[0], FakeTensor) else operation(*args)
-        with _without_constants(args):
+        with without_constants(operation, args):
             result = operation(*args, **kwargs)
+        joined = None
         if is_communication(operation):
             self._communicate(operation, args, kwargs, result)
         elif not is_free(operation):
-            self._count(operation, name, args, kwargs, result)
+            joined = self._count(operation, name, args, kwargs, result)
         for tensor in tensors_in(result):
             self.memory.add(tensor, name)
             if name == "aten.empty" and tensor.numel() >= LARGE:
                 self._mark_buffer(tensor)
+        if joined is not None:
+            self._chain.add(operation, args, kwargs, result, joined, self.phase)
         return result
 
     def _mark_buffer(self, tensor: torch.Tensor) -> None:
@@ -142,7 +152,7 @@ class Recorder(TorchDispatchMode):
     def _follow_phase(self) -> None:
         if torch._C._current_graph_task_id() != -1:
             self.phase = "backward"
-        elif self.phase == "backward" and not _within(NOT_UPDATES):
+        elif self.phase == "backward" and not within(NOT_UPDATES):
             self.phase = "update"
         self.memory.phase = self.phase
         self.memory.recomputing = self.phase == "backward" and torch.is_grad_enabled()
@@ -156,14 +166,17 @@ class Recorder(TorchDispatchMode):
             return value
         if tensor.dtype is torch.bool:
             return False
-        if _reads_a_flag():
+        if reads_a_flag():
             return 0
         return 1.0 if tensor.is_floating_point() else 1
 
-    def _count(self, operation: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
+    def _count(
+        self, operation: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+    ) -> OperationKind | None:
+        """Count an operation; its kind instead, if a compiler joins it to others."""
         devices = {tensor.device.type for tensor in tensors_in((args, kwargs, result))}
         if NAME not in devices:
-            return
+            return None
         if name in SYNCHRONOUS or (name in ("aten.copy_", "aten._to_copy") and _waits_for_copy(args, kwargs, result)):
             self.note(name)
         for call in self._pending:
@@ -171,7 +184,18 @@ class Recorder(TorchDispatchMode):
         kind = known_kind(name) or self._kind_by_place() or ("optimizer" if self.phase == "update" else "elementwise")
         if self.phase == "forward" or self.memory.recomputing:
             self._kinds[torch._C._autograd._get_sequence_nr() - 1] = kind
+        takes = self._chain.takes(name, kind)
+        self._end_chain(takes)
+        if takes:
+            return kind
         self.operations[name, kind, self.phase, work_of(operation, args, kwargs, result)] += 1
+        return None
+
+    def _end_chain(self, takes: bool = False) -> None:
+        """Count the chain of operations so far, unless it goes on."""
+        if (chain := self._chain.ended(takes)) is not None:
+            kind, phase, work = chain
+            self.operations[CHAIN, kind, phase, work] += 1
 
     def _kind_by_place(self) -> OperationKind | None:
         """By who calls; backward, by the operation whose gradient it is."""
@@ -245,6 +269,8 @@ class Recorder(TorchDispatchMode):
                 self.phase = self.memory.phase = "forward"
 
         def update(optimizer: torch.optim.Optimizer, *_: Any) -> None:
+            COMPILED.turn(False)
+            self._end_chain()
             self.phase = self.memory.phase = "update"
             for group in optimizer.param_groups:
                 for parameter in group["params"]:
@@ -262,6 +288,21 @@ class Recorder(TorchDispatchMode):
                 hook.remove()
 
     @contextmanager
+    def _propagation_of_shapes(self) -> Iterator[None]:
+        """DTensor learns the whole shape of a result by an operation on fake tensors, which runs on no device."""
+        propagate = getattr(ShardingPropagator, SHAPES)
+
+        def uncounted(propagator: ShardingPropagator, *arguments: Any, **named: Any) -> Any:
+            self._only_shapes = True
+            try:
+                return propagate(propagator, *arguments, **named)
+            finally:
+                self._only_shapes = False
+
+        with patch.object(ShardingPropagator, SHAPES, uncounted):
+            yield
+
+    @contextmanager
     def _resizing(self) -> Iterator[None]:
         """Storages that change their size, as sharded parameters do."""
         resize = torch.UntypedStorage.resize_
@@ -275,51 +316,8 @@ class Recorder(TorchDispatchMode):
             yield
 
 
-@contextmanager
-def _without_constants(args: tuple[Any, ...]) -> Iterator[None]:
-    """Fake tensors remember the values of small host tensors, and compute with them where no device could."""
-    remembered = [(one, one.constant) for one in args if getattr(one, "constant", None) is not None]
-    for tensor, _ in remembered:
-        tensor.constant = None
-    try:
-        yield
-    finally:
-        for tensor, constant in remembered:
-            tensor.constant = constant
-
-
 def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
     """Whether a copy goes from the device to the host, and the host waits for it."""
     source = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
     non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
     return source.device.type == NAME and result.device.type == "cpu" and not non_blocking
-
-
-def _within(functions: set[str]) -> bool:
-    """Whether one of these functions is running."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_name in functions:
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _reads_a_flag() -> bool:
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(FLAG_FRAMES):
-        if frame is None:
-            return False
-        if any(part in frame.f_code.co_name for part in FLAGS):
-            return True
-        frame = frame.f_back
-    return False
-
-
-def _caller() -> str:
-    """`package/file.py:line` of the innermost frame that is neither torch's nor of this package."""
-    frame = sys._getframe(2)
-    while frame.f_back is not None and any(part in frame.f_code.co_filename for part in OWN):
-        frame = frame.f_back
-    path = frame.f_code.co_filename.split("site-packages/")[-1].split("/src/")[-1]
-    return f"{path}:{frame.f_lineno}"

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Build = Callable[[Plan, Device], Trainer]
 
 Key = TypeVar("Key")
+COMPILE_NOTE = "compile: chains of elementwise operations are modelled as one kernel each, not measured"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,7 @@ def traced_step(
     """
     from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
     from llmperf_pytorch.tracing.flex import flex_attention_by_pairs
+    from llmperf_pytorch.tracing.fusion import chains_of_compiled_blocks, with_recomputed_activations
     from llmperf_pytorch.tracing.kernels import kernels_of_accelerators
     from llmperf_pytorch.tracing.stand_ins import (
         conversion_of_modules,
@@ -71,6 +73,7 @@ def traced_step(
 
     register_device_type()
     logging.getLogger("torch").setLevel(logging.ERROR)
+    plan = with_recomputed_activations(plan)
     change = with_micro_batches or with_gradient_accumulation
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -83,6 +86,7 @@ def traced_step(
             meshes_with_ranks(),
             kernels_of_accelerators(),
             flex_attention_by_pairs(),
+            *((chains_of_compiled_blocks(),) if plan.spec.tuning.compile else ()),
             bucketed_data_parallel(),
             *(make() for make in stand_ins),
         ):
@@ -180,6 +184,7 @@ def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[st
         memory=last.memory,
         parameters=last.parameters if last.parameters > 1 else None,  # 1 stands for a sum over ranks without values
         stand_ins=stand_ins,
+        notes=(COMPILE_NOTE,) if plan.spec.tuning.compile else (),
     )
 
 

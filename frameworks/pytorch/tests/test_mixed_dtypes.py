@@ -1,0 +1,62 @@
+"""What autocast computes in: the residual stream, the inputs of norms, keys that no kernel takes in groups."""
+
+from __future__ import annotations
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def torch():
+    import torch
+
+    torch.manual_seed(0)
+    return torch
+
+
+@pytest.mark.parametrize("offset", [False, True])
+def test_the_residual_stream_and_the_inputs_of_norms_have_one_dtype_under_autocast(torch, program, monkeypatch, offset):
+    from llmperf_pytorch import norms
+    from llmperf_pytorch.decoder.model import Block
+    from llmperf_pytorch.kernels.choice import Kernels
+    from llmperf_pytorch.models import construct_model
+
+    pairs, plain = set(), norms.functional.rms_norm
+
+    def noted(hidden, shape, weight, eps):
+        pairs.add((hidden.dtype, weight.dtype))
+        return plain(hidden, shape, weight, eps)
+
+    monkeypatch.setattr(norms.functional, "rms_norm", noted)
+    facts = {"qk_norm": "head", "norm_offset": offset, "embedding_scale": 8.0 if offset else 1.0}
+    model = construct_model(program.make_spec({"framework": "pytorch", "model": facts}), Kernels(("rms_norm",)))
+    streams = []
+    for block in model.modules():
+        if isinstance(block, Block):
+            block.register_forward_hook(lambda block, inputs, output: streams.append((inputs[0].dtype, output.dtype)))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        model(torch.randint(0, 512, (1, 16)))
+    assert set(streams) == {(torch.bfloat16, torch.bfloat16)}
+    assert pairs == {(torch.float32, torch.float32)} if offset else {(torch.bfloat16, torch.bfloat16)}
+
+
+@pytest.mark.parametrize(
+    ("dtype", "masked", "heads"), [("bfloat16", False, 2), ("bfloat16", True, 8), ("float32", False, 8)]
+)
+def test_grouped_keys_are_repeated_where_only_a_kernel_with_all_scores_takes_groups(
+    torch, monkeypatch, dtype, masked, heads
+):
+    from llmperf_pytorch import attention
+
+    seen = []
+
+    def kernel(query, key, value, **options):
+        seen.append((key.shape[1], value.shape[1], options["enable_gqa"]))
+        return query
+
+    monkeypatch.setattr(attention.functional, "scaled_dot_product_attention", kernel)
+    query, key = (torch.empty(1, number, 16, 64, dtype=getattr(torch, dtype), device="meta") for number in (8, 2))
+    bias = torch.empty(16, 16, dtype=query.dtype, device="meta") if masked else None
+    attention.sdpa_attention(query, key, key, bias)
+    assert seen == [(heads, heads, heads == 2)]

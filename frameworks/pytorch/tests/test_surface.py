@@ -1,0 +1,112 @@
+"""What frameworks of other people import from this package, held against a record.
+
+`python frameworks/pytorch/tests/test_surface.py` adds new names and parameters to the record, and takes none away.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import llmperf_pytorch
+import pytest
+from llmperf_pytorch import limits, models
+from llmperf_testing.scaffold.names import PackageName
+from llmperf_testing.scaffold.render import rendered
+
+pytestmark = pytest.mark.slow
+
+RECORD = Path(__file__).parent / "surface.json"
+
+
+def parameters(function: Any) -> list[str]:
+    """Names in order; a `?` follows those with a default."""
+    unset = inspect.Parameter.empty
+    return [p.name + "?" * (p.default is not unset) for p in inspect.signature(function).parameters.values()]
+
+
+def shape(value: Any) -> dict[str, list[str]]:
+    """Parameters of a function; of a class those of its public methods and of the constructor."""
+    if not inspect.isclass(value):
+        return {"()": parameters(value)}
+    methods = {
+        name: getattr(member, "__func__", member)
+        for name, member in inspect.getmembers(value)
+        if inspect.isroutine(member) and name[0] != "_" and (member.__module__ or "").startswith("llmperf_pytorch")
+    }
+    return {"()": parameters(value), **{name: parameters(method) for name, method in methods.items()}}
+
+
+def surface() -> dict[str, dict[str, list[str]]]:
+    return {name: shape(getattr(llmperf_pytorch, name)) for name in llmperf_pytorch.__all__}
+
+
+def broken(record: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """One line for each recorded name that is gone without a pointer, or is called in another way."""
+    lines = []
+    for name, before in record.items():
+        if name not in now:
+            lines += [] if name in llmperf_pytorch._MOVED else [f"{name} is gone"]
+            continue
+        for method, old in before.items():
+            new = now[name].get(method, [])
+            kept = [parameter.removesuffix("?") for parameter in old]
+            lost = method not in now[name] or [one.removesuffix("?") for one in new[: len(old)]] != kept
+            needed = {one for one in new if not one.endswith("?")} - {one for one in old if not one.endswith("?")}
+            lines += [f"{name}{method}: recorded {old}, found {new}"] * bool(lost or needed)
+    return lines
+
+
+def test_recorded_names_stay_and_new_parameters_have_defaults():
+    assert broken(json.loads(RECORD.read_text()), surface()) == []
+
+
+def test_every_name_is_recorded():
+    unrecorded = set(llmperf_pytorch.__all__) - set(json.loads(RECORD.read_text()))
+    assert not unrecorded, "run: python frameworks/pytorch/tests/test_surface.py"
+
+
+def test_a_lost_name_a_lost_parameter_and_a_needed_one_are_seen():
+    now = surface()
+    changed = json.loads(json.dumps(now))
+    del changed["Feed"]
+    changed["build_model"]["()"].remove("device")
+    changed["deferred"]["()"].append("when")
+    changed["joined"]["()"].append("group?")
+    assert [line.partition(":")[0] for line in broken(now, changed)] == ["Feed is gone", "build_model()", "deferred()"]
+
+
+@pytest.mark.parametrize("kind", ["framework", "script"])
+def test_generated_frameworks_import_names_of_the_surface_only(kind):
+    for file, text in rendered(kind, PackageName("acme"), "0.1.0").items():
+        for node in ast.walk(ast.parse(text)) if file.endswith(".py") else ():
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llmperf_pytorch"):
+                assert node.module == "llmperf_pytorch", f"{file} imports {node.module}"
+                assert {alias.name for alias in node.names} <= set(llmperf_pytorch.__all__), file
+            elif isinstance(node, ast.Import):
+                assert not any(alias.name.startswith("llmperf_pytorch") for alias in node.names), file
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "now"),
+    [
+        (limits, "needed_features", "llmperf.needed_features"),
+        (models, "DTYPES", "llmperf_pytorch.rest_dtype"),
+    ],
+)
+def test_names_that_moved_say_where_they_are(module, name, now):
+    with pytest.raises(ImportError, match=rf"^{module.__name__}\.{name} is now {now}$"):
+        getattr(module, name)
+
+
+def test_a_name_that_never_was_is_an_ordinary_error():
+    assert not hasattr(llmperf_pytorch, "nothing")
+    assert not hasattr(models, "nothing")
+
+
+if __name__ == "__main__":
+    old = json.loads(RECORD.read_text()) if RECORD.exists() else {}
+    RECORD.write_text(json.dumps({**old, **surface()}, indent=1) + "\n")
