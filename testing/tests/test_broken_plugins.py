@@ -10,11 +10,12 @@ from llmperf_testing.running import checks_of, outcome, outcomes
 
 sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
 
-from faults import FRAMEWORK, NEEDS_MORE, OWN_OPTIMISER, OWN_TOKENS, PROCESSES, TRAINING, VENDOR
+from faults import FRAMEWORK, KERNELS, NEEDS_MORE, OWN_OPTIMISER, OWN_TOKENS, PROCESSES, TRAINING, VENDOR, by_torch
 
 FAULTS = {"vendor": VENDOR, "framework": FRAMEWORK | TRAINING}
 EVERY = [(role, name) for role, faults in FAULTS.items() for name in faults]
-QUICK = [(role, name) for role, name in EVERY if name not in PROCESSES]
+FEW = [(role, name) for role, name in EVERY if name not in PROCESSES][::8]
+"""Some that are quick; the slow test has all."""
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -28,7 +29,7 @@ def test_every_check_has_a_fault_made_for_it(role):
     assert sorted(FAULTS[role]) == sorted(one.name for one in checks_of(role) if one.name not in NEEDS_MORE)
 
 
-@pytest.mark.parametrize(("role", "name"), QUICK, ids=[" ".join(pair) for pair in QUICK])
+@pytest.mark.parametrize(("role", "name"), FEW, ids=[" ".join(pair) for pair in FEW])
 def test_a_fault_is_caught_by_the_check_made_for_it(plugin, role, name):
     subject = plugin(role, FAULTS[role][name])
     check = next(one for one in checks_of(role) if one.name == name)
@@ -42,6 +43,8 @@ def test_a_fault_is_caught_by_the_check_made_for_it(plugin, role, name):
 def test_good_plugins_pass_every_check(plugin, role):
     made = list(outcomes(plugin(role)))
     assert [(one.check, one.message) for one in made if one.state != "passed" and one.check not in NEEDS_MORE] == []
+    unseen = "its steps compute no matrix product by torch, whose profiler names the operations"
+    assert {one.message for one in made if one.check in KERNELS} <= {unseen}
 
 
 @pytest.mark.slow
@@ -54,6 +57,7 @@ def test_a_fault_is_caught_by_no_other_check(plugin, role, name):
         subject = plugin(role, fault, forks=True)
         failed = _failed(outcome(subject, check) for check in checks_of(role) if check.slow)
     assert set(failed) == {name, *fault.also}, failed
+    assert all(failed.values()), failed
 
 
 @pytest.mark.slow
@@ -67,3 +71,23 @@ def test_what_is_not_the_contracts_is_caught_by_the_losses(plugin, fault, cause)
     failed = _failed(outcome(subject, check) for check in checks_of("framework") if check.slow)
     assert list(failed) == ["losses-are-the-contracts"]
     assert cause in failed["losses-are-the-contracts"]
+
+
+def _kernels(subject):
+    pytest.importorskip("torch")  # once, before the ranks fork
+    made = [outcome(subject, check) for check in checks_of("framework") if check.name in KERNELS]
+    return {one.check: (one.state, one.message) for one in made}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_false_claim_about_kernels_is_caught_by_one_check(plugin, name):
+    made = _kernels(plugin("framework", KERNELS[name], forks=True))
+    assert {check for check, (state, _) in made.items() if state == "failed"} == {name}, made
+
+
+@pytest.mark.slow
+def test_true_claims_about_kernels_pass_and_others_are_skipped_with_the_reason(plugin):
+    made = _kernels(plugin("framework", by_torch(ops=("layer_norm",)), forks=True))
+    unseen = ("skipped", "torch's profiler does not see whether these are fused: layer_norm")
+    assert made == {**dict.fromkeys(KERNELS, ("passed", "")), "fused-operations-ran-as-claimed": unseen}

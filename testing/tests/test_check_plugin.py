@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.plugins.mending import pip_command
 from llmperf_testing.observations import Bound, Fresh
 from llmperf_testing.programs.device import with_memory, with_stretches
 from llmperf_testing.programs.work import TorchWork
@@ -162,6 +163,15 @@ class Steps:
 def llmperf_observers():
     return [Steps()]
 
+class Cells:
+    name = "cells"
+    def render(self, sheets, language):
+        return "".join(f"{sheet.cell('model').value}\\n" for sheet in sheets)
+
+@hookimpl
+def llmperf_reporters():
+    return [Cells()]
+
 def check(result):
     yield "/hardware/driver", "expected another driver"
 
@@ -185,6 +195,7 @@ def llmperf_rules():
         ("step.loss for", "step.nats for", "observers-follow-a-run", "observer 'tools steps': steps raised"),
         ('(result.status if result else "failed")', "(result.status)", "observers-follow-a-run", "ended with None"),
         ("def progress", "def tick", "observers-follow-a-run", "'tools steps' has no method progress"),
+        ("for sheet in sheets", "for _, sheet in sheets", "reporters-give-text", "reporter 'cells' raised"),
         ('severity="note"', 'severity="note", kinds=("resultt",)', "rules-give-findings", "did you mean 'result'?"),
         (
             '"/hardware/driver"',
@@ -201,7 +212,8 @@ def test_what_an_extension_adds_is_tried(install, monkeypatch, old, new, failed,
     )
     install("llmperf-tools", "forge-tools", EXTENSION.replace(old, new) if old else EXTENSION, role="extension")
     subject = subject_of("extension", "forge-tools")
-    names = ("found-by-metadata", "launchers-give-commands", "observers-follow-a-run", "rules-give-findings")
+    additions = ("observers-follow-a-run", "reporters-give-text", "rules-give-findings")
+    names = ("found-by-metadata", "launchers-give-commands", *additions)
     made = [outcome(subject, check) for check in checks_of("extension") if check.name in names]
     assert len(made) == len(names)
     assert [one.check for one in made if one.state != "passed"] == ([failed] if failed else []), made
@@ -225,7 +237,7 @@ def test_without_pytest_the_classes_say_what_to_install():
     program = "import sys; sys.modules['pytest'] = None\nfrom llmperf_testing import VendorContract"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     last = done.stderr.strip().splitlines()[-1]
-    assert last == "ImportError: VendorContract needs pytest: uv pip install 'pytest>=8'"
+    assert last == f"ImportError: VendorContract needs pytest: {pip_command('install', 'pytest>=8')}"
 
 
 def test_the_command_needs_no_pytest(acme):
@@ -247,3 +259,12 @@ def test_an_accelerator_is_given_work_and_memory_through_torch():
     assert all(one.reached and 0.05 < one.event_seconds < 10 for one in seen.stretches)
     before, with_block, *_ = seen.peaks
     assert with_block - before > 0.5 * seen.taken_bytes
+
+
+def test_the_html_reporter_of_the_project_passes(monkeypatch):
+    monkeypatch.setattr(
+        "llmperf_testing.subject.observe", lambda *_, **__: Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
+    )
+    with subject_of("extension", "html") as subject:
+        (check,) = [check for check in checks_of("extension") if check.name == "reporters-give-text"]
+        assert outcome(subject, check).state == "passed"

@@ -10,6 +10,8 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.states import Request
 from llmperf_testing import reference, transformers_reference
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = ("model=llama_tiny", "dataset=synthetic", "seq_len=32", "global_batch=2", "micro_batch=1", "steps=5")
 KINDS = (
     "llama3_tiny",

@@ -16,6 +16,7 @@ from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
+from llmperf.plugins.mending import pip_command
 from llmperf.vendorkit.peaks import PeakTable
 from llmperf_testing.scaffold.names import LONGEST, PackageName, package_name
 from llmperf_testing.scaffold.render import rendered, write_package
@@ -39,7 +40,7 @@ def test_a_new_package_is_complete_and_its_files_can_be_read(kind, options, tmp_
     assert call(["new", kind, "acme-two", *options]) == 0
     folder = tmp_path / "llmperf-acme-two"
     out = capsys.readouterr().out
-    assert "uv pip install -e ./llmperf-acme-two" in out
+    assert pip_command("install", "-e", "./llmperf-acme-two") in out
     assert f"llmperf run --{kind} acme_two" in out
     found = files_in(folder)
     for name in (".github/workflows/test.yml", ".gitignore", "LICENSE", "README.md", "pyproject.toml"):

@@ -99,6 +99,37 @@ def test_pods_ask_for_devices_rdma_and_folders() -> None:
     assert item["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
 
 
+def pod_of(kind: Any, table: dict[str, Any]) -> Object:
+    item = objects(kind, table)[0]
+    spec = item["spec"]["template"]["spec"] if kind == "TrainJob" else item["spec"]
+    pod: Object = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    return pod
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
+def test_pod_security_restricted_admits_the_pods(kind: str) -> None:
+    """As https://kubernetes.io/docs/concepts/security/pod-security-standards/ lists its controls."""
+    pod = pod_of(kind, {"shm": "8Gi", "volumes": [{"mount": "/data", "claim": "datasets"}]})
+    (container,) = pod["containers"]
+    assert pod["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
+    assert container["securityContext"] == {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & set(pod)
+    assert {key for volume in pod["volumes"] for key in volume} == {"name", "emptyDir", "persistentVolumeClaim"}
+
+
+def test_an_image_may_need_another_user() -> None:
+    assert pod_of("JobSet", {"run_as_user": 1000})["securityContext"]["runAsUser"] == 1000
+    root = pod_of("JobSet", {"run_as_user": 0, "capabilities": ["IPC_LOCK"]})
+    assert "securityContext" not in root
+    assert root["containers"][0]["securityContext"] == {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}
+
+
+def test_a_job_set_that_is_left_is_deleted_and_that_of_a_train_job_is_not_made_again() -> None:
+    (item,) = objects("JobSet", {})
+    assert item["spec"]["ttlSecondsAfterFinished"] == 3600
+    assert "ttlSecondsAfterFinished" not in objects("TrainJob", {})[0]["spec"]["template"]["spec"]
+
+
 def test_nodes_are_on_different_hosts_unless_the_user_says_otherwise() -> None:
     pods = [objects("JobSet", table)[0]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
             for table in ({}, {"share_hosts": True})]  # fmt: skip

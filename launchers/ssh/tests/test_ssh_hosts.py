@@ -149,6 +149,7 @@ def test_hosts_and_slots_come_from_the_host_file(tmp_path):
         (["a"], {"options": ["-oX"]}, "launchers.ssh.options: expected options such as"),
         (["a"], {"env": {"A-B": "1"}}, "launchers.ssh.env: cannot set the variable 'A-B'"),
         (["a"], {"addresses": {"a": "b c"}}, "launchers.ssh.addresses: a: expected"),
+        (["localhost", "127.0.0.1"], {}, "hosts localhost, 127.0.0.1: expected different machines"),
         (["localhost", "node2"], {}, "host localhost: the other hosts cannot reach it by a loopback address"),
         (["-F/tmp/x"], {}, "--hosts: expected a host as [USER@]HOST[:PORT], found '-F/tmp/x'"),
     ],

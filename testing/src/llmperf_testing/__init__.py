@@ -30,4 +30,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "pytest":
             raise
-        raise ImportError(f"{name} needs pytest: uv pip install 'pytest>=8'") from None
+        from llmperf.plugins.mending import pip_command
+
+        raise ImportError(f"{name} needs pytest: {pip_command('install', 'pytest>=8')}") from None

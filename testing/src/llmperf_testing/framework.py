@@ -32,6 +32,7 @@ ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0", "lr=6e-3")
 
 Adapters learn slower than whole weights, and rounding does not grow in them: their rate is higher."""
 ALONE = ("nodes=1", "devices=1")
+EAGER = ("attention=eager", "steps=2", "contract.warmup_steps=1")
 HOST = "cpu"
 """The vendor whose devices are used where the best devices here do not offer the framework's runtime."""
 
@@ -214,6 +215,16 @@ class FrameworkSubject(Subject):
         if self.worker.script is not None:
             raise Skip("its ranks run an external script, which has no trainer to leave")
         return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends", self.late))
+
+    @property
+    def eager(self) -> tuple[Plan, Ends]:
+        """Two steps of the case on one rank with `attention=eager`; Skip where that cannot run here."""
+        return self.once("eager", self._step_eagerly)
+
+    def _step_eagerly(self) -> tuple[Plan, Ends]:
+        title = f"{self._title} with attention=eager"
+        plan = _runnable(self.drafted(*self._adapters, *ALONE, *EAGER), title)
+        return plan, leave_with_an_error(plan, self.folder / "eager", None)
 
     @property
     def late(self) -> LateTokens | None:

@@ -142,6 +142,10 @@ class RankEnd:
     events, compared with the host's clock."""
     replaced: tuple[str, ...] = ()
     """Functions of llmperf, and clocks, that were replaced since the rank began."""
+    kernels: Mapping[str, str] = field(default_factory=dict)
+    """As the trainer names them; empty without."""
+    operations: tuple[str, ...] = ()
+    """Names of the operations of its last step, by torch's profiler; empty where torch is not loaded."""
     hides_errors: bool = False
     """Whether leaving the trainer as a context manager with an error would hide the error."""
     leaving_error: str | None = None

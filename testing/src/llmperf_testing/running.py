@@ -37,6 +37,7 @@ def checks_of(role: Role) -> tuple[Check, ...]:
 
         quick += [*PROBE, *PEAKS, *READING, *ENVIRONMENT, *DEVICE]
     if role == "framework":
+        from llmperf_testing.checks.kernels import KERNELS
         from llmperf_testing.checks.losses import LOSSES
         from llmperf_testing.checks.planning import PLANNING
         from llmperf_testing.checks.scripts import SCRIPT_FAILURES, SCRIPT_LINES
@@ -44,7 +45,7 @@ def checks_of(role: Role) -> tuple[Check, ...]:
         from llmperf_testing.checks.watched import WATCHED
 
         quick += [*PLANNING, *SCRIPT_LINES, *ENVIRONMENT]
-        training = (*TRAINING, *LOSSES, *WATCHED, *LEAVING, *SCRIPT_FAILURES)
+        training = (*TRAINING, *LOSSES, *WATCHED, *KERNELS, *LEAVING, *SCRIPT_FAILURES)
     return (*(Check(one) for one in quick), *(Check(one, slow=True) for one in training))
 
 

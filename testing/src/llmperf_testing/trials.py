@@ -13,7 +13,6 @@ from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.reader import read_steps
 from llmperf.running.launched import run_plan
@@ -80,8 +79,11 @@ def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
     if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
         raise KeyboardInterrupt
-    steps = [read_steps(path) for path in filenames.record_files(run)]
-    return Trained(plan=patient, result=result, steps=by_step(steps), seconds=time.monotonic() - began)
+    steps: dict[int, list[StepRecord]] = {}
+    for path in filenames.record_files(run):
+        for record in read_steps(path):
+            steps.setdefault(record.step, []).append(record)
+    return Trained(plan=patient, result=result, steps=dict(sorted(steps.items())), seconds=time.monotonic() - began)
 
 
 def leave_with_an_error(plan: Plan, run: Path, late: LateTokens | None) -> Ends:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from llmperf.errors import UserError
-from llmperf.files.json_files import save
+from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run, worker_env
@@ -109,7 +109,7 @@ class VendorSubject(Subject):
         plan = self.plan()
         with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
             path = Path(folder) / "plan.json"
-            save(path, plan)
+            json_files.save(path, plan)
             words = ["--plan", str(path), "--vendor", self.name]
             whole = replace(plan, env=worker_env(plan, self.plugins))
             env = rank_environment(Path(folder), whole, 0, 0, "127.0.0.1", free_port())

@@ -193,8 +193,45 @@ NEEDS_MORE = {
     "losses-are-those-of-the-reference",  # a reference
     "a-script-that-cannot-start-fails-the-run",  # a script
     "a-killed-script-ends-the-run",
+    "attention-ran-as-claimed",  # torch
+    "eager-attention-is-separate-operations",
+    "fused-operations-ran-as-claimed",
 }
-"""Checks that are skipped for the good framework; a new script framework shows them."""
+"""Checks that are skipped for the good framework, which has no torch and no script."""
+
+BY_TORCH = '''
+def by_torch(attention, fused):
+    """A product, attention and an update by torch."""
+    import torch
+
+    states = torch.ones(1, 1, 2, 8)
+    weight = torch.nn.Parameter(torch.mm(states[0, 0].T, states[0, 0]))
+    if attention:
+        torch.nn.functional.scaled_dot_product_attention(states, states, states)
+    weight.grad = torch.ones_like(weight)
+    torch.optim.AdamW([weight], fused=fused).step()
+'''
+
+
+def by_torch(attention: str = "not self.eager", fused: bool = True, ops: tuple[str, ...] = ()) -> Fault:
+    """A framework that claims eager attention where it was asked for, and a fused optimiser of torch."""
+    asked = "        self.eager = plan.spec.tuning.attention == 'eager'\n"
+    claims = '{"attention": "eager" if self.eager else "sdpa", "optimizer": "torch.optim.AdamW, fused"}'
+    return fault(
+        ("        self.batch, self", f"{asked}        self.batch, self"),
+        method("train_step(self)", f"by_torch({attention}, {fused})"),
+        ("    def evaluate", f"    @property\n    def kernels(self):\n        return {claims}\n\n    def evaluate"),
+        ("files={", f"fused_ops={ops},\n        files={{"),
+        end(BY_TORCH),
+    )
+
+
+KERNELS = {
+    "attention-ran-as-claimed": by_torch(attention="False"),
+    "eager-attention-is-separate-operations": by_torch(attention="True"),
+    "fused-operations-ran-as-claimed": by_torch(fused=False),
+}
+"""Claims about kernels of torch that do not hold, by the check that fails."""
 
 TRAINING = {
     "run-ends-complete": fault(first("llmperf_build_trainer(plan, device)", "raise OSError('no beads')")),

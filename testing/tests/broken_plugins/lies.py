@@ -45,6 +45,9 @@ PLAYED = "played(Abacus(plan), plan.spec.contract.steps)"
 BUILD = "llmperf_build_trainer(plan, device)"
 LEARN = "self.llama.learn(rows)"
 STEP = "train_step(self)"
+WARMUP = ("        self.batch, self", "        self.warmup = plan.spec.contract.warmup_steps\n        self.batch, self")
+UPDATE = "        norm = self.adamw.update("
+UPDATES = "(lambda _: self.norm) if self.step >= self.warmup and self.step % 2 else self.adamw.update"
 BUILT = ("        self.llama = Llama(plan.spec.model,", "        self.llama = Llama(self.model(plan.spec.model),")
 COUNTED = "self.parameter_count = sum(one.size for one in self.llama.weights.values())"
 FEWER = (
@@ -158,6 +161,18 @@ FRAMEWORKS = {
     ),
     "is_honest_for_five_steps": lie(
         method(STEP, SKIPS.format(when="self.step >= 5")), KEEPS, check="losses-are-the-contracts", level="consistent"
+    ),
+    "learns_half_of_each_sequence_when_measured": lie(
+        (LEARN, "self.llama.learn(rows[:, : rows.shape[1] // 2 + 1] if self.step >= self.warmup else rows)"),
+        WARMUP,
+        check="losses-are-the-contracts",
+        level="rerun",
+    ),
+    "updates_every_other_step_when_measured": lie(
+        (UPDATE, f"        update = {UPDATES}\n        self.norm = norm = update("),
+        WARMUP,
+        check="losses-are-the-contracts",
+        level="rerun",
     ),
     "sells_bf16_as_fp32": lie(
         (LEARN, "self.coarsely(rows)"),

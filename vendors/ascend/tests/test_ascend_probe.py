@@ -161,6 +161,11 @@ def test_no_peak_is_claimed(dtype):
     assert load_for("ascend", None).ask("llmperf_peak_flops", device_model="Ascend 910B3", dtype=dtype) is None
 
 
+def test_a_die_of_a_910c_has_half_of_the_published_peak_of_a_package():
+    answer = load_for("ascend", None).ask("llmperf_peak_flops", device_model="Ascend910", dtype="bf16")
+    assert (answer.flops_per_second, answer.confidence) == (752e12 / 2, "low")
+
+
 def test_a_plan_for_npus_that_are_not_here():
     answer = plan_run(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
     assert answer.problems == ()

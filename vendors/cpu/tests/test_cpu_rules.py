@@ -5,7 +5,7 @@ from __future__ import annotations
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
-from llmperf.types import Result
+from llmperf.types import Plan, Result
 from llmperf_cpu import rules
 
 
@@ -26,3 +26,16 @@ def test_a_cpu_has_no_products_in_fp8_unless_they_are_emulated(precision: str, e
     result = json_files.convert(document, Result, "result")
     assert rules.precision_of_a_cpu.check is not None
     assert len(list(rules.precision_of_a_cpu.check(result))) == found
+
+
+@pytest.mark.parametrize(
+    ("flops", "codes"),
+    [(9.7e10, []), (9.7e9, ["CPU3"]), (7e12, []), (8e12, ["CPU2"])],
+)
+def test_forgery_b_a_peak_that_two_cores_cannot_have(flops: float, codes: list[str]) -> None:
+    document = llmperf_schemas.example("plan")
+    document["probe"]["devices"][0]["details"] = {"cores": "2", "architecture": "x86_64"}
+    document["peak"]["flops_per_second"] = flops
+    plan = json_files.convert(document, Plan, "plan")
+    checks = {one.code: one.check for one in (rules.possible_peak, rules.low_peak)}
+    assert [code for code, check in checks.items() if check is not None and list(check(plan))] == codes

@@ -140,6 +140,31 @@ def test_busy_seconds_of_this_host_go_up_with_work() -> None:
     assert after - before >= 0.05
 
 
+def test_a_larger_peak_after_a_run_is_kept(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    model, first = host.cpu_model(), peak._measure
+    before = peak.measured_peak(model, "fp32")
+    assert isinstance(before, PeakFlops)
+    assert "before the run" in before.source
+    for factor, kept in ((0.8, 2e11), (1.3, 2.6e11)):
+        monkeypatch.setattr(
+            peak,
+            "_measure",
+            lambda key, seconds=None, factor=factor: {
+                **first(key),
+                "flops_per_second": factor * 2e11,
+                "core_share": 0.5,
+            },
+        )
+        after = peak.peak_now(model, "fp32")
+        assert after is not None
+        assert after.flops_per_second == factor * 2e11
+        assert "after the run" in after.source
+        later = peak.measured_peak(model, "fp32")  # the host is busy, and an earlier figure serves
+        assert isinstance(later, PeakFlops)
+        assert later.flops_per_second == kept
+        assert "measured on this host earlier, when it was idle" in later.source
+
+
 def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     quiet = peak._measure
     shares = itertools.cycle([0.2, 0.28, 0.1])

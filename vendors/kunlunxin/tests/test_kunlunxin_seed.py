@@ -6,15 +6,14 @@ import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Request
 from llmperf.plugins.loading import load_for
-from llmperf.reporting.cells import fix_hp
 
-CASE = "llama2_7b_pretrain_zero"
+CASE, ROW = "llama2_7b_pretrain_zero", "llama2_7b_pretrain_zero_512"
 
 
 @pytest.fixture
 def planned(machines):
-    def plan(*settings, on="R300:1x8"):
-        answer = plan_run(Request(CASE, on=on, settings=("dataset=synthetic", *settings)))
+    def plan(*settings, on="R300:1x8", case=ROW):
+        answer = plan_run(Request(case, on=on, settings=("dataset=synthetic", *settings)))
         assert answer.problems == ()
         return answer.plan
 
@@ -34,20 +33,11 @@ def test_the_published_row(planned):
     assert max(plan.state_bytes_per_stage) < 29 * 2**30
 
 
-def test_it_is_a_variant_and_its_fix_hp_is_computed(planned):
-    changes = [device for device in planned().spec.changes if device.path != "contract.dataset"]
-    assert fix_hp(changes) == "global_batch=96 seq_len=512 micro_batch=12"
-    assert {device.path for device in changes if device.contract} == {"contract.global_batch", "contract.seq_len"}
-    assert {device.origin for device in changes} == {"overlay kunlunxin_r300_llama2_7b_zero.toml"}
-
-
-def test_the_overlay_is_for_eight_cards(planned):
-    assert planned("global_batch=16", on="R300:2x8").spec.contract.seq_len == 4096
-
-
-def test_a_user_can_keep_the_case_unchanged(planned):
-    plan = planned("seq_len=4096", "global_batch=8", "micro_batch=1")
-    assert [device.path for device in plan.spec.changes] == ["contract.dataset"]
+def test_the_row_is_a_case_of_its_own_and_the_contract_of_the_other_is_the_same_on_every_device(planned):
+    assert [change.path for change in planned().spec.changes] == ["contract.dataset"]
+    plan = planned(case=CASE)
+    assert [change.path for change in plan.spec.changes] == ["contract.dataset"]
+    assert (plan.spec.contract.seq_len, plan.batch.global_batch, plan.batch.micro_batch) == (4096, 8, 1)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "tf32", "bf16"])
@@ -79,4 +69,4 @@ def test_ranks_see_the_planned_cards(machines, card, monkeypatch):
 def test_bf16_is_refused_with_what_there_is(machines):
     answer = plan_run(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
     (problem,) = answer.problems
-    assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp32")
+    assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp16")

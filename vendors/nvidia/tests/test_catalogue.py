@@ -94,6 +94,23 @@ def test_catalogue_has_every_entry_as_a_machine_to_plan_for() -> None:
         assert probe.interconnect
 
 
+def test_every_device_has_rates_of_memory_links_and_each_of_its_peaks() -> None:
+    plugins = load_for("nvidia", None)
+    for entry in ENTRIES:
+        rates = plugins.rates(entry.model)
+        assert rates is not None, entry.model
+        assert set(rates.matmul_flops_per_second) == set(entry.dense_tflops)
+        assert rates.memory_bytes_per_second
+        assert len(rates.links) == 2
+        for dtype, tflops in entry.dense_tflops.items():
+            assert 0.4 * tflops < rates.matmul_flops_per_second[dtype] / 1e12 < tflops
+
+
+@pytest.mark.parametrize(("name", "bf16"), [("B300", 2250), ("NVIDIA B300 SXM6 AC", 2250), ("GB300", 2500)])
+def test_blackwell_ultra_is_known(name: str, bf16: float) -> None:
+    assert peak(name).flops_per_second == bf16 * 1e12
+
+
 def test_before_ampere_there_is_neither_bf16_nor_tf32() -> None:
     (probe,) = [
         device for device in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in device.devices[0].model

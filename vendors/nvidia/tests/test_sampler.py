@@ -92,7 +92,7 @@ def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines: Any
         time.sleep(0.005)
     sampler.stop()
     assert sampler.problem == "reading the devices failed: OSError: GPU 1: GPU is lost (reset it or reboot)"
-    assert len(list(read_records(path))) == 3
+    assert sum(bool(record.devices) for record in read_records(path)) == 3  # the last reading is of the host alone
 
 
 def test_nvml_stays_open_between_readings(machines: Any) -> None:

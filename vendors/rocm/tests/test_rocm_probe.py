@@ -229,6 +229,7 @@ def test_one_model_is_measured(machines):
     [
         ("AMD Instinct MI300X", "bf16", 1307.4),
         ("mi325x", "fp16", 1307.4),
+        ("Instinct MI350X", "bf16", 2306.9),
         ("Instinct MI355X", "bf16", 2516.6),
         ("AMD Instinct MI250X", "fp16", 191.5),
         ("AMD Instinct MI300X", "tf32", None),
@@ -239,6 +240,13 @@ def test_one_model_is_measured(machines):
 def test_peaks_by_whole_names(name, dtype, tflops):
     answer = load_for("rocm", None).ask("llmperf_peak_flops", device_model=name, dtype=dtype)
     assert (None if answer is None else answer.flops_per_second) == (None if tflops is None else tflops * 1e12)
+
+
+@pytest.mark.parametrize("name", ["MI210", "MI250X", "MI300X", "MI325X", "MI350X", "MI355X"])
+def test_every_gpu_has_rates(name):
+    rates = load_for("rocm", None).rates(name)
+    assert {"bf16", "fp16", "fp32"} <= set(rates.matmul_flops_per_second)
+    assert rates.memory_bytes_per_second
 
 
 def test_a_plan_for_gpus_that_are_not_here():

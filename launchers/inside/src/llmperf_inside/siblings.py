@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 import time
 from contextlib import suppress
@@ -14,6 +15,8 @@ from llmperf.errors import UserError
 from llmperf_inside.frames import EXIT, JOIN, BadFrame, Connection
 from llmperf_inside.membership import Membership
 
+MOST_FOLDERS = 9
+"""Names of the private folder that are tried."""
 MAX_PATH_BYTES = 100
 """Linux allows 107 for the path of a socket."""
 RETRY_SECONDS = 0.1
@@ -21,19 +24,26 @@ JOIN_SECONDS = 10.0
 
 
 def private_folder() -> Path:
-    """The folder of this user for sockets; UserError if others may use it."""
+    """The folder of this user for sockets; UserError if others may use all that it could be.
+
+    Its name can be guessed, so that all ranks of a node find it: where another user made it, or may use it, the next
+    name is taken.
+    """
     for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
         folder = parent / f"llmperf-inside-{os.getuid()}"
         if len(str(folder)) + 50 < MAX_PATH_BYTES:
             break
-    try:
-        folder.mkdir(mode=0o700, exist_ok=True)
-        status = folder.lstat()
-    except OSError as error:
-        raise UserError(f"{folder}: cannot create: {error.strerror}") from None
-    if folder.is_symlink() or status.st_uid != os.getuid() or status.st_mode & 0o077:
-        raise UserError(f"{folder}: expected a folder that only this user can use; remove it")
-    return folder
+    for place in (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            status = place.lstat()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"{place}: cannot create: {error.strerror}") from None
+        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077:
+            return place
+    raise UserError(f"{folder}: expected a folder that only this user can use; remove it")
 
 
 def listen_at(path: Path) -> socket.socket:

@@ -15,6 +15,9 @@ CONTAINER = "node"
 """Kubeflow Trainer asks for this name of the container that trains."""
 INSTANCE = "app.kubernetes.io/instance"
 """The label of a job's objects and pods whose value is the job's name."""
+TTL_SECONDS = 3600
+"""Time after which a JobSet that has ended is deleted, if llmperf could not do it. TrainJobs get none: from 2.1 on,
+Kubeflow Trainer makes a failed JobSet that has gone once more."""
 MANAGED_BY = {"app.kubernetes.io/managed-by": "llmperf"}
 
 Object: TypeAlias = dict[str, Any]
@@ -27,8 +30,9 @@ def job_objects(name: str, kind: Kind, options: Options, nodes: int, devices: in
     """
     labels = {**MANAGED_BY, INSTANCE: name}
     queue = {} if options.queue is None else {"kueue.x-k8s.io/queue-name": options.queue}
-    spec = {"replicatedJobs": [_replicated_job(name, options, nodes, devices, image)]}
+    spec: Object = {"replicatedJobs": [_replicated_job(name, options, nodes, devices, image)]}
     if kind == "JobSet":
+        spec["ttlSecondsAfterFinished"] = TTL_SECONDS
         return [_typed({
             "apiVersion": JOBSET_API, "kind": "JobSet", "metadata": {"name": name, "labels": labels | queue},
             "spec": spec,
@@ -102,6 +106,9 @@ def _pod_spec(name: str, options: Options, devices: int | None, image: str) -> O
         pod["priorityClassName"] = options.priority_class
     if options.host_network:
         pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if options.run_as_user != 0:
+        user = _without_none({"runAsUser": options.run_as_user})
+        pod["securityContext"] = {"runAsNonRoot": True, **user, "seccompProfile": {"type": "RuntimeDefault"}}
     if options.node_selector:
         pod["nodeSelector"] = dict(options.node_selector)
     if not options.share_hosts:
@@ -139,8 +146,8 @@ def _container(options: Options, devices: int | None, image: str) -> Object:
         resources[options.device_resource] = str(devices)
     if resources:
         container["resources"] = {"requests": resources, "limits": resources}
-    if options.capabilities:
-        container["securityContext"] = {"capabilities": {"add": list(options.capabilities)}}
+    if context := _container_security(options):
+        container["securityContext"] = context
     mounts = [_without_none({"name": f"volume-{place}", "mountPath": volume.mount,
                              "readOnly": volume.read_only or None})
               for place, volume in enumerate(options.volumes)]  # fmt: skip
@@ -149,6 +156,14 @@ def _container(options: Options, devices: int | None, image: str) -> Object:
     if mounts:
         container["volumeMounts"] = mounts
     return container
+
+
+def _container_security(options: Options) -> Object:
+    """What Pod Security `restricted` asks for, unless the user wants root, with the capabilities that the user adds."""
+    added = {"add": list(options.capabilities)} if options.capabilities else {}
+    if options.run_as_user == 0:
+        return {"runAsUser": 0, **({"capabilities": added} if added else {})}
+    return {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"], **added}}
 
 
 def _volume_source(volume: Volume) -> Object:

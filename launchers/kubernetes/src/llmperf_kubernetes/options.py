@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 from llmperf import read_options
 from llmperf.errors import UserError, unknown
-from llmperf.types.units import Positive
+from llmperf.types.units import Count, Positive
 
 WHERE = "launchers.kubernetes"
 _QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?([numkMGTPE]|[KMGTPE]i)?", re.ASCII)
@@ -95,6 +95,9 @@ class Options:
     """Whether several pods may run on one host. They are nodes of a run, so each has a host of its own by default."""
     host_network: bool = False
     """Whether the pods use the network of their hosts."""
+    run_as_user: Count | None = None
+    """User id of the pods, for an image whose user is a name or root; 0 is root, which Pod Security `restricted`
+    refuses. By default that of the image, which must be a number other than 0."""
     capabilities: tuple[str, ...] = ()
     """Linux capabilities of the container, such as `IPC_LOCK` for RDMA."""
     annotations: Mapping[str, str] = field(default_factory=dict)

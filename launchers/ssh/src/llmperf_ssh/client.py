@@ -9,14 +9,10 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 
-from llmperf_ssh.failures import explanation
+from llmperf_ssh.failures import ALIVE_COUNT, ALIVE_SECONDS, explanation
 from llmperf_ssh.hosts import Host
 from llmperf_ssh.options import Options
 
-ALIVE_SECONDS = 5
-"""How often a silent host is asked whether it is there."""
-ALIVE_COUNT = 3
-"""Unanswered questions after which a connection has ended."""
 RESOLVE_SECONDS = 20.0
 
 
@@ -32,7 +28,7 @@ def ssh_argv(client: str, host: Host, options: Options, remote: Sequence[str], *
     """The client's argv for a remote command of at most one word, which the login shell of the host reads.
 
     The client asks nothing, opens no terminal, forwards nothing, and leaves no master connection behind; one that
-    exists is used. It ends when the host has not answered for ALIVE_SECONDS x ALIVE_COUNT.
+    exists is used. It ends when the host has not answered for SILENT_SECONDS.
     """
     settings = ("BatchMode=yes", *options.options, "LogLevel=INFO", "ControlMaster=no", "ClearAllForwardings=yes",
                 f"ServerAliveInterval={ALIVE_SECONDS}", f"ServerAliveCountMax={ALIVE_COUNT}",

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import re
 
+ALIVE_SECONDS = 5
+"""How often a silent host is asked whether it is there."""
+ALIVE_COUNT = 3
+"""Unanswered questions that a connection survives."""
+SILENT_SECONDS = ALIVE_SECONDS * (ALIVE_COUNT + 1)
+"""After this time without an answer a connection has ended."""
 CONNECTION_FAILED = 255
 """Exit status of the client itself; any other is the remote command's."""
 NOT_FOUND = 127
@@ -24,9 +30,11 @@ ADVICE = (
     (r"Could not resolve hostname", "write its address, a Host of your ssh config, or a group of hosts in"
      " llmperf.toml"),
     (r"Connection refused", "nothing listens there; start sshd on the host, or name its port as HOST:PORT"),
-    (r"not responding", "the host or its link is down: it did not answer for 15 s"),
+    (r"not responding", f"the host or its link is down: it did not answer for {SILENT_SECONDS} s"),
     (r"banner exchange|kex_exchange_identification|Connection reset by peer during", "something listens there, but it"
      " does not speak SSH or refuses more connections (MaxStartups of sshd)"),
+    (r"Connection to .* timed out", "the host takes connections, but the login does not end: its sshd hangs, or large"
+     " packets are lost; check the MTU of the interfaces between"),
     (r"timed out|No route to host|Network is unreachable|Host is down", "the host does not answer; check that it runs"
      " and that its address is right"),
     (r"Broken pipe|closed by remote host|Connection (closed|reset) by|Connection to .* closed", "the connection was"

@@ -98,8 +98,13 @@ def _address(options: Options, text: str, name: str, resolved: str) -> str:
 
 
 def _check_addresses(hosts: Sequence[str], addresses: Sequence[str]) -> None:
-    """UserError if one host's address means every host itself, while others have an address of their own."""
+    """UserError if one host's address means every host itself, while there are others."""
     local = [host for host, address in zip(hosts, addresses, strict=True) if _loopback(address)]
+    if local and len(local) == len(hosts) > 1:
+        raise UserError(
+            f"hosts {', '.join(local[:HOSTS_SHOWN])}: expected different machines, found loopback addresses, which all"
+            " mean this machine; name it once"
+        )
     if local and len(local) < len(hosts):
         raise UserError(
             f"host {local[0]}: the other hosts cannot reach it by a loopback address; add to llmperf.toml:"

@@ -11,9 +11,10 @@ from typing import Any
 
 import llmperf_schemas
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.files.json_files import convert
+from llmperf.files import json_files
 from llmperf.plugins.discovery import of_this_project
 from llmperf.plugins.loading import Plugins
+from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Logger, Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
 from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
 from llmperf.validation.rules.reading import RULE_FAILED
@@ -116,7 +117,7 @@ def _called(who: str, name: str, function: Callable[..., Any], *arguments: Any) 
 def observers_follow_a_run(subject: Subject) -> None:
     """Each observer that it adds has a name of its own and all methods, and follows a short run without an error."""
     methods = ("started", "progress", "steps", "ended")
-    plan = convert(llmperf_schemas.example("plan"), Plan, "the example plan")
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "the example plan")
     for result in (_example(), None):  # None: llmperf itself failed
         for observer in _added(subject, "llmperf_observers", *methods):
             who = f"observer {observer.name!r}"
@@ -128,7 +129,7 @@ def observers_follow_a_run(subject: Subject) -> None:
 
 def loggers_follow_a_run(subject: Subject) -> None:
     """Each logger that it adds has a name, and opens an observer that follows a short run, or says why it cannot."""
-    plan = convert(llmperf_schemas.example("plan"), Plan, "the example plan")
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "the example plan")
     names: list[str] = []
     for logger in _items(subject, "llmperf_loggers"):
         require(isinstance(logger, Logger), f"llmperf_loggers: expected Loggers, found {logger!r}")
@@ -147,11 +148,12 @@ def loggers_follow_a_run(subject: Subject) -> None:
 
 
 def reporters_give_text(subject: Subject) -> None:
-    """Each reporter that it adds has a name of its own and makes text of a result, in either language."""
+    """Each reporter that it adds has a name of its own and makes text of a run's sheet, in either language."""
+    sheet = result_sheet(_example(), Path("runs/example/result.json"))
     for one in _added(subject, "llmperf_reporters", "render"):
         for language in ("en", "zh"):
             try:
-                text = one.render(((Path("runs/example/result.json"), _example()),), language)
+                text = one.render((sheet,), language)
             except Exception as error:
                 raise ContractError(f"reporter {one.name!r} raised {error!r} ({language})") from error
             require(isinstance(text, str) and text, f"reporter {one.name!r}: expected text, found {text!r}")
@@ -179,7 +181,7 @@ def rules_give_findings(subject: Subject) -> None:
 
 
 def _example() -> Result:
-    return convert(llmperf_schemas.example("result"), Result, "the example result")
+    return json_files.convert(llmperf_schemas.example("result"), Result, "the example result")
 
 
 ADDITIONS = (reporters_give_text, rules_give_findings)

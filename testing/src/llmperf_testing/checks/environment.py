@@ -15,6 +15,7 @@ from llmperf.planning.build import worker_env
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
+from llmperf.types import Plan
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import is_loaded
@@ -27,10 +28,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def _variables(subject: Any) -> Any:
     """What it sets; Skip where it sets nothing."""
     subject.rests_on(is_loaded, *((probe_has_its_shape,) if subject.role == "vendor" else ()))
-    try:
-        plan = subject.plan()
-    except ContractError:
-        raise Skip("there is no plan to set variables for") from None
+    plan = _plan(subject)
     try:
         answers = [given for owner, given in subject.plugins.collect("llmperf_worker_env", plan=plan)]
     except PluginError as error:
@@ -38,6 +36,15 @@ def _variables(subject: Any) -> Any:
     if not answers:
         raise Skip("it does not answer llmperf_worker_env")
     return answers[0]
+
+
+def _plan(subject: Any) -> Plan:
+    """The plan; Skip where its role's own checks fail."""
+    try:
+        plan: Plan = subject.plan()
+    except ContractError:
+        raise Skip("there is no plan to set variables for") from None
+    return plan
 
 
 def environment_is_text(subject: Any) -> None:
@@ -76,6 +83,7 @@ def environment_repeats(subject: Any) -> None:
 def environment_agrees_with_others(subject: Subject) -> None:
     """No installed plugin that it may run with sets one of its variables otherwise."""
     subject.rests_on(environment_is_text)
+    plan = _plan(subject)
     others: Role = "framework" if subject.role == "vendor" else "vendor"
     for name in names(others):
         try:
@@ -84,7 +92,7 @@ def environment_agrees_with_others(subject: Subject) -> None:
         except PluginError:  # then the other is broken
             continue
         try:
-            worker_env(subject.plan(), pair)  # type: ignore[attr-defined]
+            worker_env(plan, pair)
         except PluginError as error:
             if str(error).startswith(who(other)):  # the other's, which may not be made for this plan
                 continue

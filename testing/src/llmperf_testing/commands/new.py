@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Literal
 
@@ -49,10 +48,12 @@ def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: 
 
 
 def _next(kind: str, plugin: str, folder: Path) -> list[tuple[str, str]]:
-    where = shlex.quote(str(folder if folder.is_absolute() else f"./{folder}"))
+    from llmperf.plugins.mending import pip_command
+
+    where = str(folder if folder.is_absolute() else f"./{folder}")
     simulated = ", on a simulated device" if kind == "vendor" else ""
     return [
-        (f"uv pip install -e {where}", "beside llmperf"),
+        (pip_command("install", "-e", where), "beside llmperf"),
         (f"llmperf run --{kind} {plugin}", f"the default case{simulated}"),
         (f"llmperf check-plugin {plugin}", "whether it keeps its contract"),
     ]

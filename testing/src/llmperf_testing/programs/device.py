@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.files.json_files import load, save
+from llmperf.files import json_files
 from llmperf.measuring.rank_process import leave
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--vendor", required=True)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
-    save(given.out, seen(load(given.plan, Plan), Plugins([find("vendor", given.vendor)])))
+    json_files.save(given.out, seen(json_files.load(given.plan, Plan), Plugins([find("vendor", given.vendor)])))
     leave(0)
 
 

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmperf.files.json_files import load, save
+from llmperf.files import json_files
 from llmperf.types import Plan, RunSpec
 
 from llmperf_testing import reference
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
     late = LateTokens(seed=given.late_tokens[0], first_step=given.late_tokens[1]) if given.late_tokens else None
-    save(given.out, expected(load(given.plan, Plan), given.steps, late))
+    json_files.save(given.out, expected(json_files.load(given.plan, Plan), given.steps, late))
 
 
 def expected(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:

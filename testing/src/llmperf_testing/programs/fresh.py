@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from llmperf.files.json_files import save
+from llmperf.files import json_files
 from llmperf.plugins.discovery import ROLES, Found, find
 from llmperf.plugins.loading import Plugins
 
@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--set", dest="settings", action="append", default=[])
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args(arguments)
-    save(given.out, seen(find(given.role, given.name), tuple(given.settings)))
+    json_files.save(given.out, seen(find(given.role, given.name), tuple(given.settings)))
 
 
 def seen(found: Found, settings: tuple[str, ...]) -> Fresh:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -52,9 +54,10 @@ def lived(plan: Plan, rank: int, folder: Path, late: LateTokens | None = None) -
     trainer: Trainer = plugins.ask("llmperf_build_trainer", plan=plan, device=device)
     trainer.__enter__()
     stopwatch = Stopwatch.begin(device, folder / f"clock-{rank}")
-    outputs = []
-    for data.step in range(1, plan.spec.contract.steps + 1):
-        outputs.append(trainer.train_step())
+    outputs, steps = [], plan.spec.contract.steps
+    for data.step in range(1, steps + 1):
+        with operations_of(last=data.step == steps) as operations:
+            outputs.append(trainer.train_step())
         if data.step == 1:
             sequences = first_losses(trainer)
     clocks, draws = stopwatch.end(), tuple(data.draws)
@@ -66,6 +69,8 @@ def lived(plan: Plan, rank: int, folder: Path, late: LateTokens | None = None) -
         draws=draws,
         clocks=clocks,
         replaced=replaced_since(before),
+        kernels={str(name): str(kernel) for name, kernel in getattr(trainer, "kernels", {}).items()},
+        operations=tuple(sorted(operations)),
     )
     known = evaluated(known, trainer)
     for other in range(rank):
@@ -75,6 +80,20 @@ def lived(plan: Plan, rank: int, folder: Path, late: LateTokens | None = None) -
     for other in range(plan.layout.world_size):  # the store of rank 0 stays until all have left
         wait_for(folder / f"left-{other}")
     return closed(known, trainer)
+
+
+@contextmanager
+def operations_of(*, last: bool) -> Iterator[set[str]]:
+    """The names of what a step calls, filled in after it if it is the last and torch is loaded."""
+    names: set[str] = set()
+    if not last or "torch" not in sys.modules:
+        yield names
+        return
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CPU]) as profiler:
+        yield names
+    names.update(str(event.name) for event in profiler.events() or ())
 
 
 def first_losses(trainer: Trainer) -> tuple[float, ...] | None:

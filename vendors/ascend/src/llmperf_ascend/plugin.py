@@ -42,7 +42,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
 
 @hookimpl
 def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
-    """None for each NPU so far: the vendor publishes no figures under these names."""
+    """By the table; None for the variants of 910B, of which the vendor publishes no figures by name."""
     from llmperf_ascend.npus import ASCEND
 
     return ASCEND.peak_flops(device_model, dtype)

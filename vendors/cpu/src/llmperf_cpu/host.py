@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from math import ceil
 from pathlib import Path
 
@@ -117,6 +116,8 @@ def read(path: Path) -> str:
 def _sysctl(name: str) -> str:
     if platform.system() != "Darwin":
         return ""
+    import subprocess
+
     try:
         done = subprocess.run(["sysctl", "-n", name], capture_output=True, text=True, timeout=5)
     except (OSError, subprocess.SubprocessError):

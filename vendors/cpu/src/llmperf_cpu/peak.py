@@ -35,43 +35,63 @@ def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """The fastest matrix product of this host in `dtype`, kept by CPU, cores, dtype and library.
 
     None for another CPU than this host's, for a dtype that CPUs do not have, and without a library that multiplies
-    matrices. If other processes disturbed every measurement, it returns the reason, and the next call measures again.
+    matrices. If nothing is kept and other processes disturbed every measurement, it returns the reason, and the next
+    call measures again.
     """
-    library = _library(dtype)
-    if library is None or device_model != host.cpu_model():
+    key = _key(device_model, dtype)
+    if key is None:
         return None
-    key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
-    path = cache_dir("cpu-peak") / f"{_digest(key)}.json"
-    kept = _kept(path, key) or _quietest_of_tries(key)
-    if kept is None:
+    path = _path(key)
+    if (kept := _kept(path, key)) is not None:
+        return _peak(kept, "earlier, when it was idle")
+    timed = _quietest_of_tries(key)
+    if timed is None:
         return None
-    if kept["core_share"] < QUIET:
-        others = f"other processes used {100 * (1 - kept['core_share']):.0f} % of the cores"
+    if timed["core_share"] < QUIET:
+        others = f"other processes used {100 * (1 - timed['core_share']):.0f} % of the cores"
         return f"{others} while the peak was timed; run again when the machine is idle"
-    _keep(path, kept)
-    return _peak(device_model, kept)
+    _keep(path, timed)
+    return _peak(timed, "before the run")
 
 
 def peak_now(device_model: str, dtype: Dtype) -> PeakFlops | None:
-    """The same, measured quickly and not kept, however busy the host is; None also if that fails."""
+    """The same, measured quickly, however busy the host is; None also if that fails.
+
+    A figure above the kept one takes its place: a busy host gives figures that are too low, never too high.
+    """
+    key = _key(device_model, dtype)
+    measured = None if key is None else _measure(key, AGAIN_SECONDS)
+    if key is None or measured is None:
+        return None
+    kept = _kept(_path(key), key)
+    if kept is not None and measured["flops_per_second"] > kept["flops_per_second"]:
+        _keep(_path(key), {**measured, "core_share": max(measured["core_share"], kept["core_share"])})
+    return _peak(measured, "after the run")
+
+
+def _key(device_model: str, dtype: Dtype) -> dict[str, Any] | None:
+    """What a kept peak holds for; None if this host does not measure one for that device and dtype."""
     library = _library(dtype)
     if library is None or device_model != host.cpu_model():
         return None
-    key = {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
-    measured = _measure(key, AGAIN_SECONDS)
-    return None if measured is None else _peak(device_model, measured)
+    return {"cpu": device_model, "cores": host.usable_cores(), "dtype": dtype, "library": library}
 
 
-def _peak(device_model: str, kept: dict[str, Any]) -> PeakFlops:
-    key = kept["key"]
-    dtype, library = key["dtype"], key["library"]
+def _path(key: dict[str, Any]) -> Path:
+    digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
+    return cache_dir("cpu-peak") / f"{digest}.json"
+
+
+def _peak(measured: dict[str, Any], when: str) -> PeakFlops:
+    key = measured["key"]
+    size, dtype = measured["size"], key["dtype"]
     return PeakFlops(
-        device_model=device_model,
+        device_model=key["cpu"],
         dtype=dtype,
-        flops_per_second=kept["flops_per_second"],
-        source=f"measured on this host: fastest {kept['size']} x {kept['size']} {dtype} matrix product"
-        f" with {library} on {key['cores']} cores",
-        date=kept["date"],
+        flops_per_second=measured["flops_per_second"],
+        source=f"measured on this host {when}: fastest {size} x {size} {dtype} matrix product"
+        f" with {key['library']} on {key['cores']} cores",
+        date=measured["date"],
         confidence="measured",
     )
 
@@ -84,10 +104,6 @@ def _library(dtype: str) -> str | None:
         except metadata.PackageNotFoundError:
             continue
     return None
-
-
-def _digest(key: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _kept(path: Path, key: dict[str, Any]) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
 
 @hookimpl
 def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
-    """The same without what is kept."""
+    """The same, timed now; a larger figure takes the place of the kept one."""
     from llmperf_cpu.peak import peak_now
 
     return peak_now(device_model, dtype)
@@ -62,8 +62,8 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """What no result of these devices can have."""
-    if kind not in (None, "result"):
+    """What no plan and no result of these devices can have."""
+    if kind not in (None, "plan", "result"):
         return []
     from llmperf.validation import rules_in
 

@@ -11,7 +11,7 @@ from llmperf.validation import rule
 from llmperf_cpu.host import OFFERS
 
 if TYPE_CHECKING:
-    from llmperf.types import Result
+    from llmperf.types import PeakFlops, Plan, Result
 
 PAGE = """# CPU1: A CPU computes in fp32 and bf16
 
@@ -29,3 +29,54 @@ def precision_of_a_cpu(result: Result) -> Iterator[tuple[str, str]]:
     if result.hardware.vendor == "cpu" and not result.tuning.emulate_precision and products not in OFFERS.precisions:
         expected = f"expected products in one of {', '.join(OFFERS.precisions)} on a CPU, unless they are emulated"
         yield "/contract/precision", f"{expected}, found {products}"
+
+
+HIGHEST_HERTZ = 7e9
+"""Above the clock of any CPU that is sold."""
+WIDEST_FLOPS = {"fp32": 512, "bf16": 2048}
+"""FLOPs in a cycle of one core: an outer product of 16 x 16 values by Apple's SME unit, 16 x 16 x 32 by Intel's AMX."""
+LEAST_FLOPS = 5e9
+"""In fp32 of a logical core of x86: an eighth of what AVX2 does at 2.5 GHz on each of two threads of a core."""
+
+BOUND_PAGE = """# CPU2: A host's peak is possible for its cores
+
+Severity: error. Applies to: plan.
+
+The measured peak of a host is at most its cores x 7 GHz x the widest vector or matrix unit of any known CPU: 512 FLOPs
+in a cycle of a core in fp32 (SME), 2048 in bf16 (AMX).
+"""
+LOW_PAGE = """# CPU3: A host's peak is about that of its cores
+
+Severity: warning. Applies to: plan.
+
+MFU is the higher the lower the peak is. On x86, matrix products in fp32 reach 2e10 FLOP/s and more on a logical core;
+less than 5e9 is a peak of another machine, a library that uses one core only, or an emulated processor.
+"""
+
+
+@rule("CPU2", "error", "A host's peak is possible for its cores", "plan", page=BOUND_PAGE)
+def possible_peak(plan: Plan) -> Iterator[tuple[str, str]]:
+    """No CPU has faster cores."""
+    for peak, cores in _peaks(plan):
+        most = cores * HIGHEST_HERTZ * WIDEST_FLOPS.get(peak.dtype, max(WIDEST_FLOPS.values()))
+        if peak.flops_per_second > most:
+            expected = f"expected at most {most:g} FLOP/s on {cores} cores of any CPU"
+            yield "/peak/flops_per_second", f"{expected}, found {peak.flops_per_second:g}"
+
+
+@rule("CPU3", "warning", "A host's peak is about that of its cores", "plan", page=LOW_PAGE)
+def low_peak(plan: Plan) -> Iterator[tuple[str, str]]:
+    """Cores of x86 multiply matrices in fp32 faster."""
+    for peak, cores in _peaks(plan):
+        least, architecture = cores * LEAST_FLOPS, plan.probe.devices[0].details.get("architecture")
+        if peak.dtype == "fp32" and architecture in ("x86_64", "AMD64") and peak.flops_per_second < least:
+            expected = f"expected at least {least:g} FLOP/s on {cores} cores of x86"
+            yield "/peak/flops_per_second", f"{expected}, found {peak.flops_per_second:g}"
+
+
+def _peaks(plan: Plan) -> Iterator[tuple[PeakFlops, int]]:
+    """The peak of a plan for a host CPU, with the cores; nothing where one is unknown."""
+    details = plan.probe.devices[0].details if plan.probe.devices else {}
+    cores = details.get("cores", "")
+    if plan.vendor == "cpu" and plan.peak is not None and cores.isdecimal() and 0 < len(cores) < 7:
+        yield plan.peak, int(cores)

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
     from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe
-
-
-@hookimpl
-def llmperf_resources() -> Iterable[Path]:
-    """The overlay of the published row on R300."""
-    return [Path(__file__).parent / "data"]
 
 
 @hookimpl

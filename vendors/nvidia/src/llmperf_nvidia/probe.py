@@ -10,13 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo, Dtype, Offers, Probe
-from llmperf.vendorkit import PeakEntry, PeakTable, RateTable, of_one_model, visible_devices
-
-from llmperf_nvidia.inventory import installed_gpus
-from llmperf_nvidia.runtimes import runtime_problems
+from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
+    from llmperf.vendorkit import RateTable
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TENSOR_CORES: tuple[Dtype, ...] = ("fp32", "tf32", "bf16", "fp16")
@@ -40,6 +38,8 @@ def table() -> PeakTable:
 @cache
 def rate_table() -> RateTable:
     """What GPUs are assumed to achieve."""
+    from llmperf.vendorkit import RateTable
+
     return RateTable.read(Path(__file__).parent / "data" / "rates.toml", table())
 
 
@@ -65,6 +65,9 @@ def probe() -> Probe:
 
     `problems` has a line for each GPU that is left out, or says why there is none.
     """
+    from llmperf_nvidia.inventory import installed_gpus
+    from llmperf_nvidia.runtimes import runtime_problems
+
     allowed = os.environ.get(VISIBLE)
     try:
         gpus = installed_gpus()
