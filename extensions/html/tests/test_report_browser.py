@@ -16,6 +16,8 @@ from llmperf.validation.reading_documents import read_result
 sys.path.insert(0, str(Path(__file__).parent))
 from report_pages import FAILURE, HOSTILE, html, published, sampled, some
 
+pytestmark = pytest.mark.slow
+
 EACH = "#each=1"
 """A row for each run."""
 
@@ -433,7 +435,6 @@ def test_a_chart_is_also_a_table(opened):
     assert float(points[1][1]) == pytest.approx(curve["middle"][0], rel=1e-5)
 
 
-@pytest.mark.slow
 def test_nothing_is_wrong_for_assistive_technology(opened, run_folder):
     axe = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
     read = (sampled(run_folder) / "result.json", read_result(run_folder / "result.json"))
@@ -449,7 +450,6 @@ def test_nothing_is_wrong_for_assistive_technology(opened, run_folder):
         assert found == [], (scheme, address)
 
 
-@pytest.mark.slow
 @pytest.mark.long
 def test_ten_thousand_runs_stay_usable(opened):
     text = html(some(10_000), "en")

@@ -93,7 +93,9 @@ def test_names_of_devices_are_read_whole(read, text, device, nodes, each):
      ({"title": "Results", "accelerator": "CPU: any", "configuration": "英伟达 A100 (1x8)"}, "nvidia"),
      ({"title": "Results", "accelerator": "CPU: any", "configuration": "MLU370 (1x8)"}, "cambricon"),
      ({"title": "Results", "accelerator": "CPU: any", "configuration": "Atlas 800T A2 (1x8)"}, "ascend"),
-     ({"title": "Results", "accelerator": "CPU: any"}, None)],
+     ({"title": "Results", "accelerator": "CPU: any", "configuration": "8x A100-SXM4-80GB"}, "nvidia"),
+     ({"title": "Results", "accelerator": "CPU: any", "configuration": "X9000 (1x8)"}, None),
+     ({"title": "Results", "accelerator": "CPU: any", "configuration": "GPU 1x8"}, None)],
 )  # fmt: skip
 def test_the_vendor_is_that_of_title_accelerator_or_rows(read, changes, vendor):
     assert read(**changes).vendor == vendor

@@ -100,8 +100,9 @@ def test_another_name_of_the_same_device_fits(measured, capsys):
     assert compared(capsys, measured(3000.0, device="A100-SXM-40GB", **MEGATRON))["share"] is not None
 
 
-def test_withheld_figures_are_said(measured, capsys):
-    zero = {"case": "llama2_7b_pretrain_zero", "model": "llama2_7b", "framework": "zero", "layout": (1, 1)}
+@pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_pretrain_zero_512"])
+def test_withheld_figures_are_said(measured, capsys, case):
+    zero = {"case": case, "model": "llama2_7b", "framework": "zero", "layout": (1, 1)}
     runs = measured(900.0, vendor="kunlunxin", device="R300", precision="fp16", seq_len=512, batch=96, **zero)
     held = compared(capsys, runs, expected=1)
     assert held["place"] == "llama2_7b_zero_r300.md:57"

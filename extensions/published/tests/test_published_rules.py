@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -41,13 +42,19 @@ FOUND = {
         ("LP214", "/rows/0/metrics/mfu", "an empty cell"),
         ("LP611", "/configuration_names/0", "found A100"),
     ],
-    PADDLE: [("LP613", f"/rows/{row}/hardware/device_memory", "found 40 GB") for row in (4, 5, 6, 7)],
+    PADDLE: [("LP613", "/rows/4/hardware/device_memory", "found 40 GB, line 54; and 3 more of this kind")],
 }
 """Code, place and words of every finding. All of `PADDLE`'s arithmetic holds, as does all of `ZERO`."""
 
 
 def imported(text):
     return import_document(text.encode(), "README.md", KNOWN)
+
+
+@cache
+def as_imported(name):
+    """What is found in a document as it was published."""
+    return told(imported(SOURCES[name]))
 
 
 def told(published):
@@ -282,7 +289,7 @@ FAULTS = {
     "LP617": [replaced(r"(\* 性能指标)", "| a | b |\n|---|---|\n| 1 | 2 |\n\n\\1")],
     "LP618": [replaced(r"(gradient_accumulate_steps.*?默认为)\d+", r"\g<1>3")],
     "LP619": [default_set_again, replaced("MPE=512 LBS=12", "LBS=1")],
-    "LP903": [replaced(r"(?i)nvidia_?|昆仑芯", "", count=0)],
+    "LP903": [replaced(r"(?i)nvidia_?|昆仑芯|[AHR][138]00", "", count=0)],
 }
 """What is known to go wrong in such documents, put into those that have a place for it."""
 
@@ -297,7 +304,7 @@ CASES = [
 
 @pytest.mark.parametrize(("code", "name", "number"), CASES)
 def test_a_fault_put_into_a_published_document_is_found_by_its_rule(code, name, number):
-    before = told(imported(SOURCES[name]))
+    before = as_imported(name)
     after = told(imported(FAULTS[code][number](SOURCES[name])))
     places = [(code, words) for code, _, words in before]
     fresh = [one for one in after if (one[0], one[2]) not in places]

@@ -69,7 +69,7 @@ def verdict():
         ({"mfu": "some 25%"}, "not checked", "its MFU is not understood"),
         ({"model": "mixtral_8x22B"}, "not checked",
          'model "mixtral_8x22B" is not in the library; a model of your own: `llmperf import --model FILE`'),
-        ({"model": "/"}, "not checked", "no model is named"),
+        ({"model": "/"}, "not checked", "no model is named; say it: `llmperf import --model NAME`"),
         ({"precision": "bf16+fp8"}, "not checked", 'no peak is known for precision "bf16+fp8"'),
         ({"configuration": "* (1x8)"}, "not checked", "its device is unknown"),
         ({"configuration": "Vendor X (1x8)"}, "not checked", "its device is unknown"),
@@ -107,21 +107,23 @@ def test_a_figure_that_recomputation_would_give_is_not_wrong_where_nothing_is_sa
     assert "recomputed" in why
 
 
-def test_a_table_without_a_vendor_is_told_the_lines_that_would_name_one():
-    """Each of them makes the row one that can be checked."""
+def test_a_table_without_a_vendor_says_what_to_state(tmp_path, capsys):
+    """With that option, the row can be checked; so can one on a device that one vendor alone publishes."""
     table = "| model | precision | configuration | token/p/s | MFU |\n| --- | --- | --- | --- | --- |\n"
-    table += "| llama2_7b | bf16 | A100 (1x8) | 2868 | 38.6% |\n"
+    (tmp_path / "README.md").write_text(f"{table}| llama2_7b | bf16 | GPU (1x8) | 2868 | 38.6% |\n")
 
-    def found(text):
-        (verdict,) = judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
-        return verdict.outcome, verdict.why[0]
+    def found(*options):
+        assert call(["import", str(tmp_path / "README.md"), "--out", str(tmp_path), "--force", "--json", *options]) == 0
+        ((row,),) = [document["rows"] for document in json.loads(capsys.readouterr().out)]
+        return row["verdict"], row["why"]
 
-    outcome, why = found(table)
-    assert outcome == "not checked"
-    assert why.startswith("no vendor is named; name it in")
-    title, heading, line, _ = re.findall("`(.*?)`", why)
-    assert found(f"{title}\n{table}")[0] == "agrees"
-    assert found(f"# Results\n{heading}\n{line}\n## Performance\n{table}")[0] == "agrees"
+    outcome, why = found()
+    assert (outcome, why[0].partition(":")[0]) == (
+        "not checked", "no vendor is named, and no device that one vendor publishes; say it"
+    )  # fmt: skip
+    assert found("--device", "A100-SXM4-40GB")[0] == "agrees"
+    (tmp_path / "README.md").write_text(f"{table}| llama2_7b | bf16 | A100 (1x8) | 2868 | 38.6% |\n")
+    assert found()[0] == "agrees"
 
 
 def test_rows_that_agree_on_different_devices_of_a_family_were_not_checked():

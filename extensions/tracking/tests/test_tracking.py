@@ -206,6 +206,14 @@ def test_a_log_that_cannot_be_opened_is_one_line(log, message, tmp_path, monkeyp
     assert error.count("\n") == 1
 
 
+def test_a_dry_run_refuses_an_unknown_logger_and_opens_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call(["run", "default", "--dry-run", "--log", "foo=x"]) == 2
+    assert capsys.readouterr().err.startswith("llmperf: --log: unknown logger 'foo'; ")
+    assert call(["run", "default", "--vendor", "cpu", "--dry-run", "--log", "tensorboard=logs"]) == 0
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("name", ["tensorboard", "wandb"])
 def test_a_missing_library_is_named_with_its_install_command(name, tmp_path, monkeypatch):
     real = builtins.__import__

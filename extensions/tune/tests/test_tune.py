@@ -132,6 +132,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(stub_site, tmp_path):
     [
         (("--search", "micro_batch"), "expected PATH=VALUE,VALUE"),
         (("--search", "contract.seq_len=1,2"), "never changes the contract"),
+        (("--search", "gradient_accumulation=1,2"), "never changes the contract"),
         (("--search", "micro_batch=1", "--set", "micro_batch=2"), "the setting is searched"),
         (("--search", "micro_batch=3"), "no combination but the case itself"),
         (("--search", "nonsense=1,2"), "nonsense"),

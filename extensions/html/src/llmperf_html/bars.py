@@ -183,7 +183,7 @@ def _row(
     href, name = href_of(entry), escape(entry.device)
     link = f'<a href="{escape(href)}">{name}</a>' if href else name
     more = ' class="further"' if rank > SHOWN else ""
-    levels = escape(word(entry.levels or UNKNOWN, language))
+    levels = escape(word(entry.levels or ("not rerun" if entry.measured else UNKNOWN), language))
     badge = "" if entry.measured else f'<span class="badge">{_text("imported", language)}</span>'
     return (
         f'<tr{more}><td class="rank">{rank if isfinite(entry.speed) else UNKNOWN}</td>'
@@ -203,7 +203,8 @@ def _how(entry: Entry, language: str) -> Iterator[str]:
 def verdict_text(entry: Entry, language: str) -> str:
     """What validation says, and whether the peak that it used is uncertain."""
     if entry.measured:
-        return word(VERDICTS[entry.verdict], language)
+        verdict = word(VERDICTS[entry.verdict], language)
+        return f"{verdict}, {word('disturbed', language)}" if entry.disturbed else verdict
     agrees = any(sheet.cell("status").value == "agrees" for sheet in entry.sheets)
     checked = "valid" if agrees else "unchecked"
     text = word(IMPORTED_VERDICTS["errors" if entry.verdict == "errors" else checked], language)

@@ -80,8 +80,11 @@ def throughput(row: PublishedRow) -> float | None:
 
 
 def _same_case(row: PublishedRow, result: Result) -> bool:
-    """A row without a case counts as one on the same framework."""
-    return row.case == result.case if row.case else row.framework == result.tuning.framework
+    """A row without a case counts as one on the same framework; a variant also as the case named after its own."""
+    if row.case is None:
+        return row.framework == result.tuning.framework
+    named_after = row.variant and result.case.startswith(f"{row.case}_")
+    return row.case == result.case or (named_after and row.batch.global_batch == result.batch.global_batch)
 
 
 def _same_device(row: PublishedRow, result: Result) -> bool:

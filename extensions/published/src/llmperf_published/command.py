@@ -25,6 +25,8 @@ Examples:
   llmperf import results.md --out imported --force --json  again, with a verdict on each row, as JSON
   llmperf import a.md --out imported --peaks my_peaks.toml --model my_model.toml
                                                           with a device and a model that llmperf does not have
+  llmperf import a.md --out imported --device A100-SXM4-80GB --precision bf16
+                                                          with what the document does not say
   llmperf validate imported                               check the figures
   llmperf report imported --format markdown --lang zh     print the tables again
 """
@@ -37,12 +39,22 @@ Examples:
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
 @click.option("--peaks", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Your own peaks of devices that no installed package has, as in a vendor's peaks.toml.")  # fmt: skip
-@click.option("--model", "models", metavar="FILE", multiple=True,
-              type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="Your own model that the library does not have; may be repeated.")  # fmt: skip
+@click.option("--model", "models", metavar="NAME|FILE", multiple=True,
+              help="The model of rows that name none, or a file of your own that the library does not have;"
+                   " may be repeated.")  # fmt: skip
+@click.option("--vendor", metavar="NAME", help="The vendor of the devices, if the document names none.")
+@click.option("--device", metavar="NAME", help="The device of rows that name none.")
+@click.option("--devices", metavar="N|NxM", help="How many devices, or nodes x devices, rows have that name none.")
+@click.option("--precision", metavar="NAME", help="The precision of rows that name none: bf16, fp16, tf32, fp32.")
 @json_option
 def command(
-    sources: tuple[Path, ...], out: Path, force: bool, peaks: Path | None, models: tuple[Path, ...], as_json: bool
+    sources: tuple[Path, ...],
+    out: Path,
+    force: bool,
+    peaks: Path | None,
+    models: tuple[str, ...],
+    as_json: bool,
+    **statements: str | None,
 ) -> None:
     """Read published Markdown tables, Chinese or English, and write the content of each document as published.json.
 
@@ -51,8 +63,9 @@ def command(
     results are skipped in a folder, and an error where they are named.
 
     Each row gets a verdict: it agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked.
-    --json gives the reasons. Peaks and models of your own become part of the imported document, with their source and
-    date, and every verdict that used them says so.
+    --json gives the reasons. Peaks and models of your own, and what --vendor, --device, --devices, --model and
+    --precision state of rows that leave it out, become part of the imported document, and every verdict that used them
+    says so.
     """
     from llmperf.validation import known_library
 
@@ -61,7 +74,7 @@ def command(
     from llmperf_published.rules.verdicts import closing, judged
 
     library = known_library()
-    own = own_facts(peaks, models, library)
+    own = own_facts(peaks, models, library, statements)
     result = import_files(sources, out, library, force, own)
     imported = result.documents
     verdicts = [judged(document.published)[1] for document in imported]
@@ -155,6 +168,11 @@ def _print_unused(own: OwnFacts | None, imported: Sequence[Imported]) -> None:
     if own is None:
         return
     rows = [row for document in imported for row in document.published.rows]
+    used = {name for row in rows for name in row.stated}
+    for name in ("device", "devices", "model", "precision") if own.stated else ():
+        field = "nodes" if name == "devices" and own.stated and own.stated.nodes else name
+        if getattr(own.stated, field) is not None and name not in used:
+            click.echo(f"--{name}: no row leaves it out", err=True)
     devices, models = {row.hardware.device for row in rows}, {row.model for row in rows}
     for device in own.devices:
         if device.entry.model not in devices:

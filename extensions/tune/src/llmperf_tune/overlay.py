@@ -40,6 +40,7 @@ def overlay_text(outcome: Outcome, folder: Path) -> str:
     best, spec = outcome.best[0], outcome.plan["spec"]
     when = {
         "case": spec["case"],
+        "model": spec["contract"]["model"],
         "device": outcome.plan["probe"]["devices"][0]["model"],
         "framework": spec["tuning"]["framework"],
         "ranks": spec["tuning"]["nodes"] * spec["tuning"]["devices"],

@@ -71,7 +71,7 @@ def parsed(searches: Sequence[str]) -> Space:
         if not equals or not path or "" in values:
             raise UserError(f"--search {text}: expected PATH=VALUE,VALUE,..., such as micro_batch=1,2,4")
         full = path if "." in path else f"tuning.{path}"
-        if full.startswith("contract."):
+        if full.startswith("contract.") or full == "tuning.gradient_accumulation":  # a global batch follows from it
             raise UserError(f"--search {path}: a search never changes the contract; expected tuning.* or framework.*")
         if full in dimensions:
             raise UserError(f"--search {path}: given twice")

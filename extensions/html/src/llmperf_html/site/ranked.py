@@ -100,7 +100,7 @@ def _part(left: float, right: float, kind: str) -> Html:
 
 def _verdict(frame: Frame, entry: Entry) -> Child:
     """What validation says, whether the entry was imported, and how far it was verified."""
-    levels = None if entry.levels is None else element("small", entry.levels)
+    levels = entry.levels or (frame.word("not rerun") if entry.measured else None)
     signatures = sorted({signature_text(frame, sheet) for sheet in entry.sheets} - {""})
     signed = [element("small", text) for text in signatures]
     imported = None if entry.measured else element("span", frame.word("imported"), class_="badge")
@@ -112,7 +112,7 @@ def _verdict(frame: Frame, entry: Entry) -> Child:
             title=None if entry.measured else frame.word(VERDICT_LEGEND),
         ),
         imported,
-        levels,
+        None if levels is None else element("small", levels),
         *signed,
     ]
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import PurePath
 from typing import Literal
 
 from llmperf.errors import UserError
+from llmperf.validation import vendors_calling
 from llmperf_schemas import PUBLISHED_SCHEMA
 
+from llmperf_published.reading.form_factors import without_form_factor
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
 from llmperf_published.reading.markdown import blocks, has_chinese, normal
@@ -20,12 +23,14 @@ from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
 from llmperf_published.reading.settings import stated
 from llmperf_published.types.document import Note, Published, PublishedRow, Source
+from llmperf_published.types.own import Stated
 
 MAX_BYTES = 2 * 2**20
 MAX_LINES = 20_000
 MAX_LINE = 10_000
 """Characters of one line."""
 
+_MEMORY = re.compile(r"(?<![A-Za-z0-9])\d{1,3}\s?Gi?B?(?![A-Za-z])", re.IGNORECASE)
 _DATASET = re.compile(
     r"(?:数据集|training data|training data ?set|data ?set)\s*(?:为|是|is|:)\s*([A-Za-z][\w\-.]{1,60})", re.IGNORECASE
 )
@@ -60,7 +65,7 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
         title=parts.title,
         headings=tuple(parts.headings),
         source=source,
-        vendor=_vendor(parts, results),
+        vendor=_vendor(parts, results, known.stated, source.name),
         sections=tuple(parts.sections),
         defaults=document.defaults,
         strategy=document.strategy,
@@ -101,15 +106,35 @@ def _language(parts: Contents) -> Literal["en", "zh"]:
     return "zh" if 2 * sum(map(has_chinese, texts)) >= (len(texts) if headings else 1) else "en"
 
 
-def _vendor(parts: Contents, results: Sequence[PublishedRow]) -> str | None:
-    """The vendor that the title names; otherwise the accelerators; otherwise the rows. None if they name several."""
+def _vendor(parts: Contents, results: Sequence[PublishedRow], stated: Stated | None, name: str) -> str | None:
+    """The vendor that the title names; otherwise the accelerators; otherwise the rows; otherwise the one that alone
+    publishes all devices that accelerators and rows name. None if they name several, or none.
+
+    UserError if the importer states another.
+    """
     accelerators = [entry.text for entry in parts.entries("hardware", "accelerator")]
     configurations = [row.hardware.configuration or "" for row in results]
-    for text in (parts.title, " ".join(accelerators), " ".join(configurations)):
-        named = vendors_named(text)
-        if len(named) == 1:
-            return named[0]
-    return None
+    texts = (parts.title, " ".join(accelerators), " ".join(configurations))
+    named = [vendors for text in texts if (vendors := vendors_named(text))]
+    found = next((vendors[0] for vendors in named if len(vendors) == 1), None)
+    if found is None and not named:
+        rows = [row.hardware.device or row.hardware.device_model or "" for row in results]
+        publishing = {vendor for device in {*accelerators, *rows} - {""} for vendor in _publishing(device)}
+        found = publishing.pop() if len(publishing) == 1 else None
+    if stated is None or stated.vendor is None:
+        return found
+    if found not in (None, stated.vendor):
+        raise UserError(f"{name}: expected rows of {stated.vendor} (--vendor), found devices of {found}")
+    return stated.vendor
+
+
+@cache
+def _publishing(device: str) -> tuple[str, ...]:
+    """The vendors that publish a device of this name, with or without its form and memory; none for these alone."""
+    family = _MEMORY.sub(" ", without_form_factor(device))
+    if not re.search(r"\d", family):
+        return ()
+    return tuple(vendors_calling(device, "")) or tuple(vendors_calling(family, ""))
 
 
 def _datasets(parts: Contents) -> Iterator[Note]:

@@ -17,6 +17,7 @@ from llmperf.errors import UserError
 from llmperf_published.reading.document import MAX_BYTES, import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.markdown import plain
+from llmperf_published.reading.sections import is_inference
 from llmperf_published.reading.targets import Place, places
 from llmperf_published.reading.vocabulary import names_inference
 from llmperf_published.types.document import Published
@@ -145,6 +146,9 @@ def _tables_text(published: Published) -> str:
     for table in sorted(published.tables, key=lambda table: not table.measures_speed)[:MAX_NAMED]:
         if names_inference(table.heading):
             tables.append(f"line {table.line}: inference, below {table.heading[:60]!r}")
+            continue
+        if is_inference(table):
+            tables.append(f"line {table.line}: inference, not training")
             continue
         unknown = [repr(plain(column.header)[:40]) for column in table.columns if column.name is None]
         more = f" and {len(unknown) - MAX_NAMED} more" * (len(unknown) > MAX_NAMED)

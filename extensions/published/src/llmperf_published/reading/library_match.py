@@ -18,7 +18,7 @@ from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.plugin_names import framework_named, software_words
 from llmperf_published.reading.sections import Contents
 from llmperf_published.types.document import PublishedBatch, PublishedHardware, PublishedLayout
-from llmperf_published.types.own import OwnFacts
+from llmperf_published.types.own import OwnFacts, Stated
 
 if TYPE_CHECKING:
     from llmperf import Library
@@ -40,6 +40,11 @@ class Known:
     cases: tuple[Case, ...]
     own: OwnFacts | None = None
     """What the user adds to the library."""
+
+    @property
+    def stated(self) -> Stated | None:
+        """What the importer says where a document says nothing."""
+        return self.own.stated if self.own else None
 
     def with_own(self, own: OwnFacts | None) -> Known:
         """The library with a user's own devices and models."""
@@ -74,7 +79,8 @@ def model_name(text: str | None, group: str | None, known: Known) -> str | None:
 
 
 def _words(text: str) -> str:
-    return re.sub(r"[_\-/]+", " ", normal(text[:200]).lower())
+    words = re.sub(r"[_\-/]+", " ", normal(text[:200]).lower())
+    return re.sub(r"(?<=\d)\s*\*\s*(?=\d)", "x", words)  # `8*7b`
 
 
 def _model_key(text: str) -> str:
@@ -93,11 +99,14 @@ def framework_name(contents: Contents) -> str | None:
 
 
 def case_of(model: str | None, framework: str | None, known: Known) -> Case | None:
-    """The case on this model with this framework; None if there is none or more than one."""
+    """The case on this model with this framework; None if there is none or more than one.
+
+    A case named after another one (`NAME_512`) is a published variant of it: the rows' own settings say so.
+    """
     if model is None or framework is None:
         return None
     cases = [case for case in known.cases if case.contract.model == model and case.tuning.framework == framework]
-    return cases[0] if len(cases) == 1 else None
+    return next((case for case in cases if all(other.name.startswith(case.name) for other in cases)), None)
 
 
 def dataset_name(text: str, known: Known) -> str | None:

@@ -146,14 +146,17 @@ def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> in
     return 1 if single.search(words) else None
 
 
-def machine(by_name: Mapping[str, str], cells: Sequence[str], contents: Contents) -> PublishedHardware:
+def machine(
+    by_name: Mapping[str, str], cells: Sequence[str], contents: Contents, stated_device: str | None = None
+) -> PublishedHardware:
     """The machine of a row, with the accelerator of the environment unless the row may be on another device.
 
-    The device stays unknown if the row withholds it (`*`, `/`), names it in a form that cannot be parsed, or names no
-    device and another vendor in any of its cells.
+    `stated_device` is in place of an accelerator that the environment does not name. The device stays unknown if the
+    row withholds it (`*`, `/`), names it in a form that cannot be parsed, or names no device and another vendor in any
+    of its cells.
     """
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if stated(entry.text)}
-    model = models.pop() if len(models) == 1 else None
+    model = models.pop() if len(models) == 1 else None if models else stated_device
     where = _with_counts(hardware(_configuration_cell(by_name), model), by_name)
     own = hardware(by_name.get("device"), None)  # a column `Accelerator` beside `Hardware`
     if where.device is None and own.device and not in_place_of_a_device(where.configuration or ""):
@@ -181,7 +184,11 @@ def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
     machine = by_name.get("machine", "")
     counted = hardware(machine, None)
     is_hardware = bool(vendors_named(machine)) or None not in (counted.device, counted.devices)
-    return by_name.get("configuration") or by_name.get("device") or (machine if is_hardware else None)
+    counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
+    counted = hardware(counts, None)
+    machine = machine if is_hardware else ""
+    known = by_name.get("configuration") or by_name.get("device") or machine
+    return known or (counts if whole(normal(counts)) is None and counted.world_size else None)
 
 
 def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:

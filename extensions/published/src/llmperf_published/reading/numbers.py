@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -34,6 +34,8 @@ _RANGE = re.compile(
     re.IGNORECASE,
 )
 _HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
+_SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.]*\d\s*[-+*x/])(?!\d)")
+"""Thousands that spaces separate."""
 _FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\[\^[\w.-]{1,60}\]|\*+)$")
 _REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
 _LENGTH = re.compile(r"(\d[\d,]*)\s*(k)?\s*(?:tokens?)?", re.IGNORECASE)
@@ -62,8 +64,8 @@ def number(digits: str) -> float | None:
 
 def whole(text: str) -> int | None:
     """A positive integer, with or without thousands separators; None for anything else."""
-    match = re.fullmatch(r"\d{1,3}(?:,\d{3})+|\d{1,15}", text.strip())
-    return int(match[0].replace(",", "")) or None if match else None
+    match = re.fullmatch(r"\d{1,3}(?:[, ]\d{3})+|\d{1,15}", text.strip())
+    return int(re.sub("[, ]", "", match[0])) or None if match else None
 
 
 def length(text: str) -> int | None:
@@ -96,6 +98,9 @@ def figure(text: str, header: str = "") -> Figure | None:
     header = normal(header[:400])
     if (interval := _interval(text, header)) is not None:
         return interval
+    if spaced := _SPACED.match(normal(text)):  # `29 911`
+        joined = figure(re.sub(" ", "", spaced[0]) + normal(text)[spaced.end() :], header)
+        return None if joined is None else replace(joined, text=text)
     words, percent = _without_remark(text), "%" in header or "percent" in header.lower()
     expression, _, result = words.rpartition("=")
     match = _FIGURE.fullmatch(result.strip())

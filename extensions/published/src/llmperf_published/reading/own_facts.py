@@ -1,36 +1,81 @@
-"""The files of `llmperf import --peaks` and `--model`, checked against what the installed packages have."""
+"""What `llmperf import` adds to documents: peaks and models of files, and statements; checked by what is installed."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
-from llmperf.errors import UserError
+from llmperf.errors import UserError, unknown
+from llmperf.types import Dtype
 from llmperf.validation import installed_vendors, vendor_catalogue
 from llmperf.vendorkit import PeakEntry, PeakTable
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.types.document import PublishedHardware
-from llmperf_published.types.own import OwnDevice, OwnFacts, OwnModel
+from llmperf_published.types.own import OwnDevice, OwnFacts, OwnModel, Stated
 
 if TYPE_CHECKING:
     from llmperf import Library
 
 
-def own_facts(peaks: Path | None, models: Sequence[Path], library: Library) -> OwnFacts | None:
-    """What the files hold; None without files.
+def own_facts(
+    peaks: Path | None, models: Sequence[str], library: Library, statements: Mapping[str, str | None] | None = None
+) -> OwnFacts | None:
+    """What the files hold and the options state; None without any.
 
-    UserError for a faulty entry, and for a device or a model that an installed package has: its figures are used.
+    `models` are files, and at most one name of a model of the library; `statements` are the values of --vendor,
+    --device, --devices and --precision. UserError for a faulty entry, for a device or a model in a file that an
+    installed package has, as its figures are used, and for a statement that names nothing.
     """
     devices = () if peaks is None else tuple(_devices(peaks))
-    own_models = tuple(OwnModel(file=path.name, model=library.model(_toml(path), "--model")) for path in models)
+    files = [Path(model) for model in models if model.endswith(".toml") or Path(model).is_file()]
+    named = [model for model in models if Path(model) not in files]
+    if len(named) > 1:
+        raise UserError(f"--model: expected one name of a model beside files, found {named[0]!r} and {named[1]!r}")
+    own_models = tuple(OwnModel(file=path.name, model=library.model(_toml(path), "--model")) for path in files)
     names = [own.model.name for own in own_models]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"--model: expected each model once, found {repeated!r} twice")
-    return OwnFacts(devices=devices, models=own_models) if devices or own_models else None
+    options = statements or {}
+    said = {name: value for name in ("vendor", "device", "devices", "precision") if (value := options.get(name))}
+    stated = _stated(said | ({"model": named[0]} if named else {}), library, devices)
+    return OwnFacts(devices=devices, models=own_models, stated=stated) if devices or own_models or stated else None
+
+
+def _stated(said: Mapping[str, str], library: Library, own: Sequence[OwnDevice]) -> Stated | None:
+    if not said:
+        return None
+    vendor, device, precision = said.get("vendor"), said.get("device"), said.get("precision")
+    if vendor is not None and vendor not in installed_vendors():
+        raise unknown("--vendor", "vendor", vendor, installed_vendors())
+    if precision is not None and precision not in get_args(Dtype):
+        raise unknown("--precision", "precision", precision, get_args(Dtype))
+    if device is not None:
+        vendors = [vendor] if vendor else sorted(installed_vendors())
+        catalogues = [catalogue for name in vendors if (catalogue := vendor_catalogue(name)) is not None]
+        added = {spelt(name) for entry in own for name in names_of(entry.entry)}
+        if spelt(device) not in added and not any(one.exact(device) or one.called(device, None) for one in catalogues):
+            known = [info.model.partition(" ")[2] or info.model for one in catalogues for info, _ in one.devices]
+            raise unknown("--device", f"device{f' of {vendor}' if vendor else ''}", device, known)
+    model = said.get("model")
+    counts: dict[str, int] = {}
+    if (text := said.get("devices")) is not None:
+        if (match := re.fullmatch(r"(?:([1-9]\d{0,4})x)?([1-9]\d{0,5})", text)) is None:
+            raise UserError(f"--devices: expected devices in all or nodes x devices, such as 8 or 2x8, found {text!r}")
+        counts = {"devices": int(match[2])} if match[1] is None else {
+            "nodes": int(match[1]), "devices_per_node": int(match[2])
+        }  # fmt: skip
+    return Stated(
+        by="the importer, by " + " ".join(f"--{name} {value}" for name, value in said.items()),
+        vendor=vendor,
+        device=device,
+        model=None if model is None else library.model(model, "--model").name,
+        precision=precision,  # type: ignore[arg-type]
+        **counts,
+    )
 
 
 def _toml(path: Path) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from llmperf.types import Scalar
 
-from llmperf_published.reading.machine import configuration_name
+from llmperf_published.reading.machine import configuration_name, hardware
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.numbers import length, sequence_length, whole
 from llmperf_published.reading.sections import Contents
@@ -160,7 +160,8 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
         if name in by_name:
             _enter(assignments(by_name[name]), name, cells)
     for name in dict.fromkeys((*BATCH, *LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
-        if (value := stated(by_name.get(name))) is not None:
+        value = stated(by_name.get(name))
+        if value is not None and not (name in COUNTS and hardware(value, None).world_size):  # `8x A100` below `GPUs`
             _enter_column(name, value, cells)
     return cells
 

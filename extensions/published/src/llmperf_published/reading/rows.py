@@ -22,7 +22,7 @@ from llmperf_published.reading.library_match import (
 from llmperf_published.reading.machine import hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.own_facts import on_own_device
-from llmperf_published.reading.sections import Contents
+from llmperf_published.reading.sections import FIGURES, Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
 from llmperf_published.types.document import (
@@ -34,6 +34,7 @@ from llmperf_published.types.document import (
     Table,
     TableRow,
 )
+from llmperf_published.types.own import Stated
 
 _MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
 """A heading that names the model of the tables below it: `Model: LLaMA-2 7B`."""
@@ -71,7 +72,8 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             if not table.is_aligned(row):
                 reason = f"expected {len(table.columns)} cells, found {len(row.cells)}; only the first is read"
                 contents.missing(row.line, text, reason)
-            yield _row(document, index, number, group)
+            for precision in _precisions(table) or [None]:
+                yield _row(document, index, number, group, precision)
         _list_unknown_columns(table, contents)
 
 
@@ -90,6 +92,21 @@ def _list_unknown_columns(table: Table, contents: Contents) -> None:
             contents.missing(table.line, plain(column.header) or f"column {index + 1}, without a header", reason)
 
 
+def _precisions(table: Table) -> list[str | None]:
+    """The precisions that columns of figures name, if they name several: each is a result of its own."""
+    named = dict.fromkeys(_column_precision(column) for column in table.columns)
+    return [text for text in named if text is not None] if len(set(named) - {None}) > 1 else []
+
+
+def _column_precision(column: Column) -> str | None:
+    """`tf32` of `Throughput - TF32 (tokens/s)`, `mixed precision`; None for a column that names none, or no figure."""
+    if column.name not in FIGURES - {"evaluation"}:
+        return None
+    header = normal(plain(column.header)).lower()
+    mixed = re.search(r"mixed[ -]precision|(?<![a-z])amp(?![a-z])|混合精度", header)
+    return mixed[0] if mixed else precision_in(header)
+
+
 def _group(row: TableRow) -> str | None:
     """The text of a row that is a heading of rows below it: one cell that names no machine, and no other text."""
     first = plain(row.cells[0]) if row.cells else ""
@@ -99,24 +116,39 @@ def _group(row: TableRow) -> str | None:
     return None if where.nodes or where.devices_per_node else first
 
 
-def _row(document: Document, index: int, number: int, group: str | None) -> PublishedRow:
+def _row(document: Document, index: int, number: int, group: str | None, own_precision: str | None) -> PublishedRow:
+    """A row; `own_precision` is what some of its columns name, of which those of other precisions are left out."""
     contents, known = document.contents, document.known
     table = contents.tables[index]
     row = table.rows[number]
     if not table.is_aligned(row):
         row = replace(row, cells=row.cells[:1])
-    pairs = zip(table.columns, row.cells, strict=False)
+    pairs = [
+        (column, cell)
+        for column, cell in zip(table.columns, row.cells, strict=False)
+        if own_precision is None or _column_precision(column) in (None, own_precision)
+    ]
+    columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
     by_name = {column.name: _with_unit(column, plain(cell)) for column, cell in pairs if column.name is not None}
     cells = row_settings.cells_of(by_name)
     name = cells.configuration(row.line)
-    where = machine(by_name, row.cells, contents)
+    stated_facts = known.stated or Stated(by="")
+    where = machine(by_name, row.cells, contents, stated_facts.device)
+    from_importer = []
+    if where.device_model is not None and not contents.entries("hardware", "accelerator"):
+        from_importer.append("device")
+    counted = (stated_facts.nodes, stated_facts.devices_per_node, stated_facts.devices)
+    if any(counted) and not (where.nodes or where.devices_per_node or where.devices):
+        where = replace(where, nodes=counted[0], devices_per_node=counted[1], devices=counted[2])
+        from_importer.append("devices")
     if known.own is not None:
         where = on_own_device(where, by_name.values(), known.own)
-    measured = figures(table.columns, row, contents, where)
+    measured = figures(columns, row, contents, where)
     layout = row_settings.layout(cells, document.strategy, name)
     expression = measured.throughput.expression if measured.throughput else None
     batch = row_settings.batch(cells, document.defaults, where, layout, contents, expression)
     precision_text, dataset_text = (_own_or_general(cells, contents, name) for name in ("precision", "dataset"))
+    precision_text = own_precision or precision_text
     heading = normal(table.heading)
     titled = _MODEL_HEADING.fullmatch(heading)
     general = titled[1] if titled else contents.text("general", "model")
@@ -124,8 +156,14 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         general = heading
     model_text = stated(by_name.get("model")) or general
     model = model_name(model_text, group, known)
+    if model is None and withheld(model_text or "") and stated_facts.model:
+        model = stated_facts.model
+        from_importer.append("model")
     case = case_of(model, document.framework, known)
     precision = precision_in(precision_text)
+    if withheld(precision_text or "") and stated_facts.precision:
+        precision = stated_facts.precision
+        from_importer.append("precision")
     dataset = _dataset(document, dataset_text, case.contract.dataset if case else None)
     free = row_settings.free_settings(cells, contents, precision, dataset)
     settings = RowSettings(batch=batch, layout=layout, hardware=where, free=free)
@@ -156,6 +194,7 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         dataset=dataset,
         dataset_text=dataset_text,
         metrics=measured.metrics(),
+        stated=tuple(from_importer),
     )
 
 

@@ -82,7 +82,9 @@ class Contents:
 
     def missing(self, line: int, text: str, reason: str) -> None:
         """Record something that was not understood."""
-        self.unread.append(Unread(line=line, text=text, reason=reason))
+        unread = Unread(line=line, text=text, reason=reason)
+        if unread not in self.unread[-50:]:  # a row with columns of two precisions is read twice
+            self.unread.append(unread)
 
 
 @dataclass
@@ -255,6 +257,11 @@ def _table_kind(columns: Sequence[Column], above: str, rows: Sequence[Sequence[s
     if figures and (figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"):
         return "performance"
     return "other"
+
+
+def is_inference(table: Table) -> bool:
+    """Whether a table is on inference."""
+    return _is_inference(table.columns, table.heading, [row.cells for row in table.rows])
 
 
 def _is_inference(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> bool:

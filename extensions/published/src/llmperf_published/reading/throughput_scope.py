@@ -23,7 +23,7 @@ _WORDS: dict[str, str] = {
     "neutral": "speed rate performance training train pretraining trained average avg mean "
     "median measured processed processing number of in for the at as is are by k m million thousand unit "
     "units higher better 速度 速率 性能 训练 预训练 平均 均值 实测 单位 处理 数量 数 量 的 万 千 百万 个 为 越高越好",
-    "precision": "bf16 fp16 fp8 fp32 tf32 amp",
+    "precision": "bf16 fp16 fp8 fp32 tf32 amp mixed precision",
 }
 """What kind of word each is; any other is unknown."""
 _PIECE = re.compile(r"[a-z][a-z0-9]*|\d+|[\u4e00-\u9fff]+|[/*·()]")

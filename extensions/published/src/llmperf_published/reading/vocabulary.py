@@ -160,6 +160,9 @@ _ENGINES = re.compile(
 _INFERENCE = re.compile(
     r"inf[eé]ren|(?<![a-z])(?:serving|decod(?:e|ing)|prefill|ttft|tpot|text generation)(?![a-z])|推理|推論|推论|解码"
 )
+_TEST = re.compile(r"(?:pp\d{3,6}|tg\d{1,6})(?:\s?\+\s?tg\s?\d{1,6})?(?:\s?@\s?d\s?\d{1,6})?")
+"""Prompt processing and text generation, as llama-bench names its tests: `pp512`, `tg128`, `pp512+tg128`.
+`PP 8` and `pp16` are pipeline parallelism."""
 _SERVED = re.compile(
     r"(?<![a-z])(?:ttft|tpot|itl|time to first token|concurrency|output (?:tokens?|length))(?![a-z])|输出长度|并发数"
 )
@@ -223,8 +226,9 @@ def header_names_inference(header: str) -> bool:
 
 
 def row_names_inference(cells: Sequence[str]) -> bool:
-    """Whether a cell of a row names inference, or a program that does nothing else."""
-    return any(names_inference(cell) or _ENGINES.search(normal(plain(cell[:400])).lower()) for cell in cells)
+    """Whether a cell of a row names inference, a program that does nothing else, or a test such as `pp512`."""
+    texts = [normal(plain(cell[:400])).lower() for cell in cells]
+    return any(_TEST.fullmatch(text) or names_inference(text) or _ENGINES.search(text) for text in texts)
 
 
 def heading_kind(text: str) -> HeadingKind | None:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from llmperf.types import Model
 from llmperf.validation import flops_of, known_case, known_model
 
+from llmperf_published.reading.markdown import normal
 from llmperf_published.types.document import Published, PublishedRow
 
 WITHOUT_LENGTH = ("nominal", "exact")
 """They leave attention out, so that the length of a sequence does not enter."""
+_FROZEN = re.compile(r"(?<![a-z])(?:frozen|freez(?:e|es|ing))(?![a-z])|冻结")
+_FIRST_TRAINING = re.compile(r"pre-?train|预训练")
 _CHECKPOINTING = "tuning.gradient_checkpointing"
 
 
@@ -25,9 +29,13 @@ class RowFlops:
     recomputed: float | None = None
     """By `hfu`, were the forward recomputed; None where that is counted already, or is known not to be so."""
     length_known: bool = True
+    frozen: bool = False
+    """Whether part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
 
     def unknown(self, low: float, high: float) -> str | None:
         """Why FLOPs per token within these bounds, which no known convention gives, are not wrong for certain."""
+        if self.frozen:
+            return "part of the model is frozen, so that its FLOPs per token are not known"
         if self.recomputed is not None and low <= self.recomputed <= high:
             return "it would be that of hfu with the forward recomputed, which is not said"
         return "the sequence length is not known" if not self.length_known and high >= self.least else None
@@ -39,6 +47,15 @@ def model_of(published: Published, row: PublishedRow) -> Model | None:
         return None
     own = published.own.models if published.own else ()
     return known_model(row.model) or next((one.model for one in own if one.model.name == row.model), None)
+
+
+def _frozen(published: Published, row: PublishedRow, model: Model) -> bool:
+    """Whether a row says that weights are frozen, or is the first training of a model with parts beside its decoder."""
+    heading = published.tables[row.table].heading if row.table in range(len(published.tables)) else ""
+    named = row.configuration_name.text if row.configuration_name else None
+    texts = (heading, row.group, row.hardware.configuration, row.fix_hp_text, row.model_text, named)
+    words = normal(" ".join(text for text in texts if text)).lower()
+    return bool(_FROZEN.search(words) or (model.stated_parts and _FIRST_TRAINING.search(words)))
 
 
 def row_flops(published: Published, row: PublishedRow) -> RowFlops:
@@ -55,12 +72,12 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
 
     stated = next((bool(change.value) for change in row.fix_hp if change.path == _CHECKPOINTING), None)
     recomputed = stated if stated is not None else case is not None and case.tuning.gradient_checkpointing
-    length = row.batch.seq_len
+    length, frozen = row.batch.seq_len, _frozen(published, row, model)
     known = counted(length or 1, recomputed)
     if not known:
         return RowFlops({})
     least = min(counted(1, False).values())
     if length is None:
-        return RowFlops({name: known[name] for name in WITHOUT_LENGTH}, least, length_known=False)
+        return RowFlops({name: known[name] for name in WITHOUT_LENGTH}, least, length_known=False, frozen=frozen)
     other = None if recomputed or stated is not None else counted(length, True)["hfu"]
-    return RowFlops(known, least, other)
+    return RowFlops(known, least, other, frozen=frozen)

@@ -35,10 +35,14 @@ def one_accelerator(published: Published) -> Iterator[Violation]:
     if not accelerators:
         return
     known = _squeezed(" ".join(accelerators))
+    foreign: dict[str, list[tuple[str, int, str]]] = {}
     for path, line, text, device in _devices(published):
         if _squeezed(device) not in known:
-            expected = f"expected {accelerators[0]!r}, the accelerator of the environment"
-            yield path, f"{expected}, found {device} in {shown(text)}, line {line}"
+            foreign.setdefault(device, []).append((path, line, text))
+    for device, ((path, line, text), *others) in foreign.items():
+        expected = f"expected {accelerators[0]!r}, the accelerator of the environment"
+        more = f"; and {len(others)} more of this kind" if others else ""
+        yield path, f"{expected}, found {device} in {shown(text)}, line {line}{more}"
 
 
 def _devices(published: Published) -> Iterator[tuple[str, int, str, str]]:

@@ -10,11 +10,11 @@ from typing import Any
 
 from llmperf import read_bytes
 from llmperf.types import Fingerprint
-from llmperf.validation import known_library
+from llmperf.validation import installed_vendors, known_library
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
-from llmperf_published.reading.plugin_names import frameworks, vendor_patterns
+from llmperf_published.reading.plugin_names import frameworks
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.own import OwnFacts
@@ -64,7 +64,7 @@ def imported_again(published: Published) -> Published:
         notes=list(published.notes),
     )
     again = published_of(contents, published.source, _known().with_own(published.own))
-    vendor_known = published.vendor is None or published.vendor in vendor_patterns()
+    vendor_known = published.vendor is None or published.vendor in installed_vendors()
     if again.vendor is None and not vendor_known:  # its plugin is not installed here
         again = replace(again, vendor=published.vendor)
     if len(again.rows) != len(published.rows):

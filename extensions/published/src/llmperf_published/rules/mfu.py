@@ -181,8 +181,9 @@ def truly_fp32(published: Published) -> Iterator[Violation]:
 
 def _computed(published: Published, row: PublishedRow) -> float | None:
     """FLOP/s of one device, nominal; the lowest value that rounds to the printed throughput."""
-    each, flops = per_device(row), flops_per_token(published, row).get("nominal")
-    return None if each is None or flops is None else each.bounds[0] * flops
+    each, flops = per_device(row), row_flops(published, row)
+    nominal = flops.known.get("nominal")
+    return None if each is None or nominal is None or flops.frozen else each.bounds[0] * nominal
 
 
 def _spent(published: Published, row: PublishedRow) -> str:

@@ -22,12 +22,12 @@ CHIEF = 3
 """How many reasons are named in a summary."""
 OWN_PEAKS = "; peaks of your own: `llmperf import --peaks FILE`"
 NO_VENDOR = (
-    "no vendor is named; name it in the title (`# NVIDIA results`) or in a line below a heading `## Hardware"
-    f" environment`: `- Accelerator: NVIDIA A100-SXM4-80GB`{OWN_PEAKS}"
+    f"no vendor is named, and no device that one vendor publishes; say it: `llmperf import --device NAME`{OWN_PEAKS}"
 )
 _CONFIDENCE = "peak of confidence "
 OWN_PEAK = "peak that the importer gave in "
 OWN_MODEL = "model that the importer gave in "
+STATED = "stated by "
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
@@ -103,17 +103,21 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
     if machine is None:
         yield _no_machine(published, row)
     elif not machine.peaks(dtypes_of(row)):
-        yield f"no peak is known for precision {shown(row.precision_text)}"
+        said = row.precision or row.precision_text
+        own = "no precision is named; say it: `llmperf import --precision NAME`"
+        yield own if said is None else f"no peak is known for precision {shown(said)}"
     if row.model is None:
         own = "; a model of your own: `llmperf import --model FILE`"
         named = f"model {shown(row.model_text)} is not in the library{own}"
-        yield "no model is named" if withheld(row.model_text or "") else named
+        none = "no model is named; say it: `llmperf import --model NAME`"
+        yield none if withheld(row.model_text or "") else named
     elif not flops_per_token(published, row):
         yield f"FLOPs per token of {row.model} are unknown in this case"
     printed = row.metrics.mfu is not None and row.metrics.mfu.stated
     if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
         yield from _origins(machine, row, machine.peaks(dtypes_of(row))[0]) if machine.own_file else ()
         yield from _own_model(published, row)
+        yield from _stated(published, row)
 
 
 def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -175,7 +179,7 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
                     if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
                 ]
                 how += "" if len(named) == len(machine.devices) else f", if on {' or '.join(named)}"
-                return how, *_origins(machine, row, peak), *_own_model(published, row)
+                return how, *_origins(machine, row, peak), *_own_model(published, row), *_stated(published, row)
     return None
 
 
@@ -185,7 +189,7 @@ def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> li
     same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
     own = machine.own_file
     if own is not None:
-        return [printable(f"{OWN_PEAK}{own}: {peak.source}, {peak.date}") for peak in same]
+        return list(dict.fromkeys(printable(f"{OWN_PEAK}{own}: {peak.source}, {peak.date}") for peak in same))
     return list(dict.fromkeys(f"{_CONFIDENCE}{peak.confidence}: {printable(peak.source)}" for peak in same))
 
 
@@ -194,6 +198,14 @@ def _own_model(published: Published, row: PublishedRow) -> Iterator[str]:
     for own in published.own.models if published.own else ():
         if own.model.name == row.model and model_of(published, row) is own.model:
             yield printable(f"{OWN_MODEL}{own.file}: {own.model.source}")
+
+
+def _stated(published: Published, row: PublishedRow) -> Iterator[str]:
+    """What the importer said of the row."""
+    stated = published.own.stated if published.own else None
+    names = [*(["vendor"] if stated and stated.vendor else []), *row.stated]
+    if stated is not None and names:
+        yield printable(f"{STATED}{stated.by}: {', '.join(names)}")
 
 
 def peak_confidence(verdict: Verdict) -> str | None:
@@ -231,7 +243,7 @@ def closing(verdicts: Sequence[Verdict]) -> str:
         reasons.append(f"{more}: other reasons")
     because = f" ({'; '.join(reasons)})" if reasons else ""
     agreeing = (one for one in verdicts if one.outcome == "agrees")
-    own = sum(any(why.startswith((OWN_PEAK, OWN_MODEL)) for why in one.why) for one in agreeing)
+    own = sum(any(why.startswith((OWN_PEAK, OWN_MODEL, STATED)) for why in one.why) for one in agreeing)
     given = f"; {own} of those that agree with peaks or models of the importer" * bool(own)
     rows = f"{len(verdicts)} published row{'s' * (len(verdicts) != 1)}"
     return printable(

@@ -89,6 +89,8 @@ class PublishedRow:
     """As printed."""
     metrics: PublishedMetrics
     """The figures."""
+    stated: tuple[str, ...] = ()
+    """What of the above the importer said, as the document does not: `device`, `devices`, `model`, `precision`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +106,8 @@ class Published:
     source: Source
     """The document as it was read."""
     vendor: str | None
-    """The vendor whose name the environment's heading or accelerator gives; None where neither does."""
+    """The vendor that the title, the environment or the rows name, or that alone publishes the devices that they name;
+    otherwise the one that the importer stated. None where there is no one such."""
     headings: tuple[Note, ...]
     """All of them, also those of the sections."""
     sections: tuple[Section, ...]
@@ -128,7 +131,7 @@ class Published:
     unread: tuple[Unread, ...]
     """What was not understood."""
     own: OwnFacts | None = None
-    """Peaks and models that whoever imported the document added; None where they added none."""
+    """Peaks, models and statements that whoever imported the document added; None where they added none."""
 
     def entry(self, name: str, *kinds: SectionKind) -> Entry | None:
         """The first entry of that name, in sections of these kinds if any are given; None if there is none."""

@@ -1,10 +1,12 @@
-"""Peaks and models that whoever imports a document adds to it, because no installed package has them."""
+"""Peaks, models and statements that whoever imports a document adds to it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from llmperf.types import Model
+from llmperf.types.devices import Dtype
+from llmperf.types.units import Positive
 from llmperf.vendorkit import PeakEntry
 
 
@@ -29,6 +31,28 @@ class OwnModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Stated:
+    """What whoever imports a document says of its rows, where the document says nothing."""
+
+    by: str
+    """Who said it, and how: `the importer, by --vendor nvidia --precision bf16`."""
+    vendor: str | None = None
+    """The vendor plugin of the devices."""
+    device: str | None = None
+    """The accelerator, in place of the environment's."""
+    nodes: Positive | None = None
+    """Machines."""
+    devices_per_node: Positive | None = None
+    """Accelerators in each."""
+    devices: Positive | None = None
+    """Accelerators in all."""
+    model: str | None = None
+    """Name of a model of the library."""
+    precision: Dtype | None = None
+    """Of the products."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFacts:
     """What a document was checked with beside the installed packages. It is no part of the document's text."""
 
@@ -36,3 +60,5 @@ class OwnFacts:
     """In the order of the file."""
     models: tuple[OwnModel, ...] = ()
     """In the order of the files."""
+    stated: Stated | None = None
+    """What the options of the import say; None without any."""
