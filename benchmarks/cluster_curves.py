@@ -3,8 +3,8 @@
 The hosts are namespaces of this machine with an SSH server each (`llmperf_testing.hosts`). Needs root, iproute2 and
 OpenSSH.
 
-    uv run python benchmarks/cluster_curves.py
-    uv run python benchmarks/cluster_curves.py --only paddle
+    ./dev python benchmarks/cluster_curves.py
+    ./dev python benchmarks/cluster_curves.py --only paddle
 """
 
 from __future__ import annotations
@@ -73,6 +73,7 @@ def losses(result: dict[str, Any]) -> list[float]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=list(PAIRS))
+    parser.add_argument("--devices", type=int, help="ranks on each host, instead of those of the pair")
     parser.add_argument("--keep", type=Path, help="folder for the run folders; by default they are deleted")
     options = parser.parse_args()
     reason = namespaces.missing() or ssh_servers.missing()
@@ -88,7 +89,7 @@ def main() -> int:
                 f'[launchers.ssh]\nconfig = "{servers.config}"\nenv = {{OMP_NUM_THREADS = "1"}}\n'
             )
             for name in options.only or PAIRS:
-                pair = PAIRS[name]
+                pair = PAIRS[name] if options.devices is None else PAIRS[name]._replace(devices=options.devices)
                 words = [pair.case, "--framework", pair.framework]
                 words += [word for setting in pair.settings for word in ("--set", setting)]
                 started = time.monotonic()

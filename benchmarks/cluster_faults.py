@@ -6,8 +6,8 @@ OpenSSH.
 A run loses no record: all that were written a second before the fault arrive, or stay in the folder on the node that
 the run's notes name. A record that was written just before a host or its link goes cannot arrive.
 
-    uv run python benchmarks/cluster_faults.py
-    uv run python benchmarks/cluster_faults.py --only worker_killed --only host_gone --json
+    ./dev python benchmarks/cluster_faults.py
+    ./dev python benchmarks/cluster_faults.py --only worker_killed --only host_gone --json
 """
 
 from __future__ import annotations

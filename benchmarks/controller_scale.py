@@ -1,7 +1,7 @@
 """How the controller copes with many ranks and many steps, on records that a few processes write in the real format.
 
-    uv run python benchmarks/controller_scale.py --ranks 4096 --steps 60,240
-    uv run python benchmarks/controller_scale.py --ranks 1 --steps 100000,1000000
+    ./dev python benchmarks/controller_scale.py --ranks 4096 --steps 60,240
+    ./dev python benchmarks/controller_scale.py --ranks 1 --steps 100000,1000000
 
 For each number of steps: records per second that the controller follows while they are written, and from files that
 are there already; the seconds from the last record to the checked result; the peak of memory; the size of the result.
@@ -66,11 +66,12 @@ def write_records(run: Path, ranks: Sequence[int]) -> None:
     contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
     recorders = [Recorder(filenames.records_path(run, rank)) for rank in ranks]
     draws = random.Random(ranks[0])
-    now = time.monotonic()
+    now = started = time.monotonic()
 
     def enter(phase: Any, monotonic: float) -> None:
         for rank, recorder in zip(ranks, recorders, strict=True):
-            recorder.write(PhaseRecord(rank=rank, phase=phase, at=1.8e9, monotonic=monotonic))
+            at = 1.8e9 + monotonic - started
+            recorder.write(PhaseRecord(rank=rank, phase=phase, at=at, monotonic=monotonic))
 
     enter("warming up", now)
     begin = now

@@ -1,9 +1,12 @@
 """Estimates of all published rows against their figures: memory, and throughput with each row left out of the fit.
 
-uv run python benchmarks/estimate_calibration.py                      # traces every row: about a quarter of an hour
-uv run python benchmarks/estimate_calibration.py --traces FOLDER      # keeps the traces there, and uses those it finds
-uv run python benchmarks/estimate_calibration.py --analytic           # by formulas alone
-uv run python benchmarks/estimate_calibration.py --write              # also writes what was fitted, and the errors
+The rows of held_out_rows.toml are compared too: on devices that nothing is fitted to.
+
+./dev python benchmarks/estimate_calibration.py                      # traces every row: about a quarter of an hour
+./dev python benchmarks/estimate_calibration.py --traces FOLDER      # keeps the traces there, and uses those it finds
+./dev python benchmarks/estimate_calibration.py --traces FOLDER --trace-timeout 0   # those that it finds alone
+./dev python benchmarks/estimate_calibration.py --analytic           # by formulas alone
+./dev python benchmarks/estimate_calibration.py --write              # also writes what was fitted, and the errors
                                                                       # (with --analytic those of formulas alone)
 
 Four figures are fitted: the efficiency (published over ideal throughput) of traces and of formulas, and for memory the
@@ -19,7 +22,7 @@ import math
 import statistics
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -32,12 +35,12 @@ from llmperf.planning.build import plan_only
 from llmperf.running.estimate import MEMORY_PROBLEMS
 from llmperf.running.step_traces import Traces, analytic_traces, step_traces
 from llmperf.types import DeviceRates, Plan, StepTrace
-from published_rows import NETWORK_BYTES_PER_SECOND, PublishedRow, published_rows
+from published_rows import PublishedRow, held_out_rows, published_rows
 
 GIB = 2**30
 METHODS = ("fake tensors", "analytic")
 TRACE_SECONDS = 3600.0
-"""Time limit of one trace, which is long so that other work on the machine does not matter."""
+"""Default time limit of one trace, which is long so that other work on the machine does not matter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +87,7 @@ class Estimated:
         return " and ".join(dict.fromkeys(trace.method for trace in self.stages.values()))
 
 
-def estimated(row: PublishedRow, analytic: bool, folder: Path | None) -> Estimated:
+def estimated(row: PublishedRow, analytic: bool, folder: Path | None, seconds: float = TRACE_SECONDS) -> Estimated:
     """One row, traced or from the folder of traces."""
     outcome = plan_only(row.request)
     others = [problem.message for problem in outcome.problems if problem.code not in MEMORY_PROBLEMS]
@@ -93,12 +96,13 @@ def estimated(row: PublishedRow, analytic: bool, folder: Path | None) -> Estimat
     rates = outcome.plugins.rates(outcome.plan.probe.devices[0].model)
     assert rates is not None, row.name
     plan = outcome.plan
-    traces = analytic_traces(plan) if analytic else _traced(row, plan, folder)
-    network = with_network(rates, NETWORK_BYTES_PER_SECOND, plan.layout.devices_per_node)
-    return Estimated(row=row, plan=plan, stages=traces.stages, rates=network)
+    traces = analytic_traces(plan) if analytic else _traced(row, plan, folder, seconds)
+    rates = with_network(rates, row.network_bytes_per_second, plan.layout.devices_per_node)
+    rates = replace(rates, memory_bytes_per_second=rates.memory_bytes_per_second * row.bandwidth_share)
+    return Estimated(row=row, plan=plan, stages=traces.stages, rates=rates)
 
 
-def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
+def _traced(row: PublishedRow, plan: Plan, folder: Path | None, seconds: float) -> Traces:
     """Rows that differ in the number of micro batches alone have one trace."""
     changes = [setting for setting in row.request.settings if "global_batch" not in setting]
     key = f"{row.request.case}-{hashlib.sha256(repr((row.request.on, changes)).encode()).hexdigest()[:8]}"
@@ -106,7 +110,7 @@ def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
     if path is not None and path.exists():
         stages = json_files.load(path, dict[str, StepTrace])  # type: ignore[arg-type]
         return Traces(stages={int(stage): trace for stage, trace in stages.items()}, use=(), notes=())
-    traces = step_traces(plan, lambda line: print(f"{row.name}: {line}", file=sys.stderr), TRACE_SECONDS)
+    traces = step_traces(plan, lambda line: print(f"{row.name}: {line}", file=sys.stderr), seconds)
     for used in traces.use:
         resident = "" if used.peak_resident_bytes is None else f", {used.peak_resident_bytes / GIB:.1f} GiB"
         print(f"{row.name}: rank {used.rank}: {used.seconds:.0f} s{resident} {used.problem or ''}", file=sys.stderr)
@@ -118,7 +122,8 @@ def _traced(row: PublishedRow, plan: Plan, folder: Path | None) -> Traces:
 
 def fitted_efficiency(rows: list[Estimated], method: str) -> float | None:
     """The median of published over ideal throughput of the rows that were traced so, at most 1; None without rows."""
-    shares = [(item.row.throughput or 0) / item.throughput() for item in rows if item.method == method]
+    fitted = [item for item in rows if item.method == method and item.row.fitted]
+    shares = [(item.row.throughput or 0) / item.throughput() for item in fitted]
     return min(1.0, statistics.median(shares)) if shares else None
 
 
@@ -126,17 +131,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--analytic", action="store_true")
     parser.add_argument("--traces", type=Path)
+    parser.add_argument("--trace-timeout", type=float, default=TRACE_SECONDS, help="seconds of a trace")
     parser.add_argument("--only", default="", help="part of the name of rows")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     rows = []
-    for row in published_rows():
+    for row in (*published_rows(), *held_out_rows()):
         if options.only in row.name:
             try:
-                rows.append(estimated(row, options.analytic, options.traces))
+                rows.append(estimated(row, options.analytic, options.traces, options.trace_timeout))
             except LlmperfError as error:
                 print(f"{row.name}: {error}", file=sys.stderr)
-    memory = print_memory(rows)
+    with_memory = [item for item in rows if item.row.memory_gib]
+    memory = print_memory(with_memory) if with_memory else []
     formulas = [estimated(item.row, True, None) for item in rows]
     rated = [item for item in (*rows, *formulas) if item.row.throughput is not None]
     rated = [item for item in rated if item.method == "fake tensors" or item in formulas]
@@ -148,12 +155,13 @@ def main() -> None:
 def fitted_memory(rows: list[Estimated]) -> MemoryFit:
     """The smallest sum of errors with which all published rows fit into their devices."""
     fits = [MemoryFit(constant=constant / 4, share=share / 100) for constant in range(21) for share in range(16)]
+    rows = [item for item in rows if item.row.fitted]
     allowed = [fit for fit in fits if all(item.seems_to_fit(fit) for item in rows)]
     return min(allowed, key=lambda fit: sum(abs(item.memory_error(fit)) for item in rows))
 
 
 def print_memory(rows: list[Estimated]) -> list[float]:
-    """The table of memory; returns the error of each distinct figure with a fit on the others."""
+    """The table of memory; returns the error of each distinct figure that is fitted, with a fit on the others."""
     distinct = {(item.row.document, item.row.request.case, item.row.memory_gib): item for item in rows}
     rows = list(distinct.values())
     print("| Row | By | Published GiB | Tensors | Fit on the others | Error |\n|---|---|---|---|---|---|")
@@ -161,11 +169,14 @@ def print_memory(rows: list[Estimated]) -> list[float]:
     for item in rows:
         fit = fitted_memory([other for other in rows if other is not item])
         error = item.memory_error(fit)
-        errors.append(abs(error))
+        if item.row.fitted:
+            errors.append(abs(error))
         tensors = item.memory_gib(MemoryFit(constant=0, share=0))
         columns = (item.row.memory_gib, tensors, item.memory_gib(fit))
         shown = " | ".join(", ".join(f"{figure:.1f}" for figure in column) for column in columns)
         print(f"| {item.row.name} | {item.method} | {shown} | {error:+.1%} |")
+    if not errors:
+        return errors
     within = sum(error <= 0.1 for error in errors)
     print(f"\nfitted to all rows: {fitted_memory(rows)}")
     print(f"{within} of {len(errors)} within 10 %, median {statistics.median(errors):.1%}, largest {max(errors):.1%}\n")
@@ -198,31 +209,40 @@ def write(
     efficiency = {method: f"{share:.3f}" for method in METHODS if (share := fitted_efficiency(rated, method))}
     figures: dict[str, dict[str, object]] = {"efficiency": dict(efficiency)}
     if memory:
-        figures[""] = {"fragmentation": fitted_memory(rows).share}
+        figures[""] = {"fragmentation": fitted_memory([item for item in rows if item.row.memory_gib]).share}
         figures["memory_error"] = {
             "median": f"{statistics.median(memory):.3f}",
             "within_tenth": sum(error <= 0.1 for error in memory),
             "rows": len(memory),
             "date": f'"{datetime.now(timezone.utc).date().isoformat()}"',
         }
-    for method, errors in throughput.items():
-        plans = [item.plan for item in rated if item.method == method]
-        devices: dict[str, list[float]] = {}
-        for plan, error in zip(plans, errors, strict=True):
-            devices.setdefault(plan.probe.devices[0].model, []).append(round(error, 3))
-        listed = ", ".join(f'"{device}" = {devices[device]}' for device in sorted(devices))
-        figures[f"throughput_error.{method}"] = {
-            "median": f"{statistics.median(map(abs, errors)):.3f}",
-            "rows": len(errors),
-            "families": _list({plan.spec.model.family for plan in plans}),
-            "precisions": _list({plan.spec.contract.precision for plan in plans}),
-            "device_errors": f"{{ {listed} }}",
-        }
     calibration.FILE.write_text(replaced(calibration.FILE.read_text(), figures))
+    kept = [row for row in calibration.throughput_errors() if row.method not in throughput]
+    written = sorted([*map(_toml, kept), *_kinds(rated, throughput)])
+    head = (
+        "# Errors of estimated throughput by kind of published row, as benchmarks/estimate_calibration.py writes them."
+    )
+    calibration.ERRORS_FILE.write_text("\n".join([head, "", "rows = [", *written, "]"]) + "\n")
 
 
-def _list(names: set[str]) -> str:
-    return json.dumps(sorted(names))
+def _kinds(rated: list[Estimated], throughput: Mapping[str, list[float]]) -> list[str]:
+    kinds: dict[tuple[object, ...], list[float]] = {}
+    for method, errors in throughput.items():
+        for item, error in zip((item for item in rated if item.method == method), errors, strict=True):
+            spec, device = item.plan.spec, item.plan.probe.devices[0].model
+            recipe, mixture = spec.contract.precision, spec.model.mixture is not None
+            key = (method, item.row.fitted, device, spec.model.family, mixture, recipe)
+            kinds.setdefault(key, []).append(round(error, 3))
+    names = ("method", "fitted", "device", "family", "mixture", "precision")
+    return [
+        _toml(calibration.ThroughputErrors(**dict(zip(names, key, strict=True)), errors=tuple(errors)))  # type: ignore[arg-type]
+        for key, errors in kinds.items()
+    ]
+
+
+def _toml(row: calibration.ThroughputErrors) -> str:
+    values = ", ".join(f"{name} = {json.dumps(value)}" for name, value in json_files.builtins(row).items())
+    return f"    {{ {values} }},"
 
 
 def replaced(text: str, figures: Mapping[str, Mapping[str, object]]) -> str:

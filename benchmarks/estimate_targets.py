@@ -1,7 +1,7 @@
 """What the best known settings of each target reach by estimate, on the assumed rates of the device.
 
-uv run python benchmarks/estimate_targets.py                # traces each: minutes
-uv run python benchmarks/estimate_targets.py --analytic     # by formulas alone: seconds
+./dev python benchmarks/estimate_targets.py                # traces each: minutes
+./dev python benchmarks/estimate_targets.py --analytic     # by formulas alone: seconds
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -15,6 +16,8 @@ HIGHEST_MEMORY_ERROR, HIGHEST_TIME_ERROR = 0.10, 0.25
 """Of an estimate, against the run that it is of. The time is by the rates that `llmperf peak` measured, if it did."""
 LOSS_TOLERANCE = {"fp32": 1e-3, "tf32": 5e-3}
 """Of the loss of the first step, against another way to compute the same step: relative."""
+ATTENTION = re.compile("flash|fmha|cudnn|attention|flex", re.IGNORECASE)
+"""Part of the names of kernels that compute attention."""
 LOOSE = 0.03
 """The same of precisions with fewer bits."""
 
@@ -130,7 +133,9 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     measured = acceptance.results.get(run.name, {}).get("figures", {})
     if measured.get("status") != "complete":
         raise Skipped(f"there is no complete run {run.name!r}")
-    done = acceptance.call(step, llmperf("estimate", *requested(acceptance, run), "--json"))
+    rates = rates_file(acceptance)
+    measured_rates = ("--rates", str(rates)) if rates.is_file() else ()
+    done = acceptance.call(step, llmperf("estimate", *requested(acceptance, run), *measured_rates, "--json"))
     if not done.stdout.strip().startswith("{"):
         raise StepFailed(last_line(done.stderr))
     document = json.loads(done.stdout)
@@ -155,6 +160,11 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     return figures
 
 
+def rates_file(acceptance: Acceptance) -> Path:
+    """What the step `peak` measured: another machine of the same kind has it too, by the archive."""
+    return acceptance.folder / "rates.json"
+
+
 def beside(measured: Mapping[str, Any]) -> int | None:
     """Memory of the device that no tensor has at the peak: context, libraries, fragmentation."""
     used, peak = measured.get("device bytes"), measured.get("peak bytes")
@@ -174,6 +184,17 @@ def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     if unexpected:
         raise StepFailed(f"the host waits in {', '.join(unexpected)}", found)
     return found
+
+
+def attention(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """Which kernel torch's attention takes for the shapes of known models: what `attention=auto` runs."""
+    device = "cpu" if acceptance.small else "cuda:0"
+    program = str(Path(__file__).with_name("gpu_attention.py"))
+    done = acceptance.call(step, [sys.executable, program, device])
+    if done.returncode != 0 or not done.stdout.strip().startswith("{"):
+        raise StepFailed(last_line(done.stderr))
+    kernels: dict[str, str] = json.loads(done.stdout)
+    return kernels
 
 
 def out_of_memory(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
@@ -208,7 +229,7 @@ def answered(acceptance: Acceptance, step: Step, *words: str) -> Mapping[str, An
 
 def peak(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     """What the device achieves, with verified outputs; estimates of later steps use it."""
-    rates = answered(acceptance, step, "peak", "--devices", "1")
+    rates = answered(acceptance, step, "peak", "--devices", "1", "--output", str(rates_file(acceptance)))
     return {
         "TFLOP/s of products": {dtype: rate / 1e12 for dtype, rate in rates["matmul_flops_per_second"].items()},
         "TFLOP/s of attention": {dtype: rate / 1e12 for dtype, rate in rates["attention_flops_per_second"].items()},
@@ -224,7 +245,12 @@ def profile(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     kinds = {each["kind"]: [each["seconds"], each["estimated_seconds"]] for each in document["kinds"]}
     if not kinds:
         raise StepFailed("the profile names no operation")
-    return {"folder": document["folder"], "seconds and estimated seconds": kinds}
+    names = [each["name"] for each in document["operations"] if ATTENTION.search(each["name"])]
+    return {
+        "folder": document["folder"],
+        "seconds and estimated seconds": kinds,
+        "attention kernels": list(dict.fromkeys(names)),
+    }
 
 
 def tune(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
@@ -252,5 +278,6 @@ CHECKS: Mapping[str, Callable[[Acceptance, Step], Mapping[str, Any]]] = {
     "peak": peak,
     "profile": profile,
     "tune": tune,
+    "attention": attention,
 }
 """By the kind of the step."""

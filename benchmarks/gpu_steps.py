@@ -16,7 +16,9 @@ class Step:
 
     name: str
     """What it shows."""
-    kind: Literal["doctor", "tests", "run", "estimate", "waits", "out of memory", "peak", "profile", "tune"]
+    kind: Literal[
+        "doctor", "tests", "run", "estimate", "waits", "out of memory", "peak", "profile", "tune", "attention"
+    ]
     """How it is done."""
     expected_seconds: float
     """So much time must be left for it to start."""
@@ -79,7 +81,7 @@ def steps(*, small: bool) -> list[Step]:
         return Step(
             name=name,
             kind="run",
-            expected_seconds=90 if is_lora and not small else 60,
+            expected_seconds=75 if is_lora and not small else 55,
             limit_seconds=240,
             case="llama2_7b_lora" if is_lora else "default",
             framework=framework,
@@ -88,7 +90,7 @@ def steps(*, small: bool) -> list[Step]:
         )
 
     def estimate(of: str) -> Step:
-        return Step(name=f"estimate of {of}", kind="estimate", expected_seconds=45, limit_seconds=240, of=of)
+        return Step(name=f"estimate of {of}", kind="estimate", expected_seconds=40, limit_seconds=240, of=of)
 
     def engine(name: str, of: str | None = None, **settings: str | int | bool) -> Step:
         return run(name, "megatron_deepspeed", of, sharding_stage=1, micro_batch=2, **settings)
@@ -106,36 +108,47 @@ def steps(*, small: bool) -> list[Step]:
     first = [
         Step(name="doctor", kind="doctor", expected_seconds=20, limit_seconds=100),
         measure("peak", 60, *quick),
-        run("ZeRO-1", sharding_stage=1),
-        run("LoRA", "lora"),
-        estimate("ZeRO-1"),
-        estimate("LoRA"),
+        Step(name="attention kernels", kind="attention", expected_seconds=15, limit_seconds=100),
+        run("pytorch", "pytorch"),
+        estimate("pytorch"),
     ]
     if small:
         return [
             *first,
+            run("ZeRO-1", sharding_stage=1),
+            run("LoRA", "lora"),
+            estimate("ZeRO-1"),
+            estimate("LoRA"),
             waits,
-            run("pytorch", "pytorch"),
             run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
             run("mixture", "pytorch", model=mixture),
             run("mixture, skewed", "pytorch", "mixture", model=mixture, routing="skewed"),
             measure("profile", 40),
             measure("tune", 60, "--search", "micro_batch=1,2", "--trials", "2", "--steps", "2", "--warmup-steps", "1"),
         ]
+    compiled = {"compile": True}
     return [
         *first,
-        Step(name="tests", kind="tests", expected_seconds=150, limit_seconds=420, argv=GPU_TESTS),
-        waits,
-        run("pytorch", "pytorch"),
-        run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
-        run("pytorch, compiled", "pytorch", "pytorch", compile=True),
+        run("pytorch, compiled", "pytorch", "pytorch", **compiled),
+        run("cuDNN attention", "pytorch", "pytorch", attention="cudnn"),
+        run("flex attention", "pytorch", "pytorch", attention="flex"),
+        run("fp8, rowwise", "pytorch", "pytorch", precision="fp8_rowwise", **compiled),
         run("mixture", "pytorch", model=mixture, micro_batch=2),
+        estimate("mixture"),
+        measure("profile", 60),
+        Step(name="tests", kind="tests", expected_seconds=200, limit_seconds=480, argv=GPU_TESTS),
+        run("LoRA", "lora"),
+        estimate("LoRA"),
+        run("ZeRO-1", sharding_stage=1),
+        estimate("ZeRO-1"),
+        estimate("pytorch, compiled"),
+        estimate("fp8, rowwise"),
+        waits,
+        run("pytorch, no kernels", "pytorch", "pytorch", fused_ops=OFF),
         run("mixture, flex attention", "pytorch", "mixture", model=mixture, micro_batch=2, attention="flex"),
         run("mixture, skewed", "pytorch", "mixture", model=mixture, micro_batch=2, routing="skewed"),
-        run("fp8, rowwise", "pytorch", "pytorch", precision="fp8_rowwise", compile=True),
-        measure("profile", 60),
+        run("fp8, tensorwise", "pytorch", "pytorch", precision="fp8_tensorwise", **compiled),
         engine("pipeline engine"),
-        run("ZeRO-1, fp16", of="ZeRO-1", sharding_stage=1, precision="fp16"),
         Step(
             name="out of memory",
             kind="out of memory",
@@ -143,28 +156,14 @@ def steps(*, small: bool) -> list[Step]:
             limit_seconds=200,
             settings={**dense, "global_batch": 256, "micro_batch": 256},
         ),
-        run("ZeRO-3", of="ZeRO-1", sharding_stage=3),
         measure("tune", 200, "--search", "micro_batch=1,2,4,8", "--search", "compile=false,true", "--trials", "4"),
-        run("ZeRO-2", of="ZeRO-1", sharding_stage=2),
-        run("mixture, ZeRO-3", of="mixture", model=mixture, micro_batch=2, sharding_stage=3),
-        run("mixture, compiled", "pytorch", "mixture", model=mixture, micro_batch=2, compile=True),
-        run("fp8, tensorwise", "pytorch", "pytorch", precision="fp8_tensorwise", compile=True),
+        run("best known, dense", "pytorch", "pytorch", micro_batch=8, attention="cudnn", **compiled),
         run("bf16 weights", "pytorch", "pytorch", precision="bf16_pure"),
-        run("ZeRO-0", of="ZeRO-1"),
-        run("LoRA, fp16", "lora", "LoRA", precision="fp16"),
-        run("LoRA, tf32", "lora", "LoRA", precision="tf32", micro_batch=2),
-        estimate("pytorch"),
-        estimate("ZeRO-3"),
-        run(
-            "pipeline engine, fp16",
-            "megatron_deepspeed",
-            "pipeline engine",
-            sharding_stage=1,
-            micro_batch=2,
-            precision="fp16",
-        ),
-        run("best known, dense", "pytorch", "pytorch", compile=True, micro_batch=8, attention="cudnn"),
-        run("best known, LoRA", "lora", "LoRA", compile=True, micro_batch=8, global_batch=8, seq_len=2048),
-        run("efficient attention", "pytorch", "pytorch", attention="efficient"),
         run("recomputed", "pytorch", "pytorch", gradient_checkpointing=True, micro_batch=8),
+        run("LoRA, fp16", "lora", "LoRA", precision="fp16"),
+        run("ZeRO-3", of="ZeRO-1", sharding_stage=3),
+        estimate("ZeRO-3"),
+        run("ZeRO-1, fp16", of="ZeRO-1", sharding_stage=1, precision="fp16"),
+        run("mixture, compiled", "pytorch", "mixture", model=mixture, micro_batch=2, **compiled),
+        run("ZeRO-2", of="ZeRO-1", sharding_stage=2),
     ]

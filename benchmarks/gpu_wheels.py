@@ -3,7 +3,8 @@
 For a machine without a network, whose Python 3.12 has torch, transformers and what these need, such as a vendor's
 container. Its own packages are kept: the wheels are installed without dependencies.
 
-    uv run --with pip python benchmarks/gpu_wheels.py --out build/gpu_wheels
+    ./dev --with pip python benchmarks/gpu_wheels.py --out build/gpu_wheels
+    python3 benchmarks/gpu_setup.py --wheels build/gpu_wheels --out build/env           # on that machine
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ MEMBERS = (
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""
+EXTRAS = ("torchao",)
+"""What optional parts of them need: products in fp8."""
 TESTS = ("pytest", "pytest-timeout", "hypothesis")
 PROVIDED = ("torch", "transformers", "numpy")
 """On the other machine already, with all that they need."""
@@ -107,7 +110,7 @@ def main() -> None:
     subprocess.run(["uv", "build", "--all-packages", "--wheel", "--out-dir", str(out), "-q", str(ROOT)], check=True)
     (out / ".gitignore").unlink(missing_ok=True)
     ours = {canonicalize_name(path.name.split("-")[0]) for path in out.glob("*.whl")}
-    names = closure(python, *MEMBERS, *TESTS) - closure(python, *PROVIDED) - ours | set(ALWAYS)
+    names = closure(python, *MEMBERS, *EXTRAS, *TESTS) - closure(python, *PROVIDED) - ours | set(ALWAYS)
     download(python, pins(names - set(SOURCES)), out)
     build(pins(names & set(SOURCES)), out)
     wheels = sorted(out.glob("*.whl"))

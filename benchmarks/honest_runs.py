@@ -4,8 +4,8 @@ Each run is a small variant of the case `default` by one framework after the oth
 the CPU from every second run. With --clock-step, root sets the wall clock forward by some seconds during every fourth
 run, and back after it.
 
-    uv run python benchmarks/honest_runs.py --runs 10
-    uv run python benchmarks/honest_runs.py --runs 100 --busy 2 --clock-step 3 --model llama_tiny --out /tmp/honest
+    ./dev python benchmarks/honest_runs.py --runs 10
+    ./dev python benchmarks/honest_runs.py --runs 100 --busy 2 --clock-step 3 --model llama_tiny --out /tmp/honest
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 The ways of each operation alternate, and the fastest of their repetitions counts. `compiled` is the kernel of
 `torch.compile`; for `block` a whole transformer block.
 
-uv run python benchmarks/kernels.py
-uv run python benchmarks/kernels.py --device cuda --dtype bf16 --tokens 8192 --width 4096 --vocabulary 32000
+./dev python benchmarks/kernels.py
+./dev python benchmarks/kernels.py --device cuda --dtype bf16 --tokens 8192 --width 4096 --vocabulary 32000
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Steps are handed over as in a run: in parts of a second, here of 100 steps. The ranks are not involved.
 
-    uv run python benchmarks/log_cost.py
+    ./dev python benchmarks/log_cost.py
 """
 
 from __future__ import annotations

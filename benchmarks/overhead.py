@@ -3,7 +3,7 @@
 One trainer, the same ranks, short stretches in turn: the machine's drift hits both alike. What the controller costs
 beside (watching, sampling) is printed as its share of the CPU time of a whole run.
 
-    uv run python benchmarks/overhead.py --framework zero --pairs 30
+    ./dev python benchmarks/overhead.py --framework zero --pairs 30
 """
 
 from __future__ import annotations

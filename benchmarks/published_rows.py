@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from llmperf.files import json_files
+from llmperf.files.user_files import read_toml
 from llmperf.planning.states import Request
 from llmperf_published.types.document import Published
 from llmperf_published.types.document import PublishedRow as Row
 
+HELD_OUT = Path(__file__).with_name("held_out_rows.toml")
 PUBLISHED = Path(__file__).parents[1] / "published"
 MODELS = {"H800": "H800", "R300": "R300"}
 """Part of a printed device name, and the model that `--on` takes; others are A100 by their memory."""
@@ -30,7 +32,13 @@ class PublishedRow:
     throughput: float | None
     """token/p/s."""
     memory_gib: tuple[float, ...]
-    """Of each pipeline stage, or one for all."""
+    """Of each pipeline stage, or one for all; empty if it is not printed or not compared."""
+    network_bytes_per_second: float = NETWORK_BYTES_PER_SECOND
+    """Of each node."""
+    bandwidth_share: float = 1.0
+    """Of the bandwidth of the model's memory that the row's devices have."""
+    fitted: bool = True
+    """Whether it is part of the fit."""
 
     @property
     def name(self) -> str:
@@ -44,6 +52,26 @@ def published_rows() -> Iterator[PublishedRow]:
         document = json_files.load(path, Published)
         for row in document.rows:
             yield _published_row(path.parent.name, row)
+
+
+def held_out_rows() -> Iterator[PublishedRow]:
+    """Published throughput, and memory, on devices that nothing was fitted to."""
+    for document, table in read_toml(HELD_OUT).items():
+        for number, row in enumerate(table["rows"], 1):
+            request = Request(case=row["case"], on=row["on"], settings=tuple(row["settings"]))
+            network = row.get("network_gbit", NETWORK_BYTES_PER_SECOND * 8e-9) * 1e9 / 8
+            bandwidth, datasheet = table.get("memory_gb_per_second", (1, 1))
+            throughput = row.get("throughput")
+            yield PublishedRow(
+                document=document,
+                line=number,
+                request=request,
+                throughput=None if throughput is None else float(throughput),
+                memory_gib=(row["memory_gib"],) if "memory_gib" in row else (),
+                network_bytes_per_second=network,
+                bandwidth_share=bandwidth / datasheet,
+                fitted=False,
+            )
 
 
 def _published_row(document: str, row: Row) -> PublishedRow:

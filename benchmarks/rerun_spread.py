@@ -66,10 +66,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40, help="of the runs")
     parser.add_argument("--rerun", type=int, default=10, help="steps to rerun")
     parser.add_argument("--reruns", type=int, default=3, help="of each run")
+    parser.add_argument("--only", action="append", choices=list(RUNS), help="this run alone; may be repeated")
     options = parser.parse_args()
     known: dict[tuple[str, bool], list[float]] = defaultdict(list)
     for number in range(options.reruns):
-        for name in RUNS:
+        for name in options.only or RUNS:
             found = rerun(submission(name, options.steps, options.out), options.rerun)
             print(json.dumps({"run": name, "rerun": number + 1, **found}), flush=True)
             for claim in claims.TOLERANCE:

@@ -3,7 +3,7 @@
 Runs plain PyTorch (DDP), ZeRO-3, Megatron-DeepSpeed TP2 and Paddle TP2 through `llmperf run`, then holds the others
 against PyTorch with `llmperf align`.
 
-    uv run python benchmarks/same_curve.py
+    ./dev python benchmarks/same_curve.py
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CONTRACT = ("model=llama_tiny", "seq_len=64", "global_batch=4", "precision=fp32", "steps=20", "warmup_steps=0")
+CONTRACT = ("model=llama_tiny", "seq_len=64", "global_batch=4", "precision=fp32", "warmup_steps=0")
 FRAMEWORKS = {
     "zero": ("sharding_stage=3",),
     "megatron_deepspeed": ("tensor_parallel=2",),
@@ -21,14 +21,16 @@ FRAMEWORKS = {
     "pytorch": (),
 }
 """Tuning of each; the last is the reference."""
+REFERENCE = "pytorch"
 LIMITS = ("--from-step", "1", "--step-limit", "1e-3")
 
 
-def train(framework: str, out: Path) -> Path:
-    """One run on two ranks; its folder."""
-    settings = [word for one in (*CONTRACT, *FRAMEWORKS[framework]) for word in ("--set", one)]
+def train(framework: str, devices: int, steps: int, out: Path) -> Path:
+    """One run; its folder."""
+    contract = (*CONTRACT, f"steps={steps}", *FRAMEWORKS[framework])
+    settings = [word for setting in contract for word in ("--set", setting)]
     folder = out / framework
-    command = ["run", "default", "--framework", framework, "--devices", "2", "--out", str(folder), *settings]
+    command = ["run", "default", "--framework", framework, "--devices", str(devices), "--out", str(folder), *settings]
     print(f"llmperf {' '.join(command)}", flush=True)
     subprocess.run([sys.executable, "-m", "llmperf", *command], check=True, stdout=subprocess.DEVNULL)
     (run,) = folder.iterdir()
@@ -38,10 +40,16 @@ def train(framework: str, out: Path) -> Path:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/same_curve"))
-    out = parser.parse_args().out
+    parser.add_argument("--only", action="append", choices=list(FRAMEWORKS), help="against pytorch; may be repeated")
+    parser.add_argument("--devices", type=int, default=2, help="ranks; Megatron-DeepSpeed and Paddle need two")
+    parser.add_argument("--steps", type=int, default=20)
+    options = parser.parse_args()
+    out, chosen = options.out, {*(options.only or FRAMEWORKS), REFERENCE}
     if out.exists():
         parser.error(f"{out} is there already; name another folder with --out")
-    runs = [str(train(framework, out)) for framework in FRAMEWORKS]
+    runs = [
+        str(train(framework, options.devices, options.steps, out)) for framework in FRAMEWORKS if framework in chosen
+    ]
     return subprocess.run([sys.executable, "-m", "llmperf", "align", *runs, *LIMITS]).returncode
 
 

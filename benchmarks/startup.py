@@ -1,6 +1,6 @@
 """CPU time of `llmperf --help`, `llmperf plugins` and `llmperf validate FILE` against `python -c pass`, in pairs.
 
-uv run python benchmarks/startup.py --pairs 15
+./dev python benchmarks/startup.py --pairs 15
 """
 
 from __future__ import annotations

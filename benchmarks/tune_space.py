@@ -1,7 +1,7 @@
 """How close `llmperf tune` comes to the best of a space in a few trials.
 
-    uv run python benchmarks/tune_space.py               every combination of a space here, then searches in it
-    uv run python benchmarks/tune_space.py --simulated   60 searches in made-up spaces of 64 combinations
+    ./dev python benchmarks/tune_space.py               every combination of a space here, then searches in it
+    ./dev python benchmarks/tune_space.py --simulated   60 searches in made-up spaces of 64 combinations
 
 The first measures all combinations with the short runs of a search, and then lets a search look the figures up instead
 of measuring again: what counts is which combinations it asks for.

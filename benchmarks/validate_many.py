@@ -2,7 +2,7 @@
 
 The commands are `llmperf validate FOLDER` and `llmperf report FOLDER` in several formats.
 
-uv run python benchmarks/validate_many.py
+./dev python benchmarks/validate_many.py
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ def result(index: int) -> dict[str, Any]:
     metrics["window_seconds"] *= slower
     metrics["step_seconds"] = {name: value and value * slower for name, value in metrics["step_seconds"].items()}
     for mfu in document["mfu"]:
-        mfu["value"] /= slower
+        for name in ("value", "of_measured_peak", "of_weighted_peak"):
+            mfu[name] = mfu[name] and mfu[name] / slower
+    for name in ("achieved_flops_per_second", "share_of_attainable"):
+        document["roofline"][name] /= slower
     return document
 
 

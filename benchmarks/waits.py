@@ -3,7 +3,7 @@
 A backward pass of two operations runs with and without the measurement, in turn. The difference does not depend on the
 model: a step has one measured backward pass.
 
-    uv run python benchmarks/waits.py --pairs 200
+    ./dev python benchmarks/waits.py --pairs 200
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -25,11 +26,19 @@ def benchmark(name: str, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=580)
 
 
-@pytest.mark.long
-def test_a_published_case_learns_on_two_hosts_what_it_learns_on_one():
-    """ZeRO-1 over two hosts with two ranks each, on a small model."""
-    done = benchmark("cluster_curves.py", "--only", "baichuan2_13b_pretrain_zero")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pytorch", "--devices", "1"),
+        pytest.param(("baichuan2_13b_pretrain_zero",), marks=pytest.mark.long),
+    ],
+    ids=" ".join,
+)
+def test_a_case_learns_on_two_hosts_what_it_learns_on_one(words):
+    """DDP with one rank on each host; a published case with ZeRO-1 and two, on a small model."""
+    done = benchmark("cluster_curves.py", "--only", *words)
     assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(rf"^\| {words[0]} \| \d\.\de[+-]\d+ \|", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_a_host_that_cannot_be_reached_any_more_is_named_and_leaves_nothing():

@@ -29,7 +29,7 @@ OWN_TEST = ("vendors.md", "extending.md", "own-files.md", "trust.md")
 GUIDES = tuple(ROOT / "docs" / name for name in OWN_TEST)
 DOCUMENTS = [path for folder in (".", "docs", "docs/guides") for path in sorted((ROOT / folder).glob("*.md"))]
 
-COMMAND = re.compile(r"^(?:(?:\.uv/bin/)?uv run )?(llmperf [^#|>\n]*)", re.MULTILINE)
+COMMAND = re.compile(r"^(?:\./dev )?(llmperf [^#|>\n]*)", re.MULTILINE)
 FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches/runs", "bf16", "fp8")
 """Where the documents' commands have runs: `--out runs/NAME`."""
 NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
@@ -74,6 +74,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
                 (tmp_path / name).write_text(text)
     for name in ("docs", "published"):
         (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "results.md").write_text("| tokens/s/GPU | MFU |\n|---|---|\n| 3,700 | 49.8% |\n")
     assert words[0] in {*COMMANDS, *extra_commands()}
     elsewhere = not {"--launcher", "--hosts", "--overlay"}.isdisjoint(words)
     traces = words[0] == "estimate" and "--analytic" not in words
@@ -164,7 +165,6 @@ def test_the_script_framework_of_the_authors_guide_reads_the_lines_that_it_shows
 def test_the_overlay_of_the_authors_guide_applies(tmp_path):
     (tmp_path / "overlays").mkdir()
     (tmp_path / "overlays" / "acme.toml").write_text(block("toml", "[when]"))
-    found = matching(
-        Library([("acme", tmp_path)]), Facts(case="llama2_7b_pretrain_zero", device="Acme A1", framework="zero")
-    )
+    facts = Facts(case="llama2_7b_pretrain_zero", device="Acme A1", framework="zero", model="llama2_7b")
+    found = matching(Library([("acme", tmp_path)]), facts, "llama2_7b")
     assert {one.path: one.value for one in found} == {"tuning.micro_batch": 2, "tuning.attention": "flash"}

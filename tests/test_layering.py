@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
@@ -55,9 +56,15 @@ SOURCES = sorted(path for path in ROOT.glob("*/src")) + sorted(
 )
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    """The syntax of a file."""
+    return ast.parse(path.read_text())
+
+
 def imported_modules(path: Path, inside_functions: bool = True, for_type_checkers: bool = True) -> Iterator[str]:
     """The absolute names that a file imports; `from a import b` gives `a.b`."""
-    tree = ast.parse(path.read_text())
+    tree = parsed(path)
     skipped = set()
     if not for_type_checkers:
         blocks = [

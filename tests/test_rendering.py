@@ -22,7 +22,7 @@ def test_committed_schemas_and_pages_are_those_of_the_code():
     """In a process of its own: what other tests load must not reach the pages."""
     script = Path(__file__).parents[1] / "docs" / "render.py"
     done = subprocess.run([sys.executable, str(script), "--check"], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, f"run: uv run python docs/render.py\n{done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"run: ./dev python docs/render.py\n{done.stdout}{done.stderr}"
 
 
 @pytest.mark.parametrize(

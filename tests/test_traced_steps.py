@@ -14,6 +14,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 PROGRAM = Path(__file__).with_name("traced_steps_program.py")
 DEVICES = "A100-SXM4-80GB:1x4"
+HOPPER = "H100-SXM5-80GB:1x4"
+"""Has one kernel for the products of all experts."""
 LAYOUTS = {
     "ddp": (0, "pytorch", ["tuning.sharding_stage=0"]),
     "fsdp": (0, "pytorch", ["tuning.sharding_stage=3"]),
@@ -27,6 +29,7 @@ LAYOUTS = {
 FP16 = {"ddp": ("pytorch", ["tuning.sharding_stage=0"]), "zero 3": ("zero", ["tuning.sharding_stage=3"])}
 if os.environ.get("LLMPERF_ALL_TESTS"):
     FP16 |= {f"zero {stage}": ("zero", [f"tuning.sharding_stage={stage}"]) for stage in (0, 1)}
+BF16 = "contract.precision=bf16"
 SEQUENCE = ["tuning.tensor_parallel=2", "tuning.sequence_parallel=true", "framework.overlap_tensor_parallel=true"]
 TODAY = {
     "llama3_tiny": ("pytorch", ["tuning.sharding_stage=0"]),
@@ -36,28 +39,44 @@ TODAY = {
 }
 """Models of today; the kernels compute what is visible, with values as wide as they are."""
 SHARED_EXPERTS = ["tuning.sharding_stage=3", "tuning.expert_parallel=4", "contract.model=qwen3_moe_tiny"]
-NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "shared experts"]
+EACH_EXPERT = ["tuning.sharding_stage=0", "contract.model=qwen3_moe_tiny"]
+NAMES = [
+    *LAYOUTS,
+    *(f"{name} fp16" for name in FP16),
+    "sequence",
+    *TODAY,
+    "shared experts",
+    "each expert",
+    "compiled",
+]
 
 
 @pytest.fixture(scope="module")
 def traces():
     tasks = [
-        *((rank, framework, [*settings, "contract.precision=bf16"]) for rank, framework, settings in LAYOUTS.values()),
-        *((0, framework, [*settings, "contract.precision=fp16"]) for framework, settings in FP16.values()),
-        (0, "megatron_deepspeed", [*SEQUENCE, "contract.precision=bf16"]),
+        *((DEVICES, rank, framework, [*settings, BF16]) for rank, framework, settings in LAYOUTS.values()),
+        *((DEVICES, 0, framework, [*settings, "contract.precision=fp16"]) for framework, settings in FP16.values()),
+        (DEVICES, 0, "megatron_deepspeed", [*SEQUENCE, BF16]),
         *(
-            (0, framework, [*settings, f"contract.model={name}", "contract.precision=bf16"])
+            (HOPPER, 0, framework, [*settings, f"contract.model={name}", BF16])
             for name, (framework, settings) in TODAY.items()
         ),
-        (0, "pytorch", [*SHARED_EXPERTS, "contract.precision=bf16"]),
+        (HOPPER, 0, "pytorch", [*SHARED_EXPERTS, BF16]),
+        (DEVICES, 0, "pytorch", [*EACH_EXPERT, BF16]),
+        (DEVICES, 0, "pytorch", [*LAYOUTS["ddp"][2], BF16, "tuning.compile=true"]),
     ]
-    tasks = [(DEVICES, rank, framework, [*settings, "tuning.micro_batch=1"]) for rank, framework, settings in tasks]
+    tasks = [(on, rank, framework, [*settings, "tuning.micro_batch=1"]) for on, rank, framework, settings in tasks]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu"}
     command = [sys.executable, str(PROGRAM), json.dumps(tasks)]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     lines = [line.removeprefix("TRACE ") for line in done.stdout.splitlines() if line.startswith("TRACE ")]
     return dict(zip(NAMES, map(json.loads, lines), strict=True))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_estimates_believe_the_trace(traces, name):
+    assert traces[name]["wrong"] is None
 
 
 @pytest.mark.parametrize("layout", [*LAYOUTS, *TODAY])
@@ -80,10 +99,29 @@ def test_ranks_that_share_experts_send_each_other_equally_many_tokens(traces):
     assert "experts.py" in str(waits)
 
 
+def test_a_compiler_joins_operations_of_blocks_forward_and_backward(traces):
+    compiled, separate = traces["compiled"], traces["ddp"]
+    assert compiled["matmul_flops"] == separate["matmul_flops"]
+    assert compiled["peak"] <= separate["peak"]
+    for phase in ("forward", "backward"):
+        assert compiled["kernels"][phase] < separate["kernels"][phase]
+        assert compiled["bytes"][phase] < separate["bytes"][phase]
+
+
+def test_the_host_waits_for_the_sizes_of_experts_without_one_kernel_for_all(traces):
+    trace, grouped = traces["each expert"], traces["qwen3_moe_tiny"]
+    assert trace["matmul_flops"] == pytest.approx(grouped["matmul_flops"], rel=1e-9)
+    assert any("grouped.py" in place for place in trace["waits"])
+
+
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_memory_by_kind_adds_up(traces, layout):
     assert sum(traces[layout]["at_peak"].values()) == traces[layout]["peak"]
     assert sum(traces[layout]["between"].values()) <= traces[layout]["peak"]
+
+
+def test_logits_that_ranks_divide_are_never_counted_whole(traces):
+    assert traces["tensor parallel"]["at_peak"]["logits"] < traces["ddp"]["at_peak"]["logits"]
 
 
 def test_every_layout_computes_the_same_products_in_all(traces):

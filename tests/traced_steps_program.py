@@ -11,6 +11,7 @@ import sys
 from importlib import import_module
 
 from llmperf.accounting.counting import forward_flops
+from llmperf.estimating.answers import wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 
@@ -42,6 +43,10 @@ def traced(device, rank, framework, settings):
     def forward(kind):
         return [one for one in trace.operations if one.kind == kind and one.phase == "forward"]
 
+    def of_phase(phase, field):
+        return total([one for one in trace.operations if one.phase == phase], field)
+
+    phases = ("forward", "backward", "update")
     components = forward_flops(plan.spec.model, plan.spec.contract.seq_len, "windowed")
     tokens = plan.batch.tokens_per_step / plan.layout.world_size
     stated_attention = components.pop("attention") * tokens
@@ -52,6 +57,8 @@ def traced(device, rank, framework, settings):
         "stated_matmul_flops": 3 * sum(components.values()) * tokens,
         "attention_flops": total(forward("attention"), "flops"),
         "stated_attention_flops": stated_attention,
+        "kernels": {phase: of_phase(phase, "kernels") for phase in phases},
+        "bytes": {phase: of_phase(phase, "bytes") for phase in phases},
         "kinds": sorted({one.kind for one in trace.operations}),
         "optimizers": [one.name for one in trace.operations if one.name.startswith("aten._fused_adam")],
         "collectives": sorted({(one.collective, len(one.ranks), one.overlaps) for one in trace.collectives}),
@@ -60,6 +67,7 @@ def traced(device, rank, framework, settings):
         "between": dict(trace.memory.between_steps),
         "parameters": trace.parameters,
         "stand_ins": len(trace.stand_ins),
+        "wrong": wrong_trace(trace, plan, rank),
     }
 
 

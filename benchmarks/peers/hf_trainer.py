@@ -4,7 +4,7 @@
 model of peft. Two ratios: Trainer with the variables that llmperf's vendor plugin sets for its ranks, and Trainer as a
 user starts it, with its share of the cores alone.
 
-    uv run python benchmarks/peers/hf_trainer.py --framework zero --rounds 5
+    ./dev python benchmarks/peers/hf_trainer.py --framework zero --rounds 5
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 torchtitan is installed into an environment of its own in the user's cache, with this workspace's torch. Two ratios:
 torchtitan with the variables that llmperf's vendor plugin sets for its ranks, and with its share of the cores alone.
 
-    uv run python benchmarks/peers/torchtitan_run.py --rounds 5
+    ./dev python benchmarks/peers/torchtitan_run.py --rounds 5
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from . import curves
 from .forging import Document, Forgery
 
 STEPS = 12
-EDGES = ("measuring", "evaluating")
 
 
 def _with_losses(forgery: Forgery, losses: Sequence[float]) -> Path:
@@ -283,26 +282,32 @@ def energy_invented(forgery: Forgery) -> Path:
 
 
 def with_power(forgery: Forgery, watts: float) -> Path:
-    """Readings by which the host drew a power, some of them in the measured window."""
+    """Readings by which the host drew a power, also from the begin to the end of the measured window."""
     begin, end = _window(forgery)
     for rows in forgery.tables.values():
-        samples = [row for row in rows if row.get("kind") == "memory"]
-        later = [sample for sample in samples if sample["monotonic"] > end]
-        for share in (0.25, 0.5, 0.75) if samples else ():
+        samples = [row for row in rows if row.get("kind") == "memory" and row["devices"]]  # the last: host alone
+        for share in (0.0, 0.25, 0.5, 0.75, 1.0) if samples else ():
             at = begin + share * (end - begin)
-            moved = at - samples[-1]["monotonic"]
-            sample = json.loads(json.dumps(samples[-1]))
-            rows.insert(len(rows) - len(later), sample | {"monotonic": at, "at": sample["at"] + moved})
+            before = max((one for one in samples if one["monotonic"] <= at), key=_moment, default=samples[0])
+            sample = json.loads(json.dumps(before))
+            rows.append(sample | {"monotonic": at, "at": sample["at"] + at - before["monotonic"]})
+        if samples:
+            rows.sort(key=_moment)
     for sample in forgery.samples:
         for device in sample["devices"]:
             device |= {"power_watts": watts, "energy_joules": watts * sample["monotonic"]}
     return forgery.seal()
 
 
+def _moment(record: Document) -> float:
+    """When a record was made, on the monotonic clock."""
+    return float(record["monotonic"])
+
+
 def _window(forgery: Forgery) -> tuple[float, float]:
     """Where the measured window begins and ends, on the monotonic clock."""
-    (begin, end) = ((row["monotonic"] for row in forgery.ranks[0] if row.get("phase") == phase) for phase in EDGES)
-    return next(begin), next(end)
+    begun = {row["phase"]: row["monotonic"] for row in forgery.ranks[0] if "phase" in row}
+    return begun["measuring"], begun["evaluating"]
 
 
 def memory_halved(forgery: Forgery) -> Path:

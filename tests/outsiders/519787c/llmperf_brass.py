@@ -1,0 +1,72 @@
+"""A vendor that uses nothing but types; the device is the host."""
+
+import os
+
+from llmperf import hookimpl
+from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
+
+
+class Mark:
+    def __init__(self):
+        import time
+
+        self.at = time.monotonic()
+
+    def ready(self):
+        return True
+
+    def seconds_since(self, earlier):
+        return self.at - earlier.at
+
+
+class Brass:
+    torch_device = "cpu"
+    paddle_place = None
+    collective_backend = "gloo"
+
+    def event(self):
+        return Mark()
+
+    def synchronize(self):
+        pass
+
+    def peak_memory_bytes(self):
+        return None
+
+    def reset_peak_memory(self):
+        pass
+
+    def close(self):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+@hookimpl
+def llmperf_probe():
+    devices = [
+        DeviceInfo(index=i, model="Brass B1", memory_bytes=2**34, kind="cpu") for i in range(os.cpu_count() or 1)
+    ]
+    offers = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
+    return Probe(vendor="brass", devices=tuple(devices), offers=offers, driver="3.1")
+
+
+@hookimpl
+def llmperf_peak_flops(device_model, dtype):
+    return PeakFlops(
+        device_model=device_model, dtype=dtype, flops_per_second=1e11, source="Brass B1 datasheet", date="2025-01-01"
+    )
+
+
+@hookimpl
+def llmperf_query_memory(devices):
+    return tuple(DeviceSample(index=i, memory_used_bytes=2**28, memory_total_bytes=2**34) for i in devices)
+
+
+@hookimpl
+def llmperf_setup_device(plan, local_rank):
+    return Brass()

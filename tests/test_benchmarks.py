@@ -1,0 +1,118 @@
+"""Every program of `benchmarks/` still runs: in its smallest form where it needs no GPU and no other installation."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "benchmarks"
+
+TINY = ("--set", "model=llama_tiny", "--set", "seq_len=64")
+ONE_RANK = ("--set", "tuning.devices=1")
+SHORT = (*TINY, *ONE_RANK, "--set", "steps=4", "--set", "warmup_steps=1")
+
+SMALLEST = {
+    "controller_scale.py": (
+        ("--ranks", "2", "--steps", "20", "--writers", "1"),
+        r"followed while written: \d.* records/s",
+    ),
+    "estimate_calibration.py": (("--analytic", "--only", "llama2_7b"), r"\d+\.\d"),
+    "estimate_targets.py": (("--analytic", "--only", "LoRA fp16"), r"\| yes \| \d+% nominal \| \d+\.\d%"),
+    "gemm_share.py": (("--framework", "pytorch", "--seconds", "0.05", *SHORT), r"nominal: \d+\.\d GFLOP/s, share \d"),
+    "honest_runs.py": (("--runs", "1", "--busy", "0", "--model", "llama_tiny"), r"1 runs, 0 failed"),
+    "kernels.py": (
+        ("--tokens", "16", "--width", "64", "--vocabulary", "64", "--repetitions", "1", "--no-compiler"),
+        r"\d+\.\d",
+    ),
+    "log_cost.py": (("--steps", "10"), r"openmetrics +\d+\.\d\d +\d+ +\d+"),
+    "overhead.py": (("--framework", "pytorch", "--pairs", "2", *SHORT), r"controller: \d+\.\d\d %"),
+    "peers/hf_trainer.py": (("--framework", "pytorch", "--rounds", "1", *SHORT), r"\d\.\d{2,}"),
+    "rerun_spread.py": (
+        ("--only", "pytorch-1", "--steps", "6", "--rerun", "2", "--reruns", "1", "--out", "{out}"),
+        r'"run": "pytorch-1", "rerun": 1, "outcome"',
+    ),
+    "same_curve.py": (("--only", "zero", "--devices", "1", "--steps", "3", "--out", "{out}"), r"pytorch \(reference\)"),
+    "spot_check.py": (("cost", "llama_tiny", "32", "1"), r"loss \d+\.\d+: \d+ s, CPU \d+ s, peak \d"),
+    "startup.py": (("--pairs", "1"), r"llmperf validate: \d+ ms of CPU, \d+\.\d x `python -c pass`"),
+    "tune_space.py": (("--simulated", "--searches", "1", "--trials", "4"), r"1 searches of 4 trials .* worst \d\.\d+"),
+    "validate_many.py": (("--numbers", "2", "--commands", "validate", "html"), r"html, 2 results: \d+\.\d s"),
+    "waits.py": (("--pairs", "3"), r"median -?\d+\.\d us of 3 pairs"),
+}
+"""The words of each program's smallest form, and a pattern of the figures that it prints."""
+ELSEWHERE = {
+    "cluster_curves.py": "tests/test_cluster.py",
+    "cluster_faults.py": "tests/test_cluster.py",
+    "gpu_setup.py": "tests/test_gpu_acceptance.py",
+}
+"""Programs that need hosts or environments of their own, and the test that runs them."""
+NEEDS = {
+    "gpu_acceptance.py": "a GPU",
+    "gpu_wheels.py": "a package index",
+    "peers/torchtitan_run.py": "an installation of torchtitan",
+}
+"""Programs that need what is not here: that they start is all that can be checked."""
+PARTS = {
+    *("cluster_trial.py", "overhead_rank.py", "published_rows.py", "ranks.py"),
+    *("gpu_archive.py", "gpu_attention.py", "gpu_call.py", "gpu_checks.py"),
+    *("gpu_report.py", "gpu_steps.py", "gpu_waits.py"),
+    *("peers/hf_trainer_rank.py", "peers/llmperf_rank.py", "peers/rounds.py", "peers/torchtitan_rank.py"),
+}
+"""Modules and ranks of the programs above."""
+
+
+def run(name: str, *words: str, folder: Path, cache: str | None = None) -> subprocess.CompletedProcess[str]:
+    # Ranks that wait actively for threads without a core take seconds for a step while other tests run.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+    if cache is not None:
+        environment["LLMPERF_CACHE_DIR"] = cache
+    command = [sys.executable, str(FOLDER / name), *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def test_every_program_has_an_entry():
+    found = {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*.py")}
+    listed = [*SMALLEST, *ELSEWHERE, *NEEDS, *PARTS]
+    assert found == set(listed)
+    assert len(listed) == len(set(listed))
+    for program, test in ELSEWHERE.items():
+        assert program in (ROOT / test).read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(320)
+@pytest.mark.parametrize("name", SMALLEST)
+def test_a_program_prints_its_figures(name, tmp_path, cache_with_peaks):
+    words, figures = SMALLEST[name]
+    done = run(name, *(word.format(out=tmp_path / "out") for word in words), folder=tmp_path, cache=cache_with_peaks)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(figures, done.stdout), done.stdout
+
+
+@pytest.mark.slow
+def test_parts_can_be_imported(tmp_path):
+    code = f"import sys; sys.path[:0] = {[str(FOLDER), str(FOLDER / 'peers')]}\n"
+    code += "\n".join(f"import {Path(name).stem}" for name in sorted(PARTS))
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*NEEDS, *ELSEWHERE])
+def test_a_program_that_needs_more_starts(name, tmp_path):
+    done = run(name, "--help", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "--help" in done.stdout
+
+
+def test_the_measurements_name_programs_and_options_that_exist():
+    text = (ROOT / "docs" / "measurements.md").read_text()
+    for name, words in re.findall(r"\./dev python benchmarks/(\S+)([^\n`#]*)", text):
+        program = (FOLDER / name).read_text()
+        for option in re.findall(r"--[a-z-]+", words):
+            assert f'"{option}"' in program, f"{name} {option}"
