@@ -12,12 +12,15 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import termios
 from pathlib import Path
+from unittest import mock
 
 import llmperf_schemas
 import pytest
 from hypothesis import HealthCheck, settings
+from llmperf import __version__
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
 from llmperf.reporting.finding_texts import QUOTED, finding_message
@@ -51,27 +54,62 @@ settings.register_profile("untimed", deadline=None, suppress_health_check=[Healt
 settings.load_profile("untimed")
 
 
-def pytest_configure() -> None:
+FAST = "not slow"
+"""How the expression of marks begins for the fast tests, which is the default."""
+PEAK = {"flops_per_second": 1e11, "size": 1024, "core_share": 1.0, "date": "2026-01-01"}
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Undo inherited ignored signals, which runs respect: `&` ignores Ctrl-C, and `nohup` ignores SIGHUP.
 
-    Runs of tests are not screened, which takes seconds.
+    Runs of tests are not screened, which takes seconds; for the fast ones this host has a made-up peak. Hundreds of
+    processes start, so modules are compiled once.
     """
     os.environ.setdefault("LLMPERF_SCREENING", "0")
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    if config.option.markexpr.startswith(FAST) and not hasattr(config, "workerinput"):
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # with tests on every core, its threads wait for each other
+        _keep_peaks(config)
 
 
-def pytest_sessionstart(session: pytest.Session) -> None:
-    """Before a whole suite: have the peaks of this host timed. They are kept; while tests make the host busy, none is,
-    and each test that plans would time them again."""
-    config = session.config
-    if hasattr(config, "workerinput") or config.args_source is pytest.Config.ArgsSource.ARGS:
-        return
-    for precision in ("fp32", "bf16"):
-        words = ["plan", "default", "--set", f"precision={precision}"]
-        subprocess.run([sys.executable, "-m", "llmperf", *words], capture_output=True, check=False)
+def _keep_peaks(config: pytest.Config) -> None:
+    cache = tempfile.TemporaryDirectory(prefix="llmperf-tests-")
+    config.add_cleanup(cache.cleanup)
+    os.environ["LLMPERF_CACHE_DIR"] = cache.name
+    keep_made_up_peaks()
+
+
+def keep_made_up_peaks() -> None:
+    """Keep peaks of this host in the cache; to time them takes seconds, and an idle host."""
+    from llmperf_cpu import host, peak
+
+    with mock.patch.object(peak, "_measure", lambda key, *_: {**PEAK, "key": key}):
+        for precision in ("fp32", "bf16"):
+            peak.measured_peak(host.cpu_model(), precision)
+
+
+@pytest.fixture(scope="session")
+def cache_with_peaks(tmp_path_factory):
+    """A folder for LLMPERF_CACHE_DIR of slow tests whose runs need a peak of this host, also while it is busy."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    with mock.patch.dict(os.environ, LLMPERF_CACHE_DIR=folder):
+        keep_made_up_peaks()
+    return folder
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of the fast tests, unread, the files that are marked slow as a whole: most import torch."""
+    if config.option.markexpr.startswith(FAST) and collection_path.suffix == ".py":
+        return True if SLOW_FILE.search(collection_path.read_text(encoding="utf-8")) else None
+    return None
+
+
+SLOW_FILE = re.compile(r"^pytestmark = \[?\s*pytest\.mark\.(slow|gpu)\b(?!\()", re.MULTILINE)
 
 
 ALL_TESTS = bool(os.environ.get("LLMPERF_ALL_TESTS"))
@@ -93,6 +131,7 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 OTHERS_TEXTS = {
     "LP000": "a rule that tests make up",
+    "LP990": "a rule that tests make up",
     "LP001": "why a file cannot be read, by whoever reads it",
     "LP011": "the description of a missing key in the schema",
     "LP673": "what ssh-keygen or sigstore says",
@@ -220,7 +259,7 @@ def _stub_plan(
         stall_seconds=stall_seconds,
         startup_seconds=startup_seconds,
         plugins=(
-            PluginInfo(name="core", role="core", distribution="llmperf-core", version="0"),
+            PluginInfo(name="core", role="core", distribution="llmperf-core", version=__version__),
             PluginInfo(name="stub", role="vendor", distribution="llmperf-stub", version=STUB_VERSION),
             PluginInfo(name="stub", role="framework", distribution="llmperf-stub", version=STUB_VERSION),
         ),
@@ -281,7 +320,7 @@ def _agent_report(plan):
     begin = BEGIN - STARTED + 0.64 * plan.spec.contract.warmup_steps + 0.1
     end = BEGIN - STARTED + 0.64 * plan.spec.contract.steps + 0.1
     phases = tuple(SeenPhase(phase=phase, monotonic=at, uptime=at + 3.0)
-                   for phase, at in (("measuring", begin), ("evaluating", end), ("done", end)))  # fmt: skip
+                   for phase, at in (("measuring", begin), ("evaluating", end), ("done", end + 3.0)))  # fmt: skip
     ranks = tuple(RankExit(rank=rank, pid=100 + rank, exit_code=0, at=BEGIN + 60.0, phases=phases)
                   for rank in range(plan.layout.world_size))  # fmt: skip
     return AgentReport(node_rank=0, pid=99, ranks=ranks)

@@ -1,7 +1,7 @@
 """Write the JSON Schemas and the pages of docs/reference from the code and its docstrings.
 
-uv run python docs/render.py            # writes what has changed, and lists it
-uv run python docs/render.py --check    # lists it only; exit code 1 if there is any
+./dev python docs/render.py            # writes what has changed, and lists it
+./dev python docs/render.py --check    # lists it only; exit code 1 if there is any
 """
 
 from __future__ import annotations

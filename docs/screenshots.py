@@ -1,7 +1,7 @@
 """Make the pictures of the documentation: pages of the HTML report and of a site in headless Chromium.
 
-uv run python docs/screenshots.py            # makes four runs with each of two frameworks first
-uv run python docs/screenshots.py RUNS       # shows the runs below a folder, with RUNS/ddp and RUNS/zero to compare
+./dev python docs/screenshots.py            # makes four runs with each of two frameworks first
+./dev python docs/screenshots.py RUNS       # shows the runs below a folder, with RUNS/ddp and RUNS/zero to compare
 """
 
 from __future__ import annotations

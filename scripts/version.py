@@ -1,7 +1,7 @@
 """Show or set the one version of all distributions.
 
-uv run python scripts/version.py          # shows it; fails if two distributions differ
-uv run python scripts/version.py 0.2.0    # writes it into every pyproject.toml
+./dev python scripts/version.py          # shows it; fails if two distributions differ
+./dev python scripts/version.py 0.2.0    # writes it into every pyproject.toml
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
 """Renders the JSON Schemas and the reference pages from dataclasses, hooks and their docstrings.
 
-`uv run python docs/render.py` writes them; with `--check` it only lists the files that are out of date.
+`./dev python docs/render.py` writes them; with `--check` it only lists the files that are out of date.
 """

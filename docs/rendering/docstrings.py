@@ -16,14 +16,15 @@ def class_description(kind: type) -> str:
 
 
 def field_descriptions(kind: type) -> dict[str, str]:
-    """Field name to the string literal that stands below the field in the source."""
+    """Field name to the string literal below the field in the source; also of attributes that `__init__` sets."""
     body = _classes(kind.__module__)[kind.__name__].body
+    made = next((node.body for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), [])
     described = {}
-    for field, after in pairwise(body):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
-            text = _string(after)
-            if text is not None:
-                described[field.target.id] = _one_line(text)
+    for field, after in [*pairwise(body), *pairwise(made)]:
+        targets = field.targets if isinstance(field, ast.Assign) else [getattr(field, "target", None)]
+        name = getattr(targets[0], "id", getattr(targets[0], "attr", None))
+        if name is not None and (text := _string(after)) is not None:
+            described[name] = _one_line(text)
     return described
 
 

@@ -75,8 +75,8 @@ def overlays_page() -> str:
     conditions = [(f"`{name}`", field_descriptions(Facts)[name]) for name in CONDITIONS]
     text = (
         "An overlay is a file `overlays/NAME.toml` in a folder that `llmperf_resources` gives. Its `[when]` has conditions,"
-        " all of which must hold; a list holds if one of its values does. The other tables (`contract`, `tuning`, `framework`,"
-        " `data`) have [settings](settings.md). [How to write one](../own-files.md)."
+        " all of which must hold; a list holds if one of its values does. The other tables (`tuning`, `framework`, `data`)"
+        " have [settings](settings.md). [How to write one](../own-files.md)."
     )
     return page(
         "Overlays", text, table(("Condition", "Meaning"), conditions), table(("Name", "When", "Sets", "From"), rows)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import MISSING, Field, fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
@@ -18,11 +18,12 @@ from llmperf.cases.matrix import MatrixFile
 from llmperf.cases.settings import describe
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, DataSource, Tuning
+from llmperf.vendorkit.readings import FIGURES, TEXTS
 
 from rendering.docstrings import class_description, field_descriptions
 
 ROOT = Path(__file__).resolve().parents[2]
-NOTE = "<!-- Rendered by `uv run python docs/render.py`; edit the docstrings, not this page. -->"
+NOTE = "<!-- Rendered by `./dev python docs/render.py`; edit the docstrings, not this page. -->"
 UNITS = {
     "seconds": "s",
     "bytes": "bytes",
@@ -124,11 +125,10 @@ def hooks_page() -> str:
     ]
     for name, owners in hookspecs.OWNERS.items():
         function = getattr(hookspecs, name)
-        signature = str(inspect.signature(function)).replace("'", "")
         text, _, example = (inspect.getdoc(function) or "").partition(">>> ")
         parts += [
             f"## {name}",
-            f"```python\ndef {name}{signature}\n```",
+            f"```python\ndef {signature(name, function)}\n```",
             f"Answered by: {', '.join(owners)}.",
             text.strip(),
         ]
@@ -151,17 +151,52 @@ def types_page() -> str:
         parts += [f"## {module}", (inspect.getdoc(import_module(module)) or "").strip()]
         for name in names:
             parts += type_parts(getattr(llmperf.types, name))
+    parts += ["## llmperf", "Classes of `llmperf` itself.", *type_parts(llmperf.TokenBatches)]
     return page("Types", *parts)
 
 
 def vendorkit_page() -> str:
-    """Every public class of the vendor kit."""
-    parts = [(inspect.getdoc(llmperf.vendorkit) or "").strip(), "## Classes"]
-    for name in llmperf.vendorkit.__all__:
-        value = getattr(llmperf.vendorkit, name)
+    """Every public class and function of the vendor kit, and the names of cells that it understands."""
+    public = {name: getattr(llmperf.vendorkit, name) for name in llmperf.vendorkit.__all__}
+    parts = [(inspect.getdoc(llmperf.vendorkit) or "").strip(), "## Functions"]
+    for name, function in public.items():
+        if inspect.isfunction(function):
+            text = (inspect.getdoc(function) or "").strip()
+            parts += [f"### {name}", f"```python\n{signature(name, function)}\n```", text]
+    parts += [
+        "## Names of cells",
+        cells_text(),
+        table(("Cell", "Field", "Units", "Plausible"), cell_rows()),
+        "## Classes",
+    ]
+    for value in public.values():
         if inspect.isclass(value):
             parts += type_parts(value)
     return page("Vendor kit", *parts)
+
+
+def cells_text() -> str:
+    """What cells of the names in `TEXTS`, and of all other names, become."""
+    texts = ", ".join(f"`{name}`" for name in TEXTS)
+    return (
+        f"{texts} hold a text, and `index`, `card` and `chip` a whole number. The names below (`FIGURES`) hold a number, in"
+        " the unit of the name, which one of the units may follow; a number beyond the plausible ones is a Misfit. A cell"
+        " of any other name is a detail of the device."
+    )
+
+
+def cell_rows() -> Iterator[list[str]]:
+    """Name, field of `Reading`, units and limits of each figure."""
+    for name, figure in FIGURES.items():
+        least, most = figure.limits
+        yield [f"`{name}`", f"`{figure.field}`", ", ".join(figure.units), f"{least:g} to {most:g}"]
+
+
+def signature(name: str, function: Callable[..., Any]) -> str:
+    """A function as its reader calls it: without `self`, quotes and defaults that name addresses of objects."""
+    text = str(inspect.signature(function)).replace("'", "")
+    text = re.sub(r"<bound method ([\w.]+) of [^>]*>+", r"\1", text)
+    return f"{name}{re.sub(r'^[(](self|cls)(, |(?=[)]))', '(', text)}"
 
 
 def type_parts(kind: type) -> Iterator[str]:
@@ -175,14 +210,23 @@ def type_parts(kind: type) -> Iterator[str]:
             for field in fields(kind)
         ]
         yield table(("Field", "Type", "Default", "Meaning"), rows)
-    else:
-        members = [
-            (f"`{name}`", inspect.getdoc(member.fget if isinstance(member, property) else member) or "")
-            for name, member in vars(kind).items()
-            if not name.startswith("_") and (inspect.isfunction(member) or isinstance(member, property))
-        ]
-        if members:
-            yield table(("Member", "Meaning"), members)
+    if members := list(member_rows(kind)):
+        yield table(("Member", "Meaning"), members)
+
+
+def member_rows(kind: type) -> Iterator[tuple[str, str]]:
+    """The public members of a class that are no fields of a dataclass: attributes, properties, methods with signatures."""
+    if not is_dataclass(kind):
+        for name, text in field_descriptions(kind).items():
+            if not name.startswith("_"):
+                yield f"`{name}`", text
+    for name, member in vars(kind).items():
+        if name.startswith("_"):
+            continue
+        if isinstance(member, property):
+            yield f"`{name}`", inspect.getdoc(member.fget) or ""
+        elif inspect.isfunction(function := getattr(member, "__func__", member)):
+            yield f"`{signature(name, function)}`", inspect.getdoc(function) or ""
 
 
 PAGES = {
