@@ -109,10 +109,11 @@ def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
 
 def test_two_agents_run_one_plan(pair, in_folder, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "2", "--json"]
-    assert call([*words, "--set", "framework.step_seconds=0.01"]) == 0
+    code = call([*words, "--set", "framework.step_seconds=0.01"])
     document = json.loads(capsys.readouterr().out)
     run, result = Path(document["folder"]), document["result"]
-    assert result["status"] == "complete"
+    assert [finding for finding in result["findings"] if finding["severity"] == "error"] == []
+    assert (code, result["status"]) == (0, "complete")
     assert (result["parallelism"]["nodes"], result["parallelism"]["devices_per_node"]) == (2, 2)
     assert len(filenames.record_files(run)) == 4
     reports = read_reports(run)

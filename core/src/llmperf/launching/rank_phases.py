@@ -29,11 +29,14 @@ class RankPhases:
         """The phase that the rank is in."""
         self.readable = True
         """Whether all records could be read so far."""
+        self._looks = (time.monotonic(), time.monotonic())
+        """When the look before the latest began, and when the latest did."""
 
     def look(self) -> None:
         """Read what the rank has written since the last look."""
         if not self.readable:
             return
+        self._looks = self._looks[1], time.monotonic()
         try:
             with json_files.open_regular(self._path) as file:
                 file.seek(self._offset)
@@ -56,7 +59,9 @@ class RankPhases:
                 phase = json_files.decode(line, PhaseRecord, str(self._path)).phase
                 self.latest = phase
                 if all(phase != seen.phase for seen in self.seen):
-                    self.seen += (SeenPhase(phase=phase, monotonic=time.monotonic(), uptime=uptime()),)
+                    now = time.monotonic()
+                    late = now - self._looks[0]
+                    self.seen += (SeenPhase(phase=phase, monotonic=now, uptime=uptime(), late=late),)
 
 
 def uptime() -> float | None:

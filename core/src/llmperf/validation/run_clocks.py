@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 LATE_SHARE = 0.05
 LATE_SECONDS = 1.0
 """How much the agent may see of a window less or more than it lasted: it looks every 0.2 s, and later on a host whose
-cores are all busy. With twice as many busy processes as cores it differed by 0.2 s."""
+cores are all busy. With twice as many busy processes as cores it differed by 0.2 s. Where the agent says that more time
+passed between its looks, that counts instead."""
 RUN_SHARE = 0.01
 """The share is that of a window, which the agent may see in whole looks only; of a whole run it is this."""
 EARLY_SECONDS = 0.05
@@ -37,6 +38,8 @@ class Span(NamedTuple):
     """Seconds by the agent's own clock."""
     uptime: float | None
     """Seconds by the kernel's text."""
+    late: float
+    """Seconds by which it may differ from the window as the agent looks now and then."""
 
 
 def clock_findings(records: RunRecords, ranks: list[Own]) -> Iterator[Finding]:
@@ -62,7 +65,7 @@ def clock_findings(records: RunRecords, ranks: list[Own]) -> Iterator[Finding]:
                 yield UNSEEN_WINDOW.finding(own.pointer, message)
             continue
         claimed = own.edges[1] - own.edges[0]
-        if abs(claimed - span.monotonic) > LATE_SHARE * span.monotonic + LATE_SECONDS:
+        if abs(claimed - span.monotonic) > LATE_SHARE * span.monotonic + span.late:
             because = f"from measuring to evaluating of rank {rank}, as the agent of its node saw"
             message = f"expected a window of about {figure(span.monotonic)} s ({because}), found {figure(claimed)} s"
             yield CHANGED_CLOCK.finding(own.pointer, message)
@@ -95,17 +98,18 @@ def _contradictions(records: RunRecords, ranks: Sequence[Own], seen: Mapping[int
 def _apart(own: Own, phases: Sequence[SeenPhase]) -> Iterator[Finding]:
     """Phases that the agent saw before they began, or a run that took another time by its clock, which is the same."""
     entered = {phase.phase: phase.monotonic for phase in reversed(own.phases)}
-    both = [(entered[look.phase], look.monotonic) for look in phases if look.phase in entered]
+    both = [(entered[look.phase], look) for look in phases if look.phase in entered]
     if not both:
         return
     rank = own.rank.rank
     for moment, look in both:
-        if look < moment - EARLY_SECONDS:
-            message = f"expected a phase of rank {rank} at {figure(look)} s or before, when its agent saw it"
+        if look.monotonic < moment - EARLY_SECONDS:
+            message = f"expected a phase of rank {rank} at {figure(look.monotonic)} s or before, when its agent saw it"
             yield OTHER_CLOCKS.finding(own.pointer, f"{message}, found {figure(moment)} s")
             return
-    ran, watched = both[-1][0] - both[0][0], both[-1][1] - both[0][1]
-    if abs(ran - watched) > RUN_SHARE * watched + LATE_SECONDS:
+    first, last = both[0], both[-1]
+    ran, watched = last[0] - first[0], last[1].monotonic - first[1].monotonic
+    if abs(ran - watched) > RUN_SHARE * watched + _late(first[1], last[1]):
         yield _contradiction(own.pointer, watched, ran, "by the agent's clock", f"the clock of rank {rank}")
 
 
@@ -121,4 +125,9 @@ def _span(rank_exit: RankExit | None) -> Span | None:
     if begin is None or end is None:
         return None
     uptime = None if begin.uptime is None or end.uptime is None else end.uptime - begin.uptime
-    return Span(end.monotonic - begin.monotonic, uptime)
+    return Span(end.monotonic - begin.monotonic, uptime, _late(begin, end))
+
+
+def _late(*looks: SeenPhase) -> float:
+    """Seconds by which the time between two looks may differ from the time between what they saw."""
+    return max(LATE_SECONDS, sum(look.late for look in looks))

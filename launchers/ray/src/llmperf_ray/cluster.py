@@ -21,6 +21,8 @@ def connect(group: Mapping[str, Any]) -> None:
     if colon:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):
             pass
+    # A driver below `uv run` would have Ray start its workers by `uv run` too, in environments without Ray.
+    os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
     import ray
 
     ray.init(
