@@ -55,6 +55,7 @@ ELSEWHERE = {"peak", "profile", "tune", "recover"}
 """Commands that measure for a minute, or need a run that was cut off: their options are parsed alone."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", list(parameters()))
 def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from llmperf.cli.main import call
 
 TEXT = (Path(__file__).parents[1] / "docs" / "own-files.md").read_text()
 BLOCKS = dict(re.findall(r"```(?:toml|python)\n# (\S+)\n(.*?)```", TEXT, re.DOTALL))
 
 
+@pytest.mark.slow
 def test_the_files_of_the_guide_are_planned_with(install, tmp_path, capsys, monkeypatch):
     install("llmperf-mine", "mine", BLOCKS["plugin.py"], role="extension")
     for name, text in BLOCKS.items():

@@ -18,6 +18,7 @@ from rendering import fields as rendering_fields
 from rendering.documents import render
 
 
+@pytest.mark.slow
 def test_committed_schemas_and_pages_are_those_of_the_code():
     """In a process of its own: what other tests load must not reach the pages."""
     script = Path(__file__).parents[1] / "docs" / "render.py"

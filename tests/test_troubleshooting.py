@@ -6,6 +6,8 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Messages of other programs")[0]
 QUOTED = [title for title in re.findall(r"^### (.*)$", TEXT, re.MULTILINE) if not title.startswith("LP")]
@@ -24,6 +26,7 @@ def texts_of_the_code() -> str:
     return "\n".join(strings)
 
 
+@pytest.mark.slow
 def test_messages_of_the_page_are_those_of_the_code():
     code = texts_of_the_code()
     parts = {part.strip(" ;:,"): title for title in QUOTED for part in title.split("…")}

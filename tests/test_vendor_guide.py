@@ -143,6 +143,7 @@ def test_the_edits_of_the_guide_fit_what_a_new_vendor_is(tmp_path):
     assert [entry.model for entry in table.entries] == ["Acme A1"]
 
 
+@pytest.mark.slow
 def test_each_variant_of_the_guide_shows_what_it_says(tmp_path):
     readers: list[Reader] = []
     for language, text in parts(variants=True):

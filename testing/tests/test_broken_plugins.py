@@ -29,6 +29,7 @@ def test_every_check_has_a_fault_made_for_it(role):
     assert sorted(FAULTS[role]) == sorted(one.name for one in checks_of(role) if one.name not in NEEDS_MORE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("role", "name"), FEW, ids=[" ".join(pair) for pair in FEW])
 def test_a_fault_is_caught_by_the_check_made_for_it(plugin, role, name):
     subject = plugin(role, FAULTS[role][name])

@@ -108,6 +108,7 @@ def llmperf_probe():
 """
 
 
+@pytest.mark.slow
 def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runtime(install):
     install("llmperf-beads", "beads", ACCELERATOR)
     with subject_of("framework", "pytorch") as subject:
@@ -117,6 +118,7 @@ def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runt
         assert subject.draft.machine.vendor == "beads"
 
 
+@pytest.mark.slow
 def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(install, capsys, monkeypatch):
     from llmperf.types.result import Failure
     from llmperf_testing import running
@@ -240,6 +242,7 @@ def test_without_pytest_the_classes_say_what_to_install():
     assert last == f"ImportError: VendorContract needs pytest: {pip_command('install', 'pytest>=8')}"
 
 
+@pytest.mark.slow
 def test_the_command_needs_no_pytest(acme):
     acme()
     program = "import sys; sys.modules['pytest'] = None\nfrom llmperf.cli.main import call\n"

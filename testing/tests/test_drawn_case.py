@@ -24,6 +24,7 @@ def subject():
         yield subject
 
 
+@pytest.mark.slow
 def test_frameworks_train_the_drawn_contract_and_settings_replace_it(subject):
     spec, drawn = subject.draft.spec, dict(setting.split("=", 1) for setting in subject.drawn.settings)
     assert spec.model.name == subject.drawn.model_name
@@ -32,6 +33,7 @@ def test_frameworks_train_the_drawn_contract_and_settings_replace_it(subject):
     assert subject.draft.problems == ()
 
 
+@pytest.mark.slow
 def test_tokens_are_the_plans_until_the_kit_draws_them(subject):
     plan = subject.plan()
     late, rows = LateTokens(seed=3, first_step=4), np.full((2, 9), 300)
@@ -57,6 +59,7 @@ class Host:
         return HostEvent()
 
 
+@pytest.mark.slow
 def test_a_clock_that_was_slowed_disagrees_with_the_times_of_files(tmp_path, monkeypatch):
     clock, began = time.monotonic, time.monotonic()
     stopwatch = Stopwatch.begin(Host(), tmp_path / "clock")

@@ -48,6 +48,7 @@ def test_modules_beside_the_documents(forged):
     assert "LP703" in done.stdout
 
 
+@pytest.mark.slow
 def test_plugin_beside_the_documents(forged):
     """The plan names a plugin, and its package with a rule that ends llmperf lies in the folder."""
     plan = json.loads((forged / "plan.json").read_text())
@@ -63,6 +64,7 @@ def test_plugin_beside_the_documents(forged):
     assert "LP703" in done.stdout
 
 
+@pytest.mark.slow
 def test_configuration_beside_the_documents(forged, monkeypatch):
     """An llmperf.toml beside the result names a Python for reruns, keys to trust, and files to read as data."""
     (forged / "python").write_text("#!/bin/sh\ntouch ran\nexit 1\n")

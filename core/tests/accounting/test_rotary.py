@@ -33,6 +33,7 @@ def theirs():
     return compute
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*TINY, *SHIPPED])
 def test_frequencies_equal_those_of_transformers(theirs, name):
     model = library().model(name)
@@ -43,6 +44,7 @@ def test_frequencies_equal_those_of_transformers(theirs, name):
     assert scale == pytest.approx(expected_scale, rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gemma3_tiny", "gemma3_12b"])
 @pytest.mark.parametrize("layer_type", ["sliding_attention", "full_attention"])
 def test_layers_with_a_window_have_their_own_base_and_no_scaling(theirs, name, layer_type):

@@ -153,6 +153,7 @@ def test_none_in_a_case_file_unsets_what_may_be_unset(tmp_path):
     assert library().case(str(path)).contract.optimizer.clip_norm is None
 
 
+@pytest.mark.slow
 @given(st.text(max_size=40))
 def test_no_text_after_set_is_ever_a_traceback(text):
     try:

@@ -69,6 +69,7 @@ def test_every_command_has_help_with_examples(capsys, command):
     assert f"llmperf {command}" in out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["plugins", "devices", "cases", "models", "doctor"])
 def test_lists_are_also_json(capsys, command):
     code, out, _ = run(capsys, command, "--json")
@@ -164,6 +165,7 @@ def test_a_plan_says_which_ranks_are_on_which_node_and_how_they_are_numbered(cap
     assert last["coordinates"] == {"tensor": [0, 7], "data": [1, 1], "pipeline": [1, 1]}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("case", "on", "package"),
     [
@@ -235,6 +237,7 @@ def test_no_colour_where_there_is_no_terminal():
     assert "\x1b" not in done.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
 @pytest.mark.parametrize("words", [["cases"], ["validate", "cases"], ["--help"], ["models", "--json"]])
 def test_a_full_disk_is_an_error_of_one_line(words, tmp_path):

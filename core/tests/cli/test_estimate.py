@@ -27,6 +27,7 @@ def estimate(stub_site, capfd):
     return run
 
 
+@pytest.mark.slow
 def test_memory_time_and_where_it_goes_are_shown(estimate):
     code, out, err = estimate()
     assert code == 0, err
@@ -99,6 +100,7 @@ def test_measured_rates_of_a_file_are_used(estimate, tmp_path):
     assert document["time"]["seconds"] > 1000
 
 
+@pytest.mark.slow
 def test_rates_of_another_device_are_refused(estimate, tmp_path):
     from llmperf_stub.vendor import llmperf_device_rates
 
@@ -109,6 +111,7 @@ def test_rates_of_another_device_are_refused(estimate, tmp_path):
     assert "expected rates of 'Stub S1', found those of 'Stub S2'" in err
 
 
+@pytest.mark.slow
 def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_tensors(estimate, tmp_path):
     from llmperf_stub.vendor import llmperf_device_rates
 
@@ -150,6 +153,7 @@ def test_a_file_that_holds_no_rates_is_refused(estimate, tmp_path):
     assert "rates.json: " in err
 
 
+@pytest.mark.slow
 def test_too_little_memory_is_said_with_the_nearest_setting_that_fits(estimate):
     code, out, _ = estimate("--set", "framework.peak_mib=600")
     assert code == 1
@@ -203,6 +207,7 @@ def priced(tmp_path, monkeypatch):
     return str(tmp_path / "prices.toml")
 
 
+@pytest.mark.slow
 def test_an_estimate_says_what_a_training_costs_and_how_sure_that_is(estimate, priced):
     code, out, err = estimate("--prices", priced, "--train-tokens", "36M")
     assert code == 0, err
@@ -218,6 +223,7 @@ def test_an_estimate_says_what_a_training_costs_and_how_sure_that_is(estimate, p
     assert "every step as fast as estimated; no failures" in out
 
 
+@pytest.mark.slow
 def test_the_document_has_the_cost_of_whole_devices(estimate, priced):
     _, out, err = estimate("--prices", priced, "--train-tokens", "36M", "--json")
     document = json.loads(out)
@@ -231,6 +237,7 @@ def test_the_document_has_the_cost_of_whole_devices(estimate, priced):
     assert cost["expected_error"] == document["expected_error"]["throughput_largest"]
 
 
+@pytest.mark.slow
 def test_a_case_that_does_not_fit_has_no_cost(estimate, priced):
     words = ("--set", "framework.peak_mib=600", "--prices", priced, "--train-tokens", "36M")
     code, out, err = estimate(*words)
@@ -240,6 +247,7 @@ def test_a_case_that_does_not_fit_has_no_cost(estimate, priced):
     assert json.loads(estimate(*words, "--json")[1])["cost"] is None
 
 
+@pytest.mark.slow
 def test_without_prices_there_is_no_cost_and_a_device_without_one_has_none(estimate, priced, tmp_path):
     assert json.loads(estimate("--json")[1])["cost"] is None
     (tmp_path / "prices.toml").write_text(PRICES.replace("Stub", "Other X9"))

@@ -45,6 +45,7 @@ def test_validating_a_result_imports_only_what_judges_results(result):
     assert below(modules, (*HEAVY, *FOR_IMPORTED, *FOR_WRITERS)) == []
 
 
+@pytest.mark.slow
 def test_validating_imported_documents_imports_no_heavy_module():
     done, modules = imported("validate", str(PUBLISHED))
     assert done in (0, 1)

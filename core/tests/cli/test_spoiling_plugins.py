@@ -204,6 +204,7 @@ def expected_code(place: Place, behaviour: str) -> int:
     return 2 if behaviour in ENDS else 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("place", "behaviour"), [pytest.param(*row, marks=[pytest.mark.long] * (row not in QUICK)) for row in TABLE]
 )

@@ -32,6 +32,7 @@ def archive_of(forged: Path) -> Path:
     return archive
 
 
+@pytest.mark.slow
 def test_a_rule_that_is_not_selected_is_not_called(site, forged):
     env = site("extension", "RULE", "os._exit(0)")
     for words in (["--ignore", "BAD1"], ["--select", "LP"]):
@@ -40,6 +41,7 @@ def test_a_rule_that_is_not_selected_is_not_called(site, forged):
         assert "/parameters: LP" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_listing_goes_on_without_the_plugin_that_ends_it(site):
     env = site("vendor", "IMPORT", "os._exit(0)")
     told = "vendor 'bad' (llmperf-bad): import: the process was ended with status 0"
@@ -52,6 +54,7 @@ def test_a_listing_goes_on_without_the_plugin_that_ends_it(site):
     assert (states["bad"], states["cpu"]) == (f"broken: {told}", "ok")
 
 
+@pytest.mark.slow
 def test_the_files_before_and_after_a_plugin_ends_the_process_are_shown_once(site, forged):
     leaves = "pid = os.getpid()\n    if result.run_id == 'second': os._exit(0)"
     env = site("extension", "RULE", leaves)

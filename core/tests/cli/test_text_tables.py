@@ -112,6 +112,7 @@ def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
         assert any("imported: agrees" in line for line in lines) == (words[1:] == [PUBLISHED])  # however narrow
 
 
+@pytest.mark.slow
 def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_terminal):
     narrow = on_a_terminal("report", ".", cwd=runs, columns=80, NO_COLOR="1")
     told = " ".join(narrow[narrow.index("left out to fit the terminal: ") :].split())

@@ -98,6 +98,7 @@ def update(plan: Plan) -> dict[str, int]:
     return {each.name: each.bytes for each in analytic_trace(plan, 0).operations if each.phase == "update"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", [1, 2, 3])
 def test_a_rank_computes_the_norm_of_its_shard_of_the_gradients(stage: int) -> None:
     whole, shard = (update(planned(*LLAMA, "precision=fp32", f"sharding_stage={number}")) for number in (0, stage))
@@ -154,6 +155,7 @@ def test_the_expected_error_is_that_of_the_nearest_kind_of_row() -> None:
     assert "fp8_rowwise" in fp8.outside
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["analytic", "fake tensors"])
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_no_range_is_tighter_than_that_of_a_device_which_is_better_known(method, precision) -> None:

@@ -104,6 +104,7 @@ def test_another_model_than_the_plans_fails_before_the_first_step(start, stub_pl
     assert steps_of(run.run, 0) == []
 
 
+@pytest.mark.slow
 def test_a_rank_that_raises(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="raises"))
     status, result = run.wait()
@@ -142,6 +143,7 @@ def test_secrets_in_the_environment_reach_no_file_but_the_log(start, stub_plan, 
     assert differing == []
 
 
+@pytest.mark.slow
 def test_a_rank_that_is_killed(start, stub_plan):
     run = start(stub_plan(steps=5000, fault="killed"))
     status, result = run.wait()
@@ -487,6 +489,7 @@ def test_a_disk_that_is_full_before_the_run(start, stub_plan, small_disk):
     assert not (small_disk / "run").exists()
 
 
+@pytest.mark.slow
 def test_an_output_folder_that_cannot_be_made(start, stub_plan, tmp_path):
     (tmp_path / "file").write_text("")
     run = start(stub_plan(), tmp_path / "file" / "run")
@@ -504,6 +507,7 @@ def test_an_output_folder_on_a_disk_that_is_read_only(start, stub_plan, small_di
     assert err == f"{small_disk}/run: cannot create: Read-only file system\n"
 
 
+@pytest.mark.slow
 def test_an_output_folder_that_exists(start, stub_plan, tmp_path):
     (tmp_path / "run").mkdir()
     run = start(stub_plan())

@@ -120,6 +120,7 @@ def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_p
     assert (result.status, result.failure.reason) == ("failed", "controller")
 
 
+@pytest.mark.slow
 def test_a_vendor_that_cannot_read_its_devices_does_not_end_the_run(stub_plan, tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_STUB_SAMPLER", "raise")
     result = run_plan(stub_plan(), tmp_path / "run", load_for("stub", "stub"))

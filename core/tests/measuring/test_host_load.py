@@ -115,6 +115,7 @@ def test_the_share_of_others_is_what_the_run_has_not_had(samples, share):
     assert load.share == share
 
 
+@pytest.mark.slow
 def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_result(
     stub_plan, tmp_path, stranger, monkeypatch
 ):

@@ -30,6 +30,7 @@ def llmperf_launchers():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("words", "devices"), [((), 1), (("--devices", "2"), 2), (("--set", "devices=2"), 2)])
 def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
     install("llmperf-slots", "slots", SOURCE, role="extension")
@@ -59,6 +60,7 @@ def test_plugins_lists_the_launchers_of_the_core_and_of_plugins(stub_site, insta
     assert owners["slots"] == ("llmperf-slots", "ok")
 
 
+@pytest.mark.slow
 def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, capsys):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]

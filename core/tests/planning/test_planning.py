@@ -99,6 +99,7 @@ def refused(capsys, tmp_path, *words):
     return capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_framework_whose_packages_are_missing_is_refused_before_ranks_start(install, capsys, tmp_path):
     abacus(install, requires=("beads>=2.6", "llmperf-rods", "msgspec", 'frames ; extra == "fast"'))
     install("llmperf-rods", "rods", "", role="extension", requires=("wires~=1.0",))
@@ -219,6 +220,7 @@ BAD_VENDORS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "reason"), BAD_VENDORS.values(), ids=BAD_VENDORS)
 def test_a_fault_of_a_vendor_is_reported_and_stops_only_its_own_runs(install, capsys, source, reason):
     install("llmperf-odd", "odd", source)
@@ -369,6 +371,7 @@ def test_bad_launchers_name_their_plugin(install, body, reason):
     assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
 
 
+@pytest.mark.slow
 def test_output_of_a_plugin_is_in_no_document(install, capsys):
     printing = vendor("loud", 1).replace("    offers =", "    print('asked')\n    offers =") + "\nprint('imported')\n"
     install("llmperf-loud", "loud", printing)
@@ -379,6 +382,7 @@ def test_output_of_a_plugin_is_in_no_document(install, capsys):
         assert "asked\n" in err
 
 
+@pytest.mark.slow
 def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, capsys):
     (tmp_path / "data" / "overlays").mkdir(parents=True)
     (tmp_path / "data" / "overlays" / "mine.toml").write_text("[when]\nweather = 'fine'\n")
@@ -388,6 +392,7 @@ def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, capsys):
     assert "unknown condition 'weather'" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):
     install("llmperf-one", "same", vendor("same", 1))
     install("llmperf-two", "same", vendor("same", 1))
@@ -628,6 +633,7 @@ def test_a_machine_is_here_or_elsewhere():
     assert Machine("acme", PROBE, 1, here=True).divisible is False
 
 
+@pytest.mark.slow
 def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
     install(
         "llmperf-needy",

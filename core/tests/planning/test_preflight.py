@@ -49,6 +49,7 @@ def test_activations_that_cannot_fit_are_refused_with_settings_that_do():
     assert isinstance(outcome(*MEGATRON, nearest[1]), Planned)
 
 
+@pytest.mark.slow
 def test_states_that_cannot_fit_are_refused_whatever_is_asked():
     settings = ("sharding_stage=0", "gradient_accumulation=1")
     refused = outcome("llama2_7b_pretrain_zero", "A100-SXM4-40GB:1x8", *settings, preflight=False)

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import llmperf
+import pytest
 from llmperf.cli.main import call
 from llmperf.types.problems import PROBLEM_CODES, Problem
 
@@ -26,6 +27,7 @@ def codes_in(folder: Path) -> set[str]:
     }
 
 
+@pytest.mark.slow
 def test_the_list_of_core_codes_is_complete():
     of_plugins = Problem(where="tuning", message="a plugin that gives no code").code
     assert codes_in(ROOT / "core" / "src") | {of_plugins} == set(PROBLEM_CODES)

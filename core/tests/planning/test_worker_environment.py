@@ -111,6 +111,7 @@ def test_each_problem_has_a_line(stub_site, in_folder, capsys):
     assert sum("needs tensors>=2 (not installed)" in line for line in lines) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -137,6 +138,7 @@ def test_a_real_interpreter_without_llmperf_is_refused(stub_site, in_folder, cap
     assert "llmperf-core is not installed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_this_interpreter_reports_and_runs(stub_site, in_folder, capsys, monkeypatch):
     (in_folder / "llmperf.py").write_text("raise SystemExit('imported from the current folder')\n")
     path = interpreter(in_folder, f'LLMPERF_OTHER=1 exec {sys.executable} "$@"')

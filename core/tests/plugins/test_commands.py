@@ -53,6 +53,7 @@ def test_the_help_marks_a_command_of_two_packages(install, capsys, monkeypatch):
     assert states["llmperf-hello"] == states["llmperf-salute"] == f"broken: {claim}"
 
 
+@pytest.mark.slow
 def test_a_command_of_the_core_cannot_be_replaced(install, capsys):
     install("llmperf-mine", "cases", HELLO, role="command")
     assert "cases" not in packaged_commands(without=main.COMMANDS)

@@ -66,6 +66,7 @@ def test_requirements_are_held_against_what_is_installed(install, requirement, u
     assert [one.requirement for one in unmet_requirements("llmperf-acme")] == unmet
 
 
+@pytest.mark.slow
 def test_a_version_that_does_not_fit_is_shown_wherever_plugins_are(install, capsys, tmp_path):
     install(
         "llmperf-acme", "acme", EMPTY, role="framework", requires=("msgspec<0.1", "beads>=2 ; python_version >= '3'")
@@ -132,6 +133,7 @@ def test_a_plugin_of_an_older_api_is_the_one_to_upgrade(install):
         find("vendor", "acme")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "mend"),
     [
@@ -162,6 +164,7 @@ def test_a_broken_plugin_is_installed_again_from_where_it_came(install, capsys, 
     assert shlex.split(found["mend"])[:3] == ["uv", "pip", "install"]
 
 
+@pytest.mark.slow
 def test_an_editable_plugin_whose_folder_was_moved_says_so(install, capsys, tmp_path):
     install("llmperf-acme", "acme", "raise RuntimeError('gone')")
     came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}/gone", "dir_info": {"editable": True}})
@@ -231,12 +234,14 @@ def test_folders_and_requirements_of_the_projects_distributions_are_those_of_the
         assert needed - {"llmperf-core", "llmperf-schemas"} == set(packages["needs"].get(name, ()))
 
 
+@pytest.mark.slow
 def test_a_newer_llmperf_is_asked_for_where_the_installed_one_does_not_fit(install, capsys):
     install("llmperf-acme", "acme", EMPTY, requires=("llmperf-core~=99.0",))
     mend = diagnosis(capsys, "acme")["mend"]
     assert mend == f"{install_own('llmperf-core')}  # after updating {shlex.quote(str(CLONE))} to a version that fits"
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_plugin_is_not_mended_by_installing_it_again(install, capsys, tmp_path):
     install("llmperf-acme", "acme", EMPTY + "@hookimpl\ndef llmperf_prob():\n    return None\n")
     came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}", "dir_info": {"editable": True}})
@@ -245,6 +250,7 @@ def test_a_mistake_in_a_plugin_is_not_mended_by_installing_it_again(install, cap
     assert found["mend"] is None
 
 
+@pytest.mark.slow
 def test_no_command_names_a_distribution_that_may_be_on_no_index(install, capsys):
     install("llmperf-acme", "acme", EMPTY, requires=("llmperf-acme-base>=2", "llmperf-zero>=99"))
     found = diagnosis(capsys, "acme")
@@ -276,6 +282,7 @@ def test_an_accelerator_comes_before_every_cpu(install, capsys):
     assert json.loads(capsys.readouterr().out)["plan"]["vendor"] == "zzz"
 
 
+@pytest.mark.slow
 def test_a_missing_packaging_is_named(install, monkeypatch, capsys):
     install("llmperf-acme", "acme", EMPTY, requires=("msgspec~=0.1",))
     monkeypatch.setitem(sys.modules, "packaging.requirements", None)

@@ -319,6 +319,7 @@ def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, langua
     assert not any(line.startswith("#####") for line in lines)
 
 
+@pytest.mark.slow
 def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
     published = Path(__file__).parents[3] / "published"
     assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0

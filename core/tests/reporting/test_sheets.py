@@ -101,6 +101,7 @@ def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, examp
     assert capsys.readouterr().out == f"{example['run_id']}: llama_mini 800.0\n"
 
 
+@pytest.mark.slow
 def test_a_format_of_the_core_wins_with_a_warning(install, run_folder, capsys):
     install("llmperf-lines", "lines", REPORTER.replace('"lines"', '"json"'), role="extension")
     assert call(["report", str(run_folder), "--format", "json"]) == 0

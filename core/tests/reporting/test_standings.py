@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import llmperf_schemas
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.files.json_files import convert
@@ -107,6 +108,7 @@ def test_verdicts_of_imported_rows():
     assert [entry.verdict for entry in standing.entries] == ["valid", "unchecked", "errors"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1.0, 1e6), min_size=1, max_size=8))
 def test_the_fastest_first_and_no_run_is_lost(speeds):
     ours = run()

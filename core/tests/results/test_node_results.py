@@ -237,6 +237,7 @@ def test_a_node_that_recorded_nothing_is_still_listed(folder):
     assert [(node.host, node.differs) for node in build_result(folder.run).nodes] == [("host-a", {}), ("host-b", {})]
 
 
+@pytest.mark.slow
 def test_a_result_of_2048_nodes_stays_small(folder):
     from types import SimpleNamespace
 

@@ -47,6 +47,7 @@ def test_quantiles_of_student(degrees, quantile):
     assert t_quantile(degrees) == pytest.approx(quantile, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_interval_holds_the_true_ratio_in_95_of_100_cases():
     draws = np.random.default_rng(7)
     for repeats in (3, 5):

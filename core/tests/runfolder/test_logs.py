@@ -26,6 +26,7 @@ MOST_BYTES = HEAD_BYTES + TAIL_BYTES + 200
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts and kills processes as on Linux")
 
 
+@pytest.mark.slow
 def test_a_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(stub_plan, tmp_path):
     result = run_plan(stub_plan(steps=30, chatters=True), tmp_path / "run", load_for("stub", "stub"))
     assert result.status == "complete"
@@ -42,6 +43,7 @@ def test_a_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(stub_pl
         assert all(re.fullmatch(r"step [0-9]+ line [0-9]{6} x{40}", line) for line in lines[1:-1] if line != note)
 
 
+@pytest.mark.slow
 def test_the_last_lines_of_a_failed_rank_are_its_own(stub_plan, tmp_path):
     plan = stub_plan(steps=30, chatters=True, fault="raises", fault_step=20)
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
@@ -49,6 +51,7 @@ def test_the_last_lines_of_a_failed_rank_are_its_own(stub_plan, tmp_path):
     assert filenames.log_path(tmp_path / "run", 1).stat().st_size <= MOST_BYTES
 
 
+@pytest.mark.slow
 def test_the_disk_is_not_filled_while_the_run_goes_and_a_killed_agent_loses_no_line(stub_plan, tmp_path):
     json_files.save(tmp_path / "plan-in.json", stub_plan(steps=5000, chatters=True, step_seconds=0.1))
     run = tmp_path / "run"

@@ -109,6 +109,7 @@ def test_a_short_curve_has_all_steps():
     assert [point.step for point in curve.points()] == list(range(1, 10_001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [10_001, 20_000, 20_001, 99_999, 123_456])
 def test_a_long_curve_has_even_steps_and_the_last_and_those_without_a_number(steps):
     curve = points(steps, step4="nan", step9000="inf")
@@ -152,6 +153,7 @@ def test_the_content_is_read_with_few_files_open(folder, stub_plan, monkeypatch)
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
+@pytest.mark.slow
 def test_curves_of_runs_of_different_lengths_have_common_steps():
     long, short = ({point.step for point in points(steps).points()} for steps in (45_000, 25_000))
     assert len(long & short) > 3_000

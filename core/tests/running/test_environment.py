@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
 from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
 
 
+@pytest.mark.slow
 def test_a_module_that_the_interpreter_imports_by_itself_is_named_and_warned_of(stub_plan, tmp_path, monkeypatch):
     (tmp_path / "site").mkdir()
     custom = tmp_path / "site" / "sitecustomize.py"

@@ -79,6 +79,7 @@ RUN = ["run", "default", "--vendor", "stub", "--framework", "stub", "--set", "mo
        "--set", "steps=6", "--set", "warmup_steps=2", "--set", "micro_batch=1"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_run_starts_when_the_machine_is_idle(stub_site, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(idle, "busy_text", looks("the machine is busy: a test", None))

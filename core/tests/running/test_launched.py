@@ -42,6 +42,7 @@ class Watching:
         self.watch(progress)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path):
     plan = stub_plan(steps=25, warmup_steps=3, ranks=2, sampled=True)
     seen = []
@@ -86,6 +87,7 @@ def stolen_ports(monkeypatch):
         yield steal
 
 
+@pytest.mark.slow
 def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stolen_ports):
     (taken,) = stolen_ports(1)
     result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
@@ -99,6 +101,7 @@ def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stol
     assert run_folder_findings(result, tmp_path / "run") == []
 
 
+@pytest.mark.slow
 def test_a_port_that_is_stolen_twice_fails_the_run(stub_plan, tmp_path, stolen_ports):
     stolen_ports(2)
     result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
@@ -110,6 +113,7 @@ ADDRESS_SPACE_BYTES = 900 * 2**20
 """Less than the largest file of records that would be read; a run of the stub takes about a third of it."""
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space as Linux has them")
 def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_path):
     json_files.save(tmp_path / "plan-in.json", stub_plan())
@@ -123,6 +127,7 @@ def test_a_run_takes_no_memory_for_records_that_are_not_there(stub_plan, tmp_pat
     assert json_files.load(tmp_path / "run" / filenames.RESULT, Result).status == "complete"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seconds", [3600.0, -3600.0])
 def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_path, monkeypatch, seconds):
     """On the ranks' side and on the controller's."""
@@ -150,6 +155,7 @@ def schema_errors(name, document):
     return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("fault", "status"), [(None, "complete"), ("raises", "failed"), ("nan", "failed")])
 def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, fault, status):
     options = {"fault": fault} if fault else {}
@@ -173,6 +179,7 @@ def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
     assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}
 
 
+@pytest.mark.slow
 def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures(stub_plan, tmp_path):
     plan = stub_plan(steps=8, fault="evaluates to nan", fault_rank="all")
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
@@ -182,6 +189,7 @@ def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures
     assert result.metrics.tokens_per_second
 
 
+@pytest.mark.slow
 def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):
     plan = stub_plan(steps=8, fault="aborts while the interpreter ends", fault_rank="all")
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
@@ -189,6 +197,7 @@ def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, 
     assert "rank 1: closed" in filenames.log_path(tmp_path / "run", 1).read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "told"),
     [
@@ -205,6 +214,7 @@ def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, 
     assert result.failure.message.startswith(f"the trainer of llmperf_build_trainer: {told}")
 
 
+@pytest.mark.slow
 def test_the_load_of_others_is_known_of_a_short_window(stub_plan, tmp_path):
     """One that lies between two readings: the one after it is made at the end of the run."""
     plan, plugins = stub_plan(steps=6, step_seconds=0.05), load_for("stub", "stub")

@@ -185,6 +185,7 @@ def test_more_retries_and_another_order_are_no_change(tmp_path):
     assert worked(tmp_path, matrix_of(2, retries=1, order="file"), FakeRuns())[1].complete == 2
 
 
+@pytest.mark.slow
 @given(
     count=st.integers(1, 4),
     repeats=st.integers(1, 3),

@@ -50,6 +50,7 @@ def planned(capsys, *words):
     return code, json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_two_nodes_plan_where_the_launcher_offers_two(pair, in_folder, capsys):
     code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=2", "--devices", "1")
     assert code == 0
@@ -59,6 +60,7 @@ def test_two_nodes_plan_where_the_launcher_offers_two(pair, in_folder, capsys):
     assert plan["nodes"][0]["address"] == "127.0.0.1"
 
 
+@pytest.mark.slow
 def test_hosts_come_from_the_command_line_and_from_the_users_file(pair, in_folder, capsys):
     (in_folder / "llmperf.toml").write_text('[hosts]\nlab = ["a1", "a2"]\n')
     code, document = planned(capsys, "--launcher", "pair", "--hosts", "lab,b,c", "--devices", "1")
@@ -66,6 +68,7 @@ def test_hosts_come_from_the_command_line_and_from_the_users_file(pair, in_folde
     assert [node["host"] for node in document["plan"]["nodes"]] == ["a1", "a2", "b", "c"]
 
 
+@pytest.mark.slow
 def test_more_nodes_than_the_launcher_offers_are_refused(pair, in_folder, capsys):
     code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=3", "--devices", "1")
     assert code == 2
@@ -85,6 +88,7 @@ def test_options_of_the_launcher_come_from_the_users_file(pair, in_folder, capsy
     )
 
 
+@pytest.mark.slow
 def test_a_node_without_the_plugins_is_named(pair, in_folder, capsys):
     assert call(["plan", *STUB, "--launcher", "pair", "--hosts", "left,bare,right", "--devices", "1"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
@@ -94,6 +98,7 @@ def test_a_node_without_the_plugins_is_named(pair, in_folder, capsys):
     )
 
 
+@pytest.mark.slow
 def test_the_interface_of_the_nodes_is_planned(pair, in_folder, capsys):
     code, document = planned(capsys, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--interface", "lo")
     assert code == 0
@@ -107,6 +112,7 @@ def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
     assert "launcher 'local' reaches this machine only; choose one with --launcher" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_two_agents_run_one_plan(pair, in_folder, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "2", "--json"]
     code = call([*words, "--set", "framework.step_seconds=0.01"])
@@ -130,6 +136,7 @@ def test_two_agents_run_one_plan(pair, in_folder, capsys):
     assert not [pid for report in reports for rank in report.ranks if os.path.exists(f"/proc/{(pid := rank.pid)}")]
 
 
+@pytest.mark.slow
 def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair, in_folder, capsys, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "t")
     monkeypatch.setenv("STUB_PASSWORD", "p")
@@ -143,6 +150,7 @@ def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair,
     assert "MASTER_ADDR=127.0.0.1" in log
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--json"]
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
@@ -153,6 +161,7 @@ def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
     assert failure["message"] == "node 1 (right): rank 1 has had enough"
 
 
+@pytest.mark.slow
 def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--hosts", "gpu-17,gpu-18.lab", "--devices", "1", "--json"]
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]

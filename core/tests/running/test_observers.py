@@ -78,6 +78,7 @@ def finished(number):
     return StepProgress(step=number, measured=True, loss=1.0, step_seconds=0.1, tokens_per_second_per_device=10.0)
 
 
+@pytest.mark.slow
 def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_path, capsys):
     plugins = register(load_for("stub", "stub"), JsonLines("json lines"))
     warnings = []
@@ -93,6 +94,7 @@ def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_pat
     assert "step 0/12" in capsys.readouterr().err  # the core's own observer, through the same hook
 
 
+@pytest.mark.slow
 def test_each_step_comes_once_and_at_most_once_a_second(tmp_path):
     recording = Recording()
     observers = Observers(register(Plugins(), recording), pytest.fail)
@@ -136,6 +138,7 @@ def test_an_observer_that_raises_is_dropped_with_one_warning(tmp_path, error, sh
     assert recording.of("ended") == [("ended", "result", tmp_path)]
 
 
+@pytest.mark.slow
 def test_an_observer_that_blocks_is_dropped_and_delays_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(observing, "LIMIT_SECONDS", 0.3)
     release = threading.Event()
@@ -175,6 +178,7 @@ def test_the_core_shows_nothing_without_standard_error(tmp_path, monkeypatch):
     observers.ended(None, tmp_path)
 
 
+@pytest.mark.slow
 def test_an_observer_that_starts_processes_is_not_called_more_often(stub_plan, tmp_path):
     class Starting(Recording):
         def progress(self, progress):

@@ -48,6 +48,7 @@ def measured(plan, shown=None):
     return measure_limits(plan, load_for("stub", "stub"), {"stub": "1.0"}, show, lambda line: None)
 
 
+@pytest.mark.slow
 def test_rates_are_those_of_the_whole_device(limits_plan, monkeypatch):
     monkeypatch.setattr("llmperf.running.peak._disturbance", lambda records: None)
     shown = []
@@ -67,6 +68,7 @@ def test_rates_are_those_of_the_whole_device(limits_plan, monkeypatch):
     assert [record.timed.operation.kind for record in shown if record.timed][:2] == ["launch", "copy"]
 
 
+@pytest.mark.slow
 def test_an_operation_with_a_wrong_output_is_named_and_not_used(limits_plan):
     result = measured(limits_plan(wrong="all_reduce"))
     assert result.rates.links == ()
@@ -74,11 +76,13 @@ def test_an_operation_with_a_wrong_output_is_named_and_not_used(limits_plan):
     assert (result.kept, result.not_kept) == (None, "an output was wrong")
 
 
+@pytest.mark.slow
 def test_without_a_right_product_there_are_no_rates(limits_plan):
     with pytest.raises(RunFailed, match="no matrix product with the right output"):
         measured(limits_plan(wrong="matmul"))
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_is_named(limits_plan):
     with pytest.raises(RunFailed, match="rank 1 exception: no room for copy"):
         measured(limits_plan(raises="copy"))

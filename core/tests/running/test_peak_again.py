@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.running import launched
 from llmperf.running.launched import run_plan
@@ -12,6 +13,7 @@ from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
 
 
+@pytest.mark.slow
 def test_the_larger_peak_counts(stub_plan, tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_STUB_PEAK", "timed")
     monkeypatch.setattr(launched, "PEAK_AGAIN_SECONDS", 0.0)

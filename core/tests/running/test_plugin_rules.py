@@ -33,6 +33,7 @@ def stub_run(stub_site, tmp_path, monkeypatch):
     return [*STUB, *(word for setting in SMALL for word in ("--set", setting))]
 
 
+@pytest.mark.slow
 def test_figures_are_saved_and_printed_before_rules_of_plugins(stub_run, install, capfd):
     install("llmperf-odd", "odd", RULE, role="extension")
     assert call(stub_run) == 0

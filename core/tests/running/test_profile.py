@@ -32,6 +32,7 @@ def profiled(stub_plan, tmp_path):
     return done
 
 
+@pytest.mark.slow
 def test_a_profile_gives_time_by_kind_and_is_no_result(profiled, tmp_path, capsys):
     document = profiled()
     (run,) = (tmp_path / "runs").iterdir()
@@ -62,6 +63,7 @@ RATES = DeviceRates(
 )
 
 
+@pytest.mark.slow
 def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profiled, monkeypatch):
     times = [SimpleNamespace(kind="matmul", seconds=0.45), SimpleNamespace(kind="norm", seconds=0.1)]
     monkeypatch.setattr("llmperf.running.profile.operation_times", lambda *_: times)
@@ -74,6 +76,7 @@ def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profiled, monkey
     ]
 
 
+@pytest.mark.slow
 def test_a_rank_that_fails_under_the_profiler_is_named(profiled):
     with pytest.raises(RunFailed, match="rank 1 exception"):
         profiled(fault="raises", fault_rank=1, fault_step=2)

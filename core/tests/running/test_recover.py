@@ -44,6 +44,7 @@ def take_away(run: Path, *names: str) -> None:
         (run / name).unlink()
 
 
+@pytest.mark.slow
 def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reached(stub_plan, tmp_path, capsys):
     plan = stub_plan(steps=5000)
     json_files.save(tmp_path / "plan-in.json", plan)
@@ -90,6 +91,7 @@ def test_a_run_whose_ranks_had_written_everything_is_complete(run_folder, capsys
     assert errors_in(run_folder) == []
 
 
+@pytest.mark.slow
 def test_a_controller_that_was_killed_between_ending_and_result_or_report(stub_plan, tmp_path):
     run = tmp_path / "run"
     result = run_plan(stub_plan(steps=200, fault="raises"), run, load_for("stub", "stub"))
@@ -101,6 +103,7 @@ def test_a_controller_that_was_killed_between_ending_and_result_or_report(stub_p
         assert (run / filenames.REPORT).is_file()
 
 
+@pytest.mark.slow
 def test_a_power_cut_leaves_half_a_line_and_no_agent_report(stub_plan, tmp_path):
     run = tmp_path / "run"
     run_plan(stub_plan(steps=12), run, load_for("stub", "stub"))

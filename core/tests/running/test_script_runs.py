@@ -64,6 +64,7 @@ def phases_of(run, rank):
 PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
 
 
+@pytest.mark.slow
 def test_a_run_is_complete_and_counted_by_the_core(run_script):
     began = time.monotonic()
     plan, result, run = run_script()
@@ -125,6 +126,7 @@ def test_a_script_without_step_times_is_timed_by_its_lines(run_script):
     assert "it printed no step times: these are the times between its lines" in result.notes[1]
 
 
+@pytest.mark.slow
 def test_other_tokens_than_the_plans_fail_at_the_first_step_that_shows_them(run_script):
     plan, result, run = run_script("fewer tokens")
     assert (result.status, result.failure.reason) == ("failed", "exception")
@@ -229,6 +231,7 @@ def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault)
     assert shown == (fault == "hangs")
 
 
+@pytest.mark.slow
 def test_a_script_that_is_not_there_is_named(stub_plan, tmp_path):
     plan = stub_plan()
     plan = replace(plan, worker=replace(plan.worker, script=Script(command=("/no/such/program",), step_rank=1)))

@@ -33,6 +33,7 @@ def traced(stub_plan, tmp_path):
     return done
 
 
+@pytest.mark.slow
 def test_a_trace_is_kept_and_no_figure_includes_its_steps(traced):
     run, result = traced()
     assert result.status == "complete"
@@ -46,6 +47,7 @@ def test_a_trace_is_kept_and_no_figure_includes_its_steps(traced):
     assert not any(name.startswith("traces/") for name in result.files)
 
 
+@pytest.mark.slow
 def test_further_steps_that_fail_cost_no_result(traced):
     run, result = traced(fault="raises", fault_rank="all", fault_step=8)
     assert result.status == "complete"
@@ -64,6 +66,7 @@ def test_a_framework_without_profiler_is_refused(stub_plan):
         startable(planned)
 
 
+@pytest.mark.slow
 def test_chosen_steps_have_a_trace_for_each_range(traced):
     run, result = traced(chosen=(8, 10, 11))
     assert result.status == "complete"

@@ -55,6 +55,7 @@ def test_a_closed_port_and_a_foreign_address_have_a_reason():
         Listener("192.0.2.77", SECRET)
 
 
+@pytest.mark.slow
 def test_a_transfer_is_measured_in_both_directions(listener):
     served = []
     serving = threading.Thread(target=lambda: served.append(transfer_as_server(listener, 0, 7)))
@@ -67,6 +68,7 @@ def test_a_transfer_is_measured_in_both_directions(listener):
     assert done.path_mtu
 
 
+@pytest.mark.slow
 def test_a_greeting_has_one_deadline_for_all_its_bytes(listener, monkeypatch):
     monkeypatch.setattr(network, "CONNECT_SECONDS", 0.5)
     with socket.create_connection(("127.0.0.2", listener.port), 60) as stranger:
@@ -81,6 +83,7 @@ def test_a_greeting_has_one_deadline_for_all_its_bytes(listener, monkeypatch):
         assert time.monotonic() - began < 60
 
 
+@pytest.mark.slow
 def test_connections_that_never_greet_do_not_keep_a_node_out(listener, monkeypatch):
     monkeypatch.setattr(network, "MAX_CONNECTIONS", 8)
     with contextlib.ExitStack() as held:

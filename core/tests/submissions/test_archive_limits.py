@@ -137,6 +137,7 @@ def test_headers_of_an_archive_are_bounded(tmp_path, bounded, bomb):
     assert seconds < 60
 
 
+@pytest.mark.slow
 def test_the_list_of_members_of_a_zip_is_bounded(tmp_path, bounded):
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w") as archive:
@@ -155,6 +156,7 @@ def test_the_list_of_members_of_a_zip_is_bounded(tmp_path, bounded):
     assert "more than 20000 members" in done.stdout
 
 
+@pytest.mark.slow
 def test_an_honest_archive_is_read_with_little_memory(run_folder, tmp_path, bounded):
     output = tmp_path / "submission.zip"
     assert call(["pack", str(run_folder), "-o", str(output)]) == 0

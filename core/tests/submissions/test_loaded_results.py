@@ -32,6 +32,7 @@ def test_values_are_those_of_the_csv_report(run_folder):
     assert result.document.run_id == result.values["run_id"]
 
 
+@pytest.mark.slow
 def test_a_frame_has_a_row_for_each_result_and_nan_where_unknown(run_folder):
     pytest.importorskip("pandas")
     frame = llmperf.load_results(run_folder, str(PUBLISHED)).to_frame()
@@ -44,6 +45,7 @@ def test_a_frame_has_a_row_for_each_result_and_nan_where_unknown(run_folder):
     assert measured.tokens_per_second_per_device.item() == exact
 
 
+@pytest.mark.slow
 def test_standings_have_a_row_for_each_kind_of_run(run_folder):
     pytest.importorskip("pandas")
     results = llmperf.load_results(run_folder, PUBLISHED)

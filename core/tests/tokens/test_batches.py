@@ -191,6 +191,7 @@ def test_entropy_and_fingerprint(tokens_file, tmp_path):
     assert len({synthetic.fingerprint, mine.fingerprint, other.fingerprint}) == 3
 
 
+@pytest.mark.slow
 def test_the_python_library_is_text_of_this_host():
     spec = make_spec("python-stdlib", vocab_size=257)
     batches = llmperf.open_batches(make_plan(spec), 0)
@@ -207,6 +208,7 @@ print(open_stream("mine", DataSource(path=sys.argv[1]))[1].sum())
 """
 
 
+@pytest.mark.slow
 def test_ranks_that_start_at_once_share_one_cache_file(tmp_path):
     (tmp_path / "t.txt").write_text("all at once\n" * 200_000)
     command = [sys.executable, "-c", READER, str(tmp_path / "t.txt")]

@@ -54,6 +54,7 @@ def test_balanced_rows_take_all_experts_equally_often(sizes, first, rows, layer)
     assert np.ptp(loads_of(table[first : first + rows], experts)) <= 1
 
 
+@pytest.mark.slow
 @given(sizes=EXPERTS, skew=SKEWS, layer=st.integers(0, 100))
 @settings(max_examples=40, deadline=None)
 def test_skewed_loads_follow_zipf_up_to_all_rows(sizes, skew, layer):
@@ -66,6 +67,7 @@ def test_skewed_loads_follow_zipf_up_to_all_rows(sizes, skew, layer):
     assert np.abs(loads[below:] - expected).max(initial=0) < 1 + 1e-6
 
 
+@pytest.mark.slow
 @given(sizes=EXPERTS, skews=st.tuples(SKEWS, SKEWS))
 @settings(max_examples=60, deadline=None)
 def test_a_higher_exponent_never_lowers_the_largest_load(sizes, skews):

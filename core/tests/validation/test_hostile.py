@@ -59,6 +59,7 @@ def test_any_bytes(tmp_path, data, name):
         assert name == "r.jsonl" or file.failed
 
 
+@pytest.mark.slow
 @QUICK
 @given(document=ANYTHING, name=st.sampled_from(list(NAMES.values())))
 def test_any_json(tmp_path, document, name):
@@ -67,6 +68,7 @@ def test_any_json(tmp_path, document, name):
     assert any(file.failed for file in validate_path(path))
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=150)
 @given(data=st.data())
 def test_any_json_in_the_place_of_any_value(tmp_path, data):
@@ -89,6 +91,7 @@ def test_any_json_in_the_place_of_any_value(tmp_path, data):
 NUMBERS = st.integers(1, 2**53 - 1) | st.floats(0, 1e308) | st.sampled_from([1, 2**53 - 1, 0.0, 5e-324, 1e308])
 
 
+@pytest.mark.slow
 @settings(QUICK, max_examples=150)
 @given(data=st.data())
 def test_any_number_in_the_place_of_any_number(data):
@@ -152,6 +155,7 @@ def test_one_figure_changed_is_found(factor):
         assert findings("result", result), path
 
 
+@pytest.mark.slow
 @QUICK
 @given(data=st.data(), factor=st.floats(0.1, 10).filter(lambda factor: abs(factor - 1) > 1e-3))
 def test_in_its_run_folder_any_figure_changed_is_found(run_folder, data, factor):
@@ -170,6 +174,7 @@ def test_in_its_run_folder_any_figure_changed_is_found(run_folder, data, factor)
         path.write_text(before)
 
 
+@pytest.mark.slow
 def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
     document = copy.deepcopy(EXAMPLE)
     document["mfu"] = EXAMPLE["mfu"] * 4000
@@ -183,6 +188,7 @@ def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
     assert len(file.findings) < 100
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inside", ["", "metrics", "software"])
 def test_an_object_of_many_unknown_keys_is_judged_soon(tmp_path, inside):
     document = copy.deepcopy(EXAMPLE)

@@ -84,6 +84,7 @@ def judged_without_a_traceback(folder, name, text):
     return file
 
 
+@pytest.mark.slow
 @FEW
 @given(mutated_json() | mutated_text())
 def test_a_mutated_result_gets_findings_or_a_clear_error(tmp_path, document):

@@ -66,6 +66,7 @@ def test_a_window_that_no_agent_saw_is_warned_of(run_folder):
     assert {code for code, _ in found(run_folder)} == {"LP657"}
 
 
+@pytest.mark.slow
 def test_the_agent_sees_the_phases_of_a_run(stub_plan, tmp_path):
     run = tmp_path / "run"
     assert run_plan(stub_plan(steps=12, ranks=2), run, load_for("stub", "stub")).status == "complete"

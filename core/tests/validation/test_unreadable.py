@@ -49,6 +49,7 @@ def closed(tmp_path):
         path.chmod(0o700)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["folder", "README.md", "some.json", "some.toml", "plan.json"])
 def test_what_is_closed_in_a_folder_is_told(closed, tmp_path, name):
     path = closed(name)
@@ -58,6 +59,7 @@ def test_what_is_closed_in_a_folder_is_told(closed, tmp_path, name):
     assert "2 files: 1 error" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_folder_whose_files_cannot_be_looked_at_is_told(closed, tmp_path):
     folder = closed("folder", 0o700)
     (folder / "result.json").write_text("{}")
@@ -67,6 +69,7 @@ def test_a_folder_whose_files_cannot_be_looked_at_is_told(closed, tmp_path):
     assert f"{folder}/result.json: LP001 error Permission denied" in done.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["validate"], ["report"], ["summary"], ["compare", "--baseline", "published"]])
 def test_a_closed_folder_is_a_line_for_every_command(closed, command):
     folder = closed("folder")
@@ -78,6 +81,7 @@ def test_a_closed_folder_is_a_line_for_every_command(closed, command):
         assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_report_names_what_it_left_out(closed, tmp_path, example):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text(json.dumps(example))

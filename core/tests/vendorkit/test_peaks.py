@@ -109,6 +109,7 @@ def test_a_name_that_two_entries_give_is_neithers(read) -> None:
     assert [shown.devices[0].model for shown in twice.catalogue(lambda entry: OFFERS)] == ["Acme A1", "Acme A2"]
 
 
+@pytest.mark.slow
 def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(install, tmp_path, capsys) -> None:
     (tmp_path / "peaks.toml").write_text(ENTRY.replace("bf16 =", "bf61 =") + OTHER.replace("25", "-25"))
     install("llmperf-acme", "acme", VENDOR)

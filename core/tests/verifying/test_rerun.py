@@ -91,6 +91,7 @@ def test_on_the_same_device_model_layout_and_tuning_are_the_submissions(result):
     assert plan.spec.framework == {}
 
 
+@pytest.mark.slow
 def test_why_the_layout_is_another(result):
     assert "and this machine has" in plan_rerun(result, 5, None).other_layout
     same = on_this_cpu(result)
@@ -107,6 +108,7 @@ def test_another_framework_can_be_chosen(result):
     assert plan_rerun(result, 5, "zero").planned.spec.tuning.framework == "zero"
 
 
+@pytest.mark.slow
 def test_a_recipe_that_this_machine_lacks_is_replaced_by_fp32(result):
     rerun = plan_rerun(contract_with(result, precision="fp16"), 5, "pytorch")
     assert rerun.precision == rerun.planned.spec.contract.precision == "fp32"
@@ -146,6 +148,7 @@ def test_a_claim_that_is_better_is_measured_again(result, monkeypatch, measured,
     assert ("once more" in lines[-1]) == (trainings == 2)
 
 
+@pytest.mark.slow
 def test_a_model_that_does_not_fit_is_impossible(result):
     huge = replace(result.model, hidden_size=16384, intermediate_size=65536, layers=200, attention_heads=128)
     message = impossible(replace(result, model=huge))
@@ -168,6 +171,7 @@ def test_data_of_another_python_are_impossible(result):
     assert "its data are the library of Python 3.9.1; this is Python" in message
 
 
+@pytest.mark.slow
 def test_data_of_this_python_are_used(result):
     same = replace(result, software=replace(result.software, python=platform.python_version()))
     rerun = plan_rerun(contract_with(same, dataset="python-stdlib"), 5, None)

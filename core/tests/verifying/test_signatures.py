@@ -48,6 +48,7 @@ def test_a_signed_result_names_its_signer(run_folder, keys, capsys):
     assert "LP673 note result.json was signed by maker@example.org with key SHA256:" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_configured_signers_are_named_without_being_required(run_folder, keys, capsys):
     (keys / "llmperf" / "llmperf.toml").write_text('[trust]\nsigners = "../makers"\n')
     assert call(["validate", str(run_folder)]) == 0
@@ -112,6 +113,7 @@ def test_the_signature_of_an_archive_covers_its_results(run_folder, keys, capsys
     assert checks == {"consistent": "passed", "signed": "passed"}
 
 
+@pytest.mark.slow
 def test_a_verification_is_shown_by_reports_and_its_signer_only_if_configured(run_folder, keys, capsys):
     call(["sign", str(run_folder), "--key", "maker"])
     assert call(["validate", str(run_folder), "--signers", "makers", "--record"]) == 0

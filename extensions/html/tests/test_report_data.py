@@ -179,6 +179,7 @@ def test_a_page_without_its_data_is_small():
     assert len(page.encode()) < 200_000
 
 
+@pytest.mark.slow
 def test_bars_of_very_many_kinds_are_limited_and_the_page_names_the_rest():
     made = [(path, replace(result, hardware=replace(result.hardware, device_model=f"device {place}")))
             for place, (path, result) in enumerate(some(103))]  # fmt: skip

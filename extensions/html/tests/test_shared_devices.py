@@ -9,6 +9,7 @@ import llmperf_schemas
 from llmperf.cli.main import call
 
 sys.path.insert(0, str(Path(__file__).parent))
+import pytest
 from report_pages import html, some
 
 
@@ -20,6 +21,7 @@ def test_a_throughput_of_a_rank_is_not_called_that_of_a_device():
     assert "whole device 100.0" not in html(some(1, hardware=hardware | {"device_share": 1.0}), "en")
 
 
+@pytest.mark.slow
 def test_a_device_that_documents_spell_differently_has_one_page(tmp_path):
     assert call(["site", str(Path(__file__).parents[3] / "published"), "-o", str(tmp_path / "site")]) == 0
     pages = [path.name for path in (tmp_path / "site" / "devices").iterdir()]

@@ -82,6 +82,7 @@ def check(files):
             assert target in files, (name, link)
 
 
+@pytest.mark.slow
 def test_a_site_of_the_rows_that_ship(tmp_path, capsys):
     files = site(PUBLISHED, "-o", tmp_path / "site", "--title", "Rows")
     check(files)
@@ -104,6 +105,7 @@ def test_a_site_of_the_rows_that_ship(tmp_path, capsys):
     assert ElementTree.fromstring(files["feed.xml"]).tag == f"{ATOM}feed"
 
 
+@pytest.mark.slow
 def test_the_same_results_give_the_same_site_wherever_they_are(tmp_path):
     shutil.copytree(PUBLISHED, tmp_path / "elsewhere")
     first, second = (site(path, "-o", tmp_path / name)
@@ -122,6 +124,7 @@ def test_names_of_one_device_in_a_catalogue_share_a_page(tmp_path, example):
     )
 
 
+@pytest.mark.slow
 def test_runs_imported_rows_and_prices_on_one_site(tmp_path, example):
     write(tmp_path / "runs" / "slow", example)
     document = write(tmp_path / "runs" / "other", example, created="2026-11-20T10:00:00+00:00")
@@ -203,6 +206,7 @@ def test_hostile_results_stay_text(tmp_path, example):
     assert "\u202e" not in "".join(files.values())
 
 
+@pytest.mark.slow
 def test_a_site_is_chinese_in_a_chinese_locale(tmp_path, monkeypatch):
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
     files = site(PUBLISHED, "-o", tmp_path / "site")
@@ -219,6 +223,7 @@ def test_a_site_is_chinese_in_a_chinese_locale(tmp_path, monkeypatch):
         assert english not in pages, english
 
 
+@pytest.mark.slow
 def test_a_site_is_replaced_and_anything_else_is_kept(tmp_path, capsys):
     target = tmp_path / "site"
     site(PUBLISHED, "-o", target)
@@ -307,6 +312,7 @@ def test_submissions_are_unpacked_and_those_that_were_changed_left_out(tmp_path,
     assert runs == direct_runs
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("ssh-keygen") is None, reason="needs ssh-keygen")
 def test_a_signed_submission_names_its_signer(tmp_path, run_folder):
     archive, key, signers = tmp_path / "a.zip", tmp_path / "key", tmp_path / "signers"

@@ -293,6 +293,7 @@ def test_words_mean_the_same_in_both_languages():
 CELL = st.text(st.characters(exclude_categories=["C", "Z"], exclude_characters="|\\`") | st.just(" "), max_size=12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(CELL, min_size=2, max_size=2), min_size=1, max_size=4))
 def test_tables_have_the_cells_that_a_markdown_library_finds(rows):
     """On well-formed tables; on others this reader keeps what such a library drops."""

@@ -87,6 +87,7 @@ def same(row, meant, columns):
     assert row.batch.gradient_accumulation == (meant.accumulation if "fix_hp" in columns else None)
 
 
+@pytest.mark.slow
 @given(generated.documents())
 @settings(max_examples=40, deadline=None)
 def test_generated_documents_are_read_as_they_were_meant(document):
@@ -183,6 +184,7 @@ def test_any_text_is_read_or_refused(text):
 TABLE_CELL = st.text(st.sampled_from("0123456789|\\*/-=+.,%()xGBTPDS 机卡（）：\n`#>\x1b<"), max_size=12)
 
 
+@pytest.mark.slow
 @given(st.lists(st.lists(TABLE_CELL, max_size=9), max_size=4))
 @settings(max_examples=40, deadline=None)
 def test_any_cells_are_read_or_refused(rows):

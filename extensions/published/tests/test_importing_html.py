@@ -67,6 +67,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_tables_take_no_long_time(name):
     text, began = HOSTILE[name], process_time()

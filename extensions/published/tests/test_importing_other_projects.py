@@ -194,6 +194,7 @@ def test_degrees_joined_to_a_stage():
 DEGREES = st.sampled_from(["TP", "PP", "CP", "EP", "VP", "FSDP", "DP"])
 
 
+@pytest.mark.slow
 @given(st.dictionaries(DEGREES, st.integers(1, 64), min_size=1), st.sampled_from(["=", " ", ": "]))
 def test_degrees_read_from_a_cell_are_those_from_columns(degrees, sign):
     cell = ", ".join(f"{name}{sign}{value}" for name, value in degrees.items())

@@ -81,6 +81,7 @@ def test_without_them_nothing_is_checked_and_nothing_is_added(given, capsys):
     assert json.loads(Path("out/results/published.json").read_text())["own"] is None
 
 
+@pytest.mark.slow
 def test_validate_report_and_summary_say_whose_peak_it_was(given, capsys):
     own_import()
     Path("my_peaks.toml").unlink()

@@ -68,6 +68,7 @@ def test_bare_ranges_are_percent_by_their_magnitude():
     assert published.tables[0].columns[5].unit == "percent"
 
 
+@pytest.mark.slow
 @given(st.integers(100, 9000), st.integers(1, 4000))
 def test_both_ends_of_an_honest_range_agree(low, more):
     shares = [f"{100 * speed * FLOPS_PER_PEAK:.2f}%" for speed in (low, low + more)]

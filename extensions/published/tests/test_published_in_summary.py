@@ -71,6 +71,7 @@ def test_a_computed_mfu_is_marked(runs, capsys):
     assert "* computed by llmperf: the document prints none that is understood" in out
 
 
+@pytest.mark.slow
 def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert "imported: agrees" in summary(capsys, "runs", "published")

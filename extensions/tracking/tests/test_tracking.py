@@ -169,6 +169,7 @@ def test_labels_with_quotes_and_lines_are_escaped(stub_plan, tmp_path, run_folde
     assert samples((tmp_path / "odd.prom").read_text())["llmperf_run_info", None] == 1
 
 
+@pytest.mark.slow
 def test_a_run_is_followed_from_its_start_to_its_end(stub_plan, tmp_path):
     plan, plugins, warnings = stub_plan(ranks=2, steps=6), load_for("stub", "stub"), []
     file = tmp_path / "llmperf.prom"

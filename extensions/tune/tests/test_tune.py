@@ -127,6 +127,7 @@ def test_a_search_that_was_killed_goes_on_where_it_was(stub_site, tmp_path):
     assert "trial 4:" in ended.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "message"),
     [

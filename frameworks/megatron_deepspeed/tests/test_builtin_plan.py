@@ -113,6 +113,7 @@ def test_a_case_of_another_framework_is_brought_to_stage_1():
     assert "tuning.sharding_stage" in {change.path for change in sketch.spec.changes}
 
 
+@pytest.mark.slow
 def test_planning_imports_nothing_heavy():
     code = (
         "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.states import Request;"

@@ -192,6 +192,7 @@ def test_the_environment_may_name_the_folder(worker, home, monkeypatch):
     assert str(home) in planned.script.command
 
 
+@pytest.mark.slow
 def test_known_defects_of_a_checkout_are_refused_or_noted(worker, home):
     transformer = home / "megatron" / "model" / "transformer.py"
     transformer.parent.mkdir()

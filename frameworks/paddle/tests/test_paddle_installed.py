@@ -25,6 +25,7 @@ def test_one_build_that_is_new_enough_or_of_unknown_version_passes(builds, versi
     assert installed.build_problem() is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("versions", "message"),
     [

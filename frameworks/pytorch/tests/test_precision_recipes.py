@@ -85,6 +85,7 @@ def test_other_layouts_of_a_recipe_are_planned(program, precision):
     assert problems(program, task(precision, tuning={"sharding_stage": 2, "emulate_precision": False})) == []
 
 
+@pytest.mark.slow
 def test_blocks_are_rounded_with_a_scale_of_their_own():
     import torch
     from llmperf_pytorch.float8 import rounded
@@ -99,6 +100,7 @@ def test_blocks_are_rounded_with_a_scale_of_their_own():
     assert torch.equal(rounded(torch.full((3, 5), 448.0), (1, 128)), torch.full((3, 5), 448.0))
 
 
+@pytest.mark.slow
 def test_gradients_of_emulated_blocks_are_close_to_those_of_the_product():
     import torch
     from llmperf_pytorch.decoder.feed_forward import Projection

@@ -54,12 +54,14 @@ def lost(out, timeout, tmp_path, *ranks, **variables):
     return [(process.communicate(timeout=200)[0], process.returncode) for process in processes]
 
 
+@pytest.mark.slow
 def test_a_node_without_the_secret_says_what_to_set(tmp_path):
     [(output, code)] = lost("runs", 0.5, tmp_path, 1)
     assert "set LLMPERF_SECRET to the same random text on all nodes, or name a folder with --out that all" in output
     assert code == 2
 
 
+@pytest.mark.slow
 def test_node_0_says_how_many_nodes_came(tmp_path):
     [(output, code)] = lost("runs", 0.5, tmp_path, 0)
     assert re.search(r"1 of 2 nodes came to 127.0.0.1:\d+ within 0.5 s", output)
@@ -67,6 +69,7 @@ def test_node_0_says_how_many_nodes_came(tmp_path):
     assert not list((tmp_path / "runs").glob(".inside*"))  # the secret is gone
 
 
+@pytest.mark.slow
 def test_numbers_that_differ_between_nodes_end_both(tmp_path):
     (tmp_path / "llmperf.toml").write_text("[launchers.inside]\ntimeout_seconds = 100\n")
     port = free_ports()

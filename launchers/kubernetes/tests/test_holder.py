@@ -29,6 +29,7 @@ def test_a_pod_that_nobody_uses_ends_with_1() -> None:
     assert process.returncode == 1
 
 
+@pytest.mark.slow
 def test_a_pod_lives_while_a_command_of_llmperf_runs() -> None:
     began = time.monotonic()
     process = shell("LLMPERF_NODE_RANK=0 sleep 1 &")

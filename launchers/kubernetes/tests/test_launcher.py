@@ -51,6 +51,7 @@ def request(nodes: int = 2, **options: Any) -> NodeRequest:
     return NodeRequest(nodes=nodes, devices=None, hosts=(), options={"image": "llmperf:1", **options})
 
 
+@pytest.mark.slow
 def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster: Cluster) -> None:
     launcher = KubernetesLauncher()
     nodes = launcher.nodes(request())
@@ -67,6 +68,7 @@ def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster: Cluster)
     assert cluster.kinds == []
 
 
+@pytest.mark.slow
 def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster: Cluster) -> None:
     cluster.set(installed=["jobset"])
     launcher = KubernetesLauncher()
@@ -82,6 +84,7 @@ def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster: Cluster) ->
         launcher.nodes(request())
 
 
+@pytest.mark.slow
 def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster: Cluster) -> None:
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "llmperf:1"'}
     cluster.set(pod_status={"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]})
@@ -90,6 +93,7 @@ def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster: Cluster) -> 
     assert cluster.kinds == []
 
 
+@pytest.mark.slow
 def test_pods_without_a_host_are_shown_until_the_time_is_over(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -106,6 +110,7 @@ def test_pods_without_a_host_are_shown_until_the_time_is_over(
     assert cluster.kinds == []
 
 
+@pytest.mark.slow
 def test_a_failed_job_and_an_exceeded_quota_are_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_new_name", lambda: "llmperf-1")
     event = {"message": "exceeded quota: gpus", "involvedObject": {"name": "llmperf-1-node-0"}}
@@ -116,6 +121,7 @@ def test_a_failed_job_and_an_exceeded_quota_are_named(cluster: Cluster, monkeypa
     assert cluster.kinds == []
 
 
+@pytest.mark.slow
 def test_an_interrupted_wait_deletes_the_job(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(seconds: float) -> None:
         raise KeyboardInterrupt
@@ -146,6 +152,7 @@ def test_a_job_that_cannot_be_deleted_is_named(cluster: Cluster, capsys: pytest.
     assert "was not deleted: Unable to connect to the server; delete it with: " in shown
 
 
+@pytest.mark.slow
 def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:

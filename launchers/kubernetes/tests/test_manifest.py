@@ -65,6 +65,7 @@ def closed(part: Any) -> None:
             closed(inner)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", [{}, FULL], ids=["least", "full"])
 @pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
 def test_the_published_schemas_accept_the_manifest(kind: str, table: dict[str, Any]) -> None:
@@ -76,6 +77,7 @@ def test_the_published_schemas_accept_the_manifest(kind: str, table: dict[str, A
         jsonschema.Draft7Validator(expected).validate(item)
 
 
+@pytest.mark.slow
 def test_the_published_schema_refuses_a_key_that_does_not_exist() -> None:
     (item,) = objects("JobSet", {})
     item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["tolerance"] = []

@@ -38,6 +38,7 @@ def run(hosts, host, *argv, **options):
     return done.stdout, launcher.explain(host, done.returncode, done.stderr) if done.returncode else None
 
 
+@pytest.mark.slow
 def test_a_command_runs_on_its_host(hosts, servers):
     config = str(servers.config)
     assert run(hosts, "node2", "uname", "-n", config=config) == ("node2\n", None)
@@ -47,6 +48,7 @@ def test_a_command_runs_on_its_host(hosts, servers):
     )
 
 
+@pytest.mark.slow
 def test_lines_pass_both_ways_and_the_end_of_input_reaches_the_command(hosts, servers):
     launcher = SshLauncher()
     (node,) = launcher.nodes(
@@ -101,6 +103,7 @@ def test_a_changed_host_key_is_named(hosts, servers, tmp_path):
     assert "ssh-keygen -R node1" in reason
 
 
+@pytest.mark.slow
 def test_a_host_that_does_not_answer_is_named_in_time(hosts, servers):
     started = time.monotonic()
     _, reason = run(hosts, "10.77.0.99", "true", config=str(servers.config), connect_timeout_seconds=1)
@@ -109,6 +112,7 @@ def test_a_host_that_does_not_answer_is_named_in_time(hosts, servers):
     assert "the host does not answer" in reason
 
 
+@pytest.mark.slow
 def test_a_missing_program_is_named(hosts, servers):
     _, reason = run(hosts, "node1", "/opt/none/python", config=str(servers.config))
     assert reason is not None

@@ -31,6 +31,7 @@ def test_devices_lists_what_is_there_and_what_is_left_out(machines: Any) -> None
     assert "nvidia: devices left out: 2 (Tesla V100-PCIE-16GB)" in done.stdout
 
 
+@pytest.mark.slow
 def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
     machine = machines.describe(*[machines.H800] * 8)
     done = llmperf(machines, machine, "plan", "llama2_7b_pretrain_zero", "--set", "dataset=synthetic", "--json")
@@ -41,6 +42,7 @@ def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
     assert "CUDA_VISIBLE_DEVICES" not in plan["env"]
 
 
+@pytest.mark.slow
 def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
     machine = machines.describe(replace(machines.A100, mig=1), machines.A100, machines.A100)
     done = llmperf(machines, machine, "plan", "default", "--devices", "2", "--json")
@@ -53,6 +55,7 @@ def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
     assert "GPU 0 is left out: it is in MIG mode" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("framework", "theirs", "set_by_us"),
     [

@@ -78,6 +78,7 @@ NO_CODE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "driver", "message"), [("A100", "535.129.03", OLD_DRIVER), ("V100", None, NO_CODE)])
 def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(
     machines: Any, tmp_path: Path, gpu: str, driver: str | None, message: str
@@ -97,6 +98,7 @@ def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path: Path) -> None:
     site(tmp_path, None, ("3.3.1", "False"))
     machine = machines.describe(machines.A100)
@@ -112,6 +114,7 @@ def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_what_fits_is_no_problem(machines: Any, tmp_path: Path) -> None:
     site(tmp_path, ("2.15.0+cu132", "13.2"), ("3.3.1", "12.9"), SIX.encode())
     machine = machines.describe(machines.A100)

@@ -30,7 +30,7 @@ class SeenPhase:
     """The same moment in seconds since the host started, from a text of the kernel, which no library changes; time in
     which the host slept counts. None if the system does not tell."""
     late: NonNegative = 0.0
-    """Seconds since the agent's look before this one, so the most that it may have seen the phase late; 0 if unknown."""
+    """Seconds since the agent's look before this one, the most that it may have seen the phase late; 0 if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
