@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +10,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.types.devices import PeakFlops
+from llmperf.types.frozen import dataclass
 from llmperf.types.host_load import LoadBefore
 from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive

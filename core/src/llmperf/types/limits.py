@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Literal, Protocol
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative, Positive
 
 TimedKind = Literal["matmul", "attention", "copy", "read", "launch", "all_reduce", "all_gather"]

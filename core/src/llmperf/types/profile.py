@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.tracing import OperationKind
 from llmperf.types.units import Count, NonNegative, Positive
 

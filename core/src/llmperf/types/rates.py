@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date as calendar_date
 from typing import Literal
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.tracing import Collective
 from llmperf.types.units import Count, NonNegative, Positive
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
 
+from llmperf.types import frozen
 from llmperf.types.devices import DeviceSample
 from llmperf.types.host_load import Resource
 from llmperf.types.limits import TimedOperation
@@ -104,7 +105,7 @@ Phase = Literal["starting", "loading", "building", "warming up", "measuring", "e
 """The phases of a rank, in their order."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class PhaseRecord:
     """A rank enters a phase."""
 
@@ -155,7 +156,7 @@ StepClock = Literal["device events", "script", "line arrivals"]
 """Where step times come from: the device's events, what an external script prints, or when its lines arrive."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class RankRecord:
     """The figures of a rank over the whole measured window, written at its end."""
 
@@ -196,7 +197,7 @@ class RankRecord:
     that came with the interpreter."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class ExpertsRecord:
     """The tokens that experts took of a rank's data in the measured window, written at its end.
 
@@ -211,7 +212,7 @@ class ExpertsRecord:
     """For each layer with experts of the rank's pipeline stage, the tokens that each expert took."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class SequencesRecord:
     """The losses of a rank's sequences of step 1, written once, before the measured steps.
 
@@ -230,7 +231,7 @@ class SequencesRecord:
     """Tokens of each sequence that are learnt, of padded data; None if each is `contract.seq_len`."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class FailureRecord:
     """An exception that ended a rank."""
 
@@ -290,7 +291,7 @@ class MemorySample:
     """The node whose devices were read."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class LimitsRecord:
     """An operation that `llmperf peak` has timed on a rank, or the conditions under which the rank times them."""
 
@@ -304,7 +305,7 @@ class LimitsRecord:
     """Of the rank, by name."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRecord:
     """What a profiler showed of a few steps of a rank."""
 
