@@ -81,7 +81,8 @@ def test_a_new_vendor_is_chosen_by_name_runs_the_default_case_and_says_that_it_i
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "package", ["llmperf-acme", "llmperf-my-loop", pytest.param("llmperf-my-script", marks=pytest.mark.long)]
+    "package",
+    ["llmperf-acme", *(pytest.param(f"llmperf-my-{kind}", marks=pytest.mark.long) for kind in ("loop", "script"))],
 )
 def test_a_new_package_passes_its_own_tests(package, made):
     """The contract, and for a framework the same losses as plain PyTorch's; on two ranks they are the contract's."""
