@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from llmperf import huggingface_config, library, rotary_frequencies
+from llmperf import library, rotary_frequencies
+from llmperf_huggingface.export import huggingface_config
 
 TINY = ("llama_tiny", "llama3_tiny", "qwen3_tiny", "gpt_oss_tiny", "deepseek_v3_tiny")
 SHIPPED = ("llama3_1_8b", "gpt_oss_20b", "deepseek_v3", "deepseek_v2_lite", "chatglm3_6b", "kimi_k2")
@@ -52,10 +53,3 @@ def test_layers_with_a_window_have_their_own_base_and_no_scaling(theirs, name, l
     frequencies, scale = rotary_frequencies(model, windowed=layer_type == "sliding_attention")
     np.testing.assert_allclose(frequencies, theirs(model, layer_type)[0], rtol=1e-6)
     assert scale == 1.0
-
-
-def test_windows_without_a_base_of_their_own_change_nothing():
-    model = library().model("gpt_oss_tiny")
-    same, scale = rotary_frequencies(model, windowed=True)
-    np.testing.assert_array_equal(same, rotary_frequencies(model)[0])
-    assert scale == pytest.approx(0.1 * np.log(8) + 1)
