@@ -65,5 +65,5 @@ def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_a_fl
     assert re.fullmatch(r"llama_mini: [\d.,]+ token/p/s\n", printed["report"])
     assert not list((folder / "env").glob("lib/*/site-packages/torch"))
     missing = llmperf("llmperf models import config.json", expected=2)
-    assert "config.json: llmperf-huggingface reads models of configurations; install it with: " in missing
+    assert "config.json: llmperf-huggingface reads configurations of Hugging Face; install it with: " in missing
     assert missing.count("\n") == 1

@@ -129,7 +129,7 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
 
     Extensions may answer; all answers are collected, and one has to have the model. An extension that does not know the
-    file gives none, or raises UserError, whose text is shown if no other knows the file. The core checks the facts.
+    file gives none, or raises UserError, whose text is shown if no other has the model. The core checks the facts.
 
     >>> @llmperf.hookimpl
     ... def llmperf_import_model(path):

@@ -18,7 +18,7 @@ from llmperf.types.models import ImportedModel, Model
 
 HOOK = "llmperf_import_model"
 READER = "llmperf-huggingface"
-"""The package of this project that reads such files."""
+"""The package of this project that answers it; it takes every file for a configuration."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,12 +39,13 @@ def import_config(path: Path, name: str) -> Imported:
     """
     plugins, faults = plugins_for(), list[str]()
     answers = list(plugins.collect_sound(HOOK, faults, path=path))
-    if not answers and not plugins.answers(HOOK):
+    if faults and not answers:
+        raise UserError("; ".join(faults))
+    if not answers:
         from llmperf.plugins.mending import install_own
 
-        raise UserError(f"{path}: {READER} reads models of configurations; install it with: {install_own(READER)}")
-    if not answers:
-        raise UserError(faults[0] if faults else f"{path}: expected a file of a model, found none that is known here")
+        missing = f"{path}: {READER} reads configurations of Hugging Face; install it with: {install_own(READER)}"
+        raise UserError("; ".join([missing, *plugins.left_out]))  # it may be among those that are broken
     if len(answers) > 1:
         raise PluginError(f"{path}: read by {' and '.join(plugins.who(owner) for owner, _ in answers)}; expected one")
     ((owner, given),) = answers
