@@ -28,7 +28,7 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-cpu", "llmperf-nvidia", "llmperf-published"),
-    "llmperf-tracking",
+    *("llmperf-huggingface", "llmperf-tracking"),
     "llmperf-tune",
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )

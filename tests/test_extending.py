@@ -31,16 +31,16 @@ def forge(tmp_path_factory):
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden} | {"COLUMNS": "200"}
 
-    def call(*argv: str | Path) -> str:
+    def call(*argv: str | Path, expected: int = 0) -> str:
         words = [str(word) for word in argv]
         done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, f"{words}\n{done.stdout}\n{done.stderr}"
-        return done.stdout
+        assert done.returncode == expected, f"{words}\n{done.stdout}\n{done.stderr}"
+        return done.stderr if expected else done.stdout
 
     python = folder / "env" / "bin" / "python"
     call(UV, "venv", "-q", "--python", sys.executable, folder / "env")
     call(UV, "pip", "install", "-q", "--python", python, ROOT / "core", ROOT / "schemas", folder / "package")
-    return folder, lambda line: call(folder / "env" / "bin" / "llmperf", *line.split()[1:])
+    return folder, lambda line, **options: call(folder / "env" / "bin" / "llmperf", *line.split()[1:], **options)
 
 
 @pytest.mark.slow
@@ -64,3 +64,6 @@ def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_a_fl
     assert "FORGE1" in printed["validate"]
     assert re.fullmatch(r"llama_mini: [\d.,]+ token/p/s\n", printed["report"])
     assert not list((folder / "env").glob("lib/*/site-packages/torch"))
+    missing = llmperf("llmperf models import config.json", expected=2)
+    assert "config.json: llmperf-huggingface reads configurations of Hugging Face; install it with: " in missing
+    assert missing.count("\n") == 1

@@ -46,7 +46,8 @@ PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "ll
 SHARED = {"llmperf_pytorch", "llmperf_zero"}
 """Frameworks that other frameworks may import: what torch frameworks share, and what those on DeepSpeed share."""
 
-MAX_PACKAGES = 45
+MAX_CORE_PACKAGES = 24
+"""`llmperf` and its floors. What leaves the core becomes a package of its own, so that those are not counted."""
 MAX_ARROWS = 250
 
 PLUGINS = sorted(path for role in ("vendors", "frameworks", "launchers", "extensions", "examples")
@@ -120,7 +121,8 @@ def test_the_import_graph_stays_small():
             for module in imported_modules(path):
                 if module.split(".")[0] in names and (other := package_of(module)) != own:
                     arrows.add((own, other))
-    assert len(packages) <= MAX_PACKAGES, sorted(packages)
+    of_core = sorted(name for name in packages if name.partition(".")[0] == "llmperf")
+    assert len(of_core) <= MAX_CORE_PACKAGES, of_core
     assert len(arrows) <= MAX_ARROWS, sorted(arrows)
 
 

@@ -18,9 +18,10 @@ def main() -> None:
 
         sys.modules["deepspeed.comm.torch"].build_shm_op = lambda: None  # type: ignore[attr-defined]
     import torch
-    from llmperf import huggingface_config, open_batches
+    from llmperf import open_batches
     from llmperf.files.json_files import load
     from llmperf.types import Plan
+    from llmperf_huggingface.export import huggingface_config
     from llmperf_pytorch.weights import fill_weights
     from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 

@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options
-    from llmperf.cases.huggingface_export import huggingface_config as huggingface_config
-    from llmperf.cases.huggingface_import import import_config as import_config
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
+    from llmperf.cases.model_import import import_config as import_config
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_table as print_table
@@ -98,8 +97,7 @@ _HOMES = {
     "routing_table": "llmperf.tokens.routing",
     "data_parallel_of": "llmperf.accounting.layout",
     "read_options": "llmperf.cases.fields",
-    "huggingface_config": "llmperf.cases.huggingface_export",
-    "import_config": "llmperf.cases.huggingface_import",
+    "import_config": "llmperf.cases.model_import",
     "Library": "llmperf.cases.library",
     "library": "llmperf.cases.library",
     "json_option": "llmperf.cli.output",
@@ -119,6 +117,7 @@ _MOVED = {
     "AcceleratorDevice": "llmperf.vendorkit.AcceleratorDevice",
     "PeakEntry": "llmperf.vendorkit.PeakEntry",
     "PeakTable": "llmperf.vendorkit.PeakTable",
+    "huggingface_config": "llmperf_huggingface.export.huggingface_config",
     "of_one_model": "llmperf.vendorkit.of_one_model",
     "tool_output": "llmperf.vendorkit.tool_output",
     "visible_devices": "llmperf.vendorkit.visible_devices",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Dtype,
         Facts,
         FlopCount,
+        ImportedModel,
         Launcher,
         LoggedFacts,
         LoggedFailure,
@@ -54,6 +55,7 @@ Role = Literal["vendor", "framework", "extension", "core"]
 OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_resources": ("vendor", "framework", "extension", "core"),
     "llmperf_facts": ("vendor", "framework", "extension", "core"),
+    "llmperf_import_model": ("extension",),
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
     "llmperf_peak_flops": ("vendor",),
@@ -118,6 +120,23 @@ def llmperf_facts() -> Facts:
     ...     return Facts(environment_names=("ACME_VISIBLE_DEVICES",), environment_prefixes=("ACMECL_",),
     ...                  waiting_frames=("acme/distributed/",), packages=("acme",),
     ...                  device_aliases={"acme": ("acme", "roadrunner")})
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
+    """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
+
+    Extensions may answer; all answers are collected, and one has to have the model. An extension that does not know the
+    file gives none, or raises UserError, whose text is shown if no other has the model. The core checks the facts.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_import_model(path):
+    ...     if path.suffix == ".acme":
+    ...         facts = dict(family="llama", layers=2, hidden_size=64, intermediate_size=128, attention_heads=4,
+    ...                      kv_heads=4, vocab_size=128, max_positions=64, norm_eps=1e-5, position_encoding="alibi")
+    ...         yield ImportedModel(facts=facts, source=path.name)
     """
     raise NotImplementedError
 

@@ -17,9 +17,9 @@ os.environ["HF_HUB_OFFLINE"] = os.environ["HF_DATASETS_OFFLINE"] = "1"
 import lm_eval
 import torch
 import yaml
-from llmperf import huggingface_config
 from llmperf.files.json_files import convert
 from llmperf.types import Model
+from llmperf_huggingface.export import huggingface_config
 from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu.scoring import Ranks, answers, figures
 from llmperf_lora.options import Options

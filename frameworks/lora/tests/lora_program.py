@@ -101,8 +101,8 @@ def frozen_digest(trainer, model):
 
 def reloaded(trainer, model, folder):
     """Largest differences between the trained logits and those of the saved adapter, and of it merged."""
-    import llmperf
     import torch
+    from llmperf_huggingface.export import huggingface_config
     from peft import PeftModel
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -110,7 +110,7 @@ def reloaded(trainer, model, folder):
     model.eval()
     with torch.no_grad():
         expected = model(ids)
-        base = LlamaForCausalLM(LlamaConfig(**llmperf.huggingface_config(trainer._plan.spec.model)))
+        base = LlamaForCausalLM(LlamaConfig(**huggingface_config(trainer._plan.spec.model)))
         plain = {
             name.replace(".base_layer.", "."): one.detach().clone()
             for name, one in model.get_base_model().state_dict().items()

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins
+from llmperf_huggingface.export import huggingface_config
 from llmperf_lora.base_folder import folder_problems, stored_shapes
 from llmperf_lora.stored_weights import stored_shapes_of, weight_shapes
 
@@ -172,7 +173,7 @@ EXPERT = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
 )
 def test_todays_checkpoints_are_the_models(tmp_path, name, tensor):
     facts = llmperf.library().model(name)
-    config = {key: value for key, value in llmperf.huggingface_config(facts).items() if value is not None}
+    config = {key: value for key, value in huggingface_config(facts).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     shapes = stored_shapes_of(facts)
     assert tensor in shapes
@@ -188,7 +189,7 @@ def test_todays_checkpoints_are_the_models(tmp_path, name, tensor):
 @pytest.mark.parametrize(("name", "reason"), [("gpt_oss_tiny", "in one tensor"), ("deepseek_v3_tiny", "balances")])
 def test_checkpoints_that_cannot_be_read_are_refused_in_one_line(tmp_path, name, reason):
     facts = llmperf.library().model(name)
-    config = {key: value for key, value in llmperf.huggingface_config(facts).items() if value is not None}
+    config = {key: value for key, value in huggingface_config(facts).items() if value is not None}
     (tmp_path / "config.json").write_text(json.dumps(config))
     safetensors(tmp_path / "model.safetensors", {})
     (message,) = told(tmp_path, facts)

@@ -89,13 +89,14 @@ def test_tied_models_share_one_matrix(torch, program):
 
 
 def test_the_loss_is_the_one_transformers_computes(torch, program):
+    from llmperf_huggingface.export import huggingface_config
     from llmperf_pytorch.losses import mean_cross_entropy
     from llmperf_pytorch.models import build_model
     from transformers import LlamaConfig, LlamaForCausalLM
 
     spec = program.make_spec(task(rope_theta=500.0, tied_embeddings=True))
     ours = build_model(spec, torch.device("cpu"))
-    config = llmperf.huggingface_config(spec.model)
+    config = huggingface_config(spec.model)
     theirs = LlamaForCausalLM(LlamaConfig(**config, attn_implementation="eager"))
     theirs.load_state_dict(ours.state_dict())
     tokens = torch.randint(0, 512, (2, 65))

@@ -1,6 +1,7 @@
 """The losses of any family that transformers has a class for: that class on the CPU, its weights in float64.
 
-Norms and softmaxes are in float32, as transformers computes them whatever the dtype. Needs torch and transformers 5.
+Norms and softmaxes are in float32, as transformers computes them whatever the dtype. Needs torch, transformers 5 and
+llmperf-huggingface.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import torch
 from llmperf import (
     count_parameters,
     decays,
-    huggingface_config,
     initial_constant,
     initial_normal,
     learning_rate,
@@ -25,6 +25,7 @@ from llmperf import (
     routing_table,
 )
 from llmperf.errors import UserError
+from llmperf_huggingface.export import huggingface_config
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -202,8 +202,8 @@ def _print_forward(flops: dict[str, dict[str, float]]) -> None:
 
 def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> None:
     from llmperf.accounting.parameters import count_parameters
-    from llmperf.cases.huggingface_import import import_config
     from llmperf.cases.library import check_own_name
+    from llmperf.cases.model_import import import_config
     from llmperf.cases.model_text import model_text
     from llmperf.files.json_files import builtins, write_bytes
 

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from llmperf.types.logged import LoggedFacts as LoggedFacts
     from llmperf.types.logged import LoggedFailure as LoggedFailure
     from llmperf.types.logged import LoggedStep as LoggedStep
+    from llmperf.types.models import ImportedModel as ImportedModel
     from llmperf.types.models import Latent as Latent
     from llmperf.types.models import Mixture as Mixture
     from llmperf.types.models import Model as Model
@@ -119,7 +120,7 @@ _NAMES = {
     "limits": "OperationToTime PreparedOperation TimedOperation TimedOperations",
     "rates": "CollectiveRate DeviceRates LinkRate MatmulRate",
     "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Optimizer RunSpec Scalar Tuning",
-    "models": "Latent Mixture Model RopeScaling StatedPart",
+    "models": "ImportedModel Latent Mixture Model RopeScaling StatedPart",
     "observing": "Logger Observer Progress StepProgress",
     "layout": "Batch Layout",
     "flops": "FlopCount FlopsPerToken Workload",

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative, Positive
@@ -221,3 +222,17 @@ class Model:
     def dense_layers(self) -> int:
         """Layers with a dense feed-forward layer; multi-token layers are not among them."""
         return self.layers if self.mixture is None else min(self.mixture.dense_layers, self.layers)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportedModel:
+    """A model as another program's file describes it, before the core has checked it."""
+
+    facts: Mapping[str, Any]
+    """Keys and values of a model file. Without `name`, `title` and nominal figures: those are the core's."""
+    source: str
+    """The file and what it says of itself, as `Model.source`."""
+    not_expressed: tuple[str, ...] = ()
+    """What the file says of the model and its facts cannot express, in a line each."""
+    notes: tuple[str, ...] = ()
+    """What is assumed because the file leaves it out, and what of the file is not used, in a line each."""

@@ -46,8 +46,8 @@ def reference_for(spec: RunSpec) -> Callable[[Plan, int, LateTokens | None], Tra
     try:
         from llmperf_testing import transformers_reference
     except ImportError as error:
-        missing = f"the losses of {spec.model.name} need torch and transformers 5 in this environment"
-        raise Skip(f"{missing} ({error}); {other}") from None
+        missing = f"the losses of {spec.model.name} need torch, transformers 5 and llmperf-huggingface"
+        raise Skip(f"{missing} in this environment ({error}); {other}") from None
     if (reason := transformers_reference.uncovered(spec)) is not None:
         raise Skip(f"{reason}; {other}")
     return transformers_reference.trajectory

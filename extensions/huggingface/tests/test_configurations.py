@@ -8,11 +8,12 @@ from dataclasses import replace
 import pytest
 from llmperf.accounting.counting import forward_flops
 from llmperf.accounting.parameters import count_parameters
-from llmperf.cases.huggingface_export import MODEL_TYPES, huggingface_config
-from llmperf.cases.huggingface_import import import_config, imported
 from llmperf.cases.library import library
+from llmperf.cases.model_import import Imported, import_config, made
 from llmperf.errors import UserError
 from llmperf.types import Model
+from llmperf_huggingface.export import MODEL_TYPES, huggingface_config
+from llmperf_huggingface.reading import model_of
 
 NAMES = sorted(name for name in library().paths("models") if library().model(name).family in MODEL_TYPES)
 
@@ -40,6 +41,11 @@ CHATGLM3 = {
     "tie_word_embeddings": False,
 }  # fmt: skip
 """As published with ChatGLM3-6B."""
+
+
+def imported(values, name: str, where: str) -> Imported:
+    """What `llmperf models import` makes of a configuration's values."""
+    return made(model_of(values, where), name, where)
 
 
 def facts_of(model: Model, other: Model) -> Model:

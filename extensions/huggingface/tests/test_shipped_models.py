@@ -13,9 +13,9 @@ from functools import cache
 import pytest
 from llmperf.accounting.counting import forward_flops
 from llmperf.accounting.parameters import count_parameters
-from llmperf.cases.huggingface_export import huggingface_config
 from llmperf.cases.library import library
 from llmperf.types import Model
+from llmperf_huggingface.export import huggingface_config
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

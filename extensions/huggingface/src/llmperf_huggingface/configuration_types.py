@@ -1,4 +1,4 @@
-"""How types and keys of Hugging Face configurations become facts of models: `data/huggingface.toml` as read."""
+"""How types and keys of configurations become facts of models: `data/configuration_types.toml` as read."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmperf.files.json_files import convert
-from llmperf.files.user_files import read_toml
+from llmperf import read_options, read_toml
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +37,6 @@ class ConfigurationTypes:
 
 @cache
 def configuration_types() -> ConfigurationTypes:
-    """The types that core knows."""
-    path = Path(__file__).parents[1] / "data" / "huggingface.toml"
-    return convert(read_toml(path), ConfigurationTypes, str(path))
+    """The types that this package knows."""
+    path = Path(__file__).parent / "data" / "configuration_types.toml"
+    return read_options(read_toml(path), ConfigurationTypes, str(path))

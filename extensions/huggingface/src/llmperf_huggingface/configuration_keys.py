@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from llmperf.cases.fields import LARGEST_INTEGER
-from llmperf.cases.huggingface_types import configuration_types
+from llmperf import printable
 from llmperf.errors import UserError
-from llmperf.files.text import printable
 
+from llmperf_huggingface.configuration_types import configuration_types
+
+LARGEST_INTEGER = 2**53 - 1
+"""The largest that every reader of JSON keeps exactly."""
 SHOWN = 60
 """Characters of a value in a message."""
 

@@ -1,28 +1,23 @@
-"""A Hugging Face configuration (`config.json`) as a model file: its facts, and what they cannot express.
+"""A Hugging Face configuration (`config.json`) as the facts of a model, and what they cannot express.
 
-The configuration is data from outside: every value is checked for its type, and what is made of it is checked as any
-model file is. Keys that are not understood are listed, never dropped in silence.
+The configuration is data from outside: every value is checked for its type, and the core checks what is made of it as
+any model file. Keys that are not understood are listed, never dropped in silence.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from llmperf.accounting.parameters import count_parameters
-from llmperf.cases.fields import check_table
-from llmperf.cases.huggingface_keys import SHOWN, Configuration, shown
-from llmperf.cases.huggingface_types import configuration_types
-from llmperf.cases.library import document
-from llmperf.cases.model_text import model_text
+import msgspec
+from llmperf import printable, read_bytes
 from llmperf.errors import UserError
-from llmperf.files.json_files import convert, decode, read_bytes
-from llmperf.files.text import printable
-from llmperf.files.user_files import parse_toml
-from llmperf.types.models import Model
+from llmperf.types import ImportedModel
+
+from llmperf_huggingface.configuration_keys import SHOWN, Configuration, shown
+from llmperf_huggingface.configuration_types import configuration_types
 
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 100_000
@@ -30,27 +25,19 @@ MAX_LAYERS = 100_000
 Table = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
-    """A model made of a configuration."""
-
-    model: Model
-    not_expressed: tuple[str, ...]
-    """Keys with their values that the facts of a model cannot express, or that are not known."""
-    notes: tuple[str, ...] = ()
-    """Values that are assumed because the configuration leaves them out, and training settings that are not used."""
-
-
-def import_config(path: Path, name: str) -> Imported:
-    """The model of a configuration file, called `name`.
+def model_in(path: Path) -> ImportedModel:
+    """The model of a configuration file.
 
     UserError if the file is no configuration, of a `model_type` that is not known, or has values that do not fit.
     """
-    values = decode(read_bytes(path, MAX_CONFIG_BYTES), dict[str, Any], str(path))
-    return imported(values, name, str(path))
+    try:
+        values = msgspec.json.decode(read_bytes(path, MAX_CONFIG_BYTES), type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from None
+    return model_of(values, str(path))
 
 
-def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
+def model_of(values: Mapping[str, Any], where: str) -> ImportedModel:
     """The model of a configuration's values."""
     kind, known = values.get("model_type"), configuration_types()
     not_expressed: list[str] = []
@@ -70,30 +57,14 @@ def imported(values: Mapping[str, Any], name: str, where: str) -> Imported:
     missing = {k: v for k, v in {**known.class_defaults.get(kind, {}), **defaults}.items() if k not in values}
     notes = [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
     config = Configuration({**missing, **values}, where)
-    table = _facts(config, kind, where)
-    table |= {"name": name, "title": name, "source": f"{printable(Path(where).name)[:SHOWN]}, model_type {kind}"}
+    facts = _facts(config, kind, where)
     not_expressed += [line for part in (config, *config.parts) for line in part.left()]
-    return Imported(
-        model=_checked(table, where),
+    return ImportedModel(
+        facts=facts,
+        source=f"{printable(Path(where).name)[:SHOWN]}, model_type {kind}",
         not_expressed=tuple(not_expressed),
         notes=(*notes, *config.not_used()),
     )
-
-
-def _checked(table: Table, where: str) -> Model:
-    """The model of a table; its nominal figures are its counts, to two digits."""
-    check_table(table, Model, where)
-    model: Model = convert(table, Model, where)
-    count = count_parameters(model)
-    model = replace(model, nominal_parameters=_rounded(count.total))
-    if model.mixture is not None:
-        model = replace(model, nominal_active_parameters=min(_rounded(count.active), model.nominal_parameters))
-    return document(parse_toml(model_text(model).encode(), where), Model, where)  # as its file is read
-
-
-def _rounded(count: int) -> int:
-    unit = int(10 ** max(0, len(str(count)) - 2))
-    return max(1, round(count / unit)) * unit
 
 
 def _facts(config: Configuration, kind: str, where: str) -> Table:
@@ -102,7 +73,6 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
     heads, hidden = config.whole("num_attention_heads"), config.whole("hidden_size")
     table: Table = {
         **configuration_types().types[kind],
-        "nominal_parameters": 1,
         "vocab_size": config.whole("vocab_size", "padded_vocab_size"),
         "hidden_size": hidden,
         "intermediate_size": config.whole("intermediate_size", "ffn_hidden_size"),
@@ -130,7 +100,7 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
         if (scale := config.optional("query_pre_attn_scalar")) is not None:
             table["query_scale_width"] = scale
     mixture = _mixture(config, kind, table, where)
-    return table | ({} if mixture is None else {"mixture": mixture, "nominal_active_parameters": 1})
+    return table | ({} if mixture is None else {"mixture": mixture})
 
 
 def _attention(config: Configuration, kind: str, table: Table) -> Table:

@@ -1,0 +1,1 @@
+"""llmperf extension: models from and as configurations of Hugging Face."""
