@@ -28,8 +28,7 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-cpu", "llmperf-nvidia", "llmperf-published"),
-    *("llmperf-huggingface", "llmperf-tracking"),
-    "llmperf-tune",
+    *("llmperf-huggingface", "llmperf-sweep", "llmperf-tracking"),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""

@@ -13,7 +13,7 @@ from llmperf_published.types.document import Published
 from llmperf_published.types.document import PublishedRow as Row
 
 HELD_OUT = Path(__file__).with_name("held_out_rows.toml")
-PUBLISHED = Path(__file__).parents[1] / "published"
+PUBLISHED = Path(__file__).parents[1] / "extensions/published/src/llmperf_published/data"
 MODELS = {"H800": "H800", "R300": "R300"}
 """Part of a printed device name, and the model that `--on` takes; others are A100 by their memory."""
 NETWORK_BYTES_PER_SECOND = 25e9

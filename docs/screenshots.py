@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 IMAGES = Path(__file__).parent / "images"
-PUBLISHED = Path(__file__).parents[1] / "published"
+PUBLISHED = Path(__file__).parents[1] / "extensions/published/src/llmperf_published/data"
 """Imported rows, which stand beside the runs."""
 FRAMEWORKS = {"zero": "zero", "ddp": "pytorch"}
 """Folder of runs -> framework."""

@@ -126,7 +126,7 @@ def test_each_page_is_in_the_navigation_of_the_site():
 
 
 def test_no_two_rules_of_the_project_have_one_code():
-    pages = [*(ROOT / "docs/rules").glob("LP*.md"), *ROOT.glob("extensions/*/src/*/pages/LP*.md")]
+    pages = [*(ROOT / "core/src/llmperf/data/rules").glob("LP*.md"), *ROOT.glob("extensions/*/src/*/pages/LP*.md")]
     names = [page.name for page in pages]
     assert sorted(names) == sorted(set(names))
 

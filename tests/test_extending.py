@@ -46,14 +46,15 @@ def forge(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(UV is None, reason="needs uv, which makes the environment")
-def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_a_flop_count_and_a_command(forge):
+def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_an_option_and_a_command(forge):
     folder, llmperf = forge
     printed = {line.split()[1]: llmperf(line) for line in COMMANDS if "--explain" not in line}
     (explain,) = [line for line in COMMANDS if "--explain" in line]
     assert "Drivers before 2.0" in llmperf(explain)
-    assert {"forge", "anvil", "forge-tools", "forge-flops"} <= set(printed["plugins"].split())
+    assert {"forge", "anvil", "forge-tools", "forge-flops", "forge-options"} <= set(printed["plugins"].split())
     assert printed["forge-info"] == "Forge F1: 1e+12 FLOP/s, Forge F1 datasheet, page 2\n"
     assert "parameters, counted by extension forge-flops" in printed["models"]
+    assert re.search(r"model +llama_tiny", printed["plan"])
     assert "forge-info Show what is known about the Forge F1." in " ".join(llmperf("llmperf --help").split())
     (run,) = (folder / "runs").iterdir()
     result = json.loads((run / "result.json").read_text())
@@ -66,4 +67,7 @@ def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_a_fl
     assert not list((folder / "env").glob("lib/*/site-packages/torch"))
     missing = llmperf("llmperf models import config.json", expected=2)
     assert "config.json: llmperf-huggingface reads configurations of Hugging Face; install it with: " in missing
+    assert missing.count("\n") == 1
+    missing = llmperf("llmperf run --matrix sweep.toml", expected=2)
+    assert missing.startswith("llmperf: --matrix is an option of llmperf-sweep; install it with: ")
     assert missing.count("\n") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
@@ -14,7 +15,19 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
-    *("errors", "hookspecs", "types", "files", "plugins", "vendorkit", "accounting", "tokens", "reference", "cases"),
+    *(
+        "errors",
+        "lazy",
+        "hookspecs",
+        "types",
+        "files",
+        "plugins",
+        "vendorkit",
+        "accounting",
+        "tokens",
+        "reference",
+        "cases",
+    ),
     *(
         "links",
         "estimating",
@@ -35,10 +48,13 @@ FLOORS = (
 )
 """The modules and packages of core, lowest first. Each may import itself and those before it."""
 
-TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "py.typed"}
+TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "lazy.py", "py.typed"}
 
 KNOWN_UPWARD: set[tuple[str, str]] = set()
 """Upward imports that are still to be removed: (importing file, imported module)."""
+
+KNOWN_CIRCLES: set[tuple[str, ...]] = set()
+"""Modules that import each other and are still to be parted."""
 
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.reporting", "llmperf.validation"}
 """What plugins may import; vendors may also import `llmperf.vendorkit`, and tests `llmperf_testing`."""
@@ -96,8 +112,14 @@ def core_imports() -> Iterator[tuple[Path, str, str]]:
 def test_core_has_the_floors_and_nothing_else():
     folders = {path.name for path in CORE.iterdir() if path.is_dir()} - {"__pycache__", "data"}
     files = {path.name for path in CORE.iterdir() if path.is_file() or path.is_symlink()} - {"data"}
-    assert folders == set(FLOORS) - {"errors", "hookspecs"}
+    assert folders == set(FLOORS) - {"errors", "hookspecs", "lazy"}
     assert files == TOP_LEVEL_FILES
+
+
+def test_the_document_lists_the_floors_in_their_order():
+    document = (ROOT / "docs" / "architecture.md").read_text()
+    table = document.split("## Floors of the core")[1].split("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == [f for f in FLOORS if (CORE / f).is_dir()]
 
 
 def test_core_imports_go_downward():
@@ -109,6 +131,37 @@ def test_core_imports_go_downward():
     new, removed = sorted(upward - KNOWN_UPWARD), sorted(KNOWN_UPWARD - upward)
     assert not new, "imports of a higher floor:\n" + "\n".join(f"{path} imports {module}" for path, module in new)
     assert not removed, f"no longer upward imports, remove them from KNOWN_UPWARD: {removed}"
+
+
+def test_modules_do_not_import_each_other_in_a_circle():
+    circles = import_circles()
+    new, removed = sorted(circles - KNOWN_CIRCLES), sorted(KNOWN_CIRCLES - circles)
+    assert not new, "modules that import each other:\n" + "\n".join(map(" ".join, new))
+    assert not removed, f"no longer circles, remove them from KNOWN_CIRCLES: {removed}"
+
+
+def import_circles() -> set[tuple[str, ...]]:
+    """Groups of modules that reach each other by imports, also by those inside functions; not by those of types."""
+    modules = {
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path
+        for folder in SOURCES
+        for path in folder.rglob("*.py")
+    }
+    imports = {
+        name: {owner for used in imported_modules(path, for_type_checkers=False)
+               if (owner := used if used in modules else used.rpartition(".")[0]) in modules and owner != name}
+        for name, path in modules.items()
+    }  # fmt: skip
+    reached: dict[str, set[str]] = {}
+    for name in modules:
+        reached[name], waiting = set(), [name]
+        while waiting:
+            new = imports[waiting.pop()] - reached[name]
+            reached[name] |= new
+            waiting += new
+    circular = [name for name in modules if name in reached[name]]
+    return {tuple(sorted(other for other in circular if {name, other} <= reached[name] & reached[other]))
+            for name in circular}  # fmt: skip
 
 
 def test_the_import_graph_stays_small():

@@ -68,12 +68,12 @@ def test_every_member_builds_and_says_that_it_has_types(wheels):
 
 
 def test_wheels_bring_the_pages_of_rules_and_the_published_results(wheels):
-    pages = {path.name for path in (ROOT / "docs" / "rules").glob("*.md")}
+    pages = {path.name for path in (ROOT / "core/src/llmperf/data/rules").glob("LP*.md")}
     assert pages == {
         Path(name).name for name in contents(wheels, "llmperf_core") if name.startswith("llmperf/data/rules/")
     }
     published = [name for name in contents(wheels, "llmperf_published") if name.endswith("/published.json")]
-    assert len(published) == len(list((ROOT / "published").glob("*/published.json"))) > 0
+    assert len(published) == len(list(ROOT.glob("extensions/published/src/*/data/*/published.json"))) > 0
 
 
 def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp_path):

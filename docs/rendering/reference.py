@@ -14,11 +14,11 @@ import llmperf.types
 import llmperf.vendorkit
 from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
-from llmperf.cases.matrix import MatrixFile
 from llmperf.cases.settings import describe
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, DataSource, Tuning
 from llmperf.vendorkit.readings import FIGURES, TEXTS
+from llmperf_sweep.matrix_file import MatrixFile
 
 from rendering.docstrings import class_description, field_descriptions
 

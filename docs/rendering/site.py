@@ -25,7 +25,7 @@ FOLDERS = {
 }
 """Folders with a README, by the heading in the navigation."""
 PROJECT = ("CHANGELOG", "CONTRIBUTING", "SECURITY", "RELEASING")
-RULES = "extensions/*/src/*/pages/LP*.md"
+RULES = ("core/src/llmperf/data/rules/LP*.md", "extensions/*/src/*/pages/LP*.md")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -48,8 +48,8 @@ def outside() -> Iterator[tuple[str, Path]]:
     yield "overview.md", ROOT / "README.md"
     for name in PROJECT:
         yield f"{name.lower()}.md", ROOT / f"{name}.md"
-    for page in sorted(ROOT.glob(RULES)):
-        yield f"rules/{page.name}", page
+    for pattern in RULES:
+        yield from ((f"rules/{page.name}", page) for page in sorted(ROOT.glob(pattern)))
 
 
 def on_config(config: Any) -> Any:

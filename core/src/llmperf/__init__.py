@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmperf.lazy import lazy_names
+
 if TYPE_CHECKING:
     from llmperf.accounting.layout import data_parallel_of as data_parallel_of
     from llmperf.accounting.layout import parallelism_problems as parallelism_problems
@@ -21,7 +23,9 @@ if TYPE_CHECKING:
     from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
+    from llmperf.cases.library import read_case as read_case
     from llmperf.cases.model_import import import_config as import_config
+    from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_table as print_table
@@ -62,56 +66,7 @@ if TYPE_CHECKING:
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
 
-_HOMES = {
-    "hookimpl": "llmperf.hookspecs",
-    "count_parameters": "llmperf.accounting.parameters",
-    "cache_dir": "llmperf.files.user_files",
-    "agent_argv": "llmperf.launching.agent",
-    "interface_variables": "llmperf.planning.interfaces",
-    "OptionCheck": "llmperf.planning.plugin_checks",
-    "ARCHITECTURE": "llmperf.planning.plugin_checks",
-    "architecture_problems": "llmperf.planning.plugin_checks",
-    "expanded_fused_ops": "llmperf.planning.plugin_checks",
-    "family_problem": "llmperf.planning.plugin_checks",
-    "fused_op_problems": "llmperf.planning.plugin_checks",
-    "needed_features": "llmperf.planning.plugin_checks",
-    "option_choices": "llmperf.planning.plugin_checks",
-    "option_problems": "llmperf.planning.plugin_checks",
-    "whole_number": "llmperf.planning.plugin_checks",
-    "load_plan": "llmperf.runfolder.create",
-    "load_results": "llmperf.submissions.loaded_results",
-    "standard_layout": "llmperf.accounting.layout",
-    "parallelism_problems": "llmperf.accounting.layout",
-    "open_regular": "llmperf.files.json_files",
-    "learning_rate": "llmperf.accounting.optimiser_step",
-    "rotary_frequencies": "llmperf.accounting.rotary",
-    "precision_recipe": "llmperf.accounting.precisions",
-    "TokenBatches": "llmperf.tokens.batches",
-    "open_batches": "llmperf.tokens.batches",
-    "decays": "llmperf.tokens.draws",
-    "initial_constant": "llmperf.tokens.draws",
-    "initial_normal": "llmperf.tokens.draws",
-    "is_norm": "llmperf.tokens.draws",
-    "open_encoder": "llmperf.tokens.encoders",
-    "ROUTING_ROWS": "llmperf.accounting.routing",
-    "routing_table": "llmperf.tokens.routing",
-    "data_parallel_of": "llmperf.accounting.layout",
-    "read_options": "llmperf.cases.fields",
-    "import_config": "llmperf.cases.model_import",
-    "Library": "llmperf.cases.library",
-    "library": "llmperf.cases.library",
-    "json_option": "llmperf.cli.output",
-    "print_json": "llmperf.cli.output",
-    "print_table": "llmperf.cli.output",
-    "MAX_DOCUMENT_BYTES": "llmperf.files.json_files",
-    "encode_pretty": "llmperf.files.json_files",
-    "read_bytes": "llmperf.files.json_files",
-    "write_bytes": "llmperf.files.json_files",
-    "read_toml": "llmperf.files.user_files",
-    "device_aliases": "llmperf.plugins.facts",
-    "printable": "llmperf.files.text",
-    "opened_sheets": "llmperf.submissions.opened",
-}
+_HOMES = lazy_names(__file__)
 
 _MOVED = {
     "AcceleratorDevice": "llmperf.vendorkit.AcceleratorDevice",

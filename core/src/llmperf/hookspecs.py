@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pluggy
 
 if TYPE_CHECKING:
     from llmperf.types import (
+        CommandOptions,
         Device,
         DeviceRates,
         DeviceSample,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
         Workload,
     )
 
-    Logged = LoggedStep | LoggedFacts | LoggedFailure
+    Logged: TypeAlias = LoggedStep | LoggedFacts | LoggedFailure
 
 PROJECT = "llmperf"
 hookspec = pluggy.HookspecMarker(PROJECT)
@@ -56,6 +57,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_resources": ("vendor", "framework", "extension", "core"),
     "llmperf_facts": ("vendor", "framework", "extension", "core"),
     "llmperf_import_model": ("extension",),
+    "llmperf_command_options": ("extension", "core"),
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
     "llmperf_peak_flops": ("vendor",),
@@ -137,6 +139,26 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     ...         facts = dict(family="llama", layers=2, hidden_size=64, intermediate_size=128, attention_heads=4,
     ...                      kv_heads=4, vocab_size=128, max_positions=64, norm_eps=1e-5, position_encoding="alibi")
     ...         yield ImportedModel(facts=facts, source=path.name)
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
+    """Called in the controller before the arguments of `run`, `plan` or `validate` are read, to add options to it.
+
+    The core and extensions may answer; all answers are collected. `command` is its name. `begin` gets the called
+    command, may change its values, and may do all of it in its place: a `CalledRun` plans and starts runs. An option
+    that exists already is an error that names both packages.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_command_options(command):
+    ...     import click
+    ...     def begin(called):
+    ...         if called.values["quick"]:
+    ...             called.values["settings"] += ("steps=4", "warmup_steps=1")
+    ...     quick = click.Option(["--quick"], is_flag=True, help="Run four steps.")
+    ...     return [CommandOptions(options=[quick], begin=begin)] if command in ("run", "plan") else []
     """
     raise NotImplementedError
 

@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf.cli import progress_line
-from llmperf.cli.progress_line import Place, duration, progress_text
+from llmperf.cli.progress_line import Place, progress_text
+from llmperf.reporting.cells import duration
 from llmperf.reporting.sparkline import sparkline
 from llmperf.types import Progress
 

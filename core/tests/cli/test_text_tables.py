@@ -12,7 +12,7 @@ from llmperf.files import json_files
 from llmperf.reporting.text_table import Column, fitted, laid_out, wrapped_cell
 from llmperf.types import Result
 
-PUBLISHED = str(Path(__file__).parents[3] / "published")
+PUBLISHED = str(Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data")
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from llmperf.plugins.loading import Plugins
 ARGUMENTS = {
     "llmperf_resources": {},
     "llmperf_facts": {},
+    "llmperf_command_options": {"command": "run"},
     "llmperf_probe": {},
     "llmperf_catalogue": {},
     "llmperf_peak_flops": {"device_model": "Acme A1", "dtype": "fp32"},

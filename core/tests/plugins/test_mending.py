@@ -12,9 +12,10 @@ from llmperf.cli.main import call
 from llmperf.errors import PluginError
 from llmperf.files.user_files import read_toml
 from llmperf.plugins import mending
-from llmperf.plugins.discovery import find, project_packages, published
+from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.plugins.mending import install_own, pip_command, reinstall
+from llmperf.plugins.own_packages import project_packages, published
 from llmperf.plugins.requirements import unmet_requirements
 
 EMPTY = "from llmperf import hookimpl\n"

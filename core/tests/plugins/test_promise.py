@@ -27,6 +27,7 @@ CONSTRUCTED = {
     *("FlopCount", "FlopsPerToken", "Node", "NodeCommand", "LoggedFacts", "LoggedFailure", "LoggedStep", "Logger"),
     *("ProfiledOperation", "ScreeningCheck", "StepOutput", "StepProfile"),
     *("HostWait", "StepTrace", "TracedCollective", "TracedMemory", "TracedOperation"),
+    *("CommandOptions", "RunChoice"),
     *("Baseline", "Curve", "Curves", "Row", "Section", "Sheet", "Source"),
 }
 """Dataclasses that plugins make. All others are made by the core alone."""

@@ -222,7 +222,9 @@ def test_a_table_of_runs_has_the_cost_of_the_training_that_was_asked_for(run, tm
 
 
 def test_a_summary_of_imported_documents_alone_says_where_their_cost_is(tmp_path, capsys, monkeypatch):
-    published = Path(__file__).parents[3] / "published" / "baichuan2_13b_zero_h800"
+    published = (
+        Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data" / "baichuan2_13b_zero_h800"
+    )
     (tmp_path / "prices.toml").write_text(PRICES)
     assert call(["summary", str(published), "--prices", str(tmp_path / "prices.toml")]) == 0
     assert "a summary of imported rows alone has no cost; with it: llmperf report" in capsys.readouterr().err

@@ -321,7 +321,7 @@ def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, langua
 
 @pytest.mark.slow
 def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
-    published = Path(__file__).parents[3] / "published"
+    published = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
     assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]

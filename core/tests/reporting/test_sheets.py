@@ -82,7 +82,7 @@ def test_programs_get_exact_values(sheet):
 
 def test_a_format_of_an_extension_renders_runs_and_published_rows(install, run_folder, capsys):
     install("llmperf-lines", "lines", REPORTER, role="extension")
-    published = Path(__file__).parents[3] / "published" / "llama2_7b_lora_a100"
+    published = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data" / "llama2_7b_lora_a100"
     assert call(["report", str(run_folder), str(published), "--format", "lines"]) == 0
     run, *rows = sorted(capsys.readouterr().out.splitlines(), key=lambda line: line.startswith("llama2_7b_lora"))
     assert run.endswith(": llama_mini 800.0")

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Planned, Request
-from llmperf.running.matrix_cells import MeasuredRuns
 from llmperf.running.measure import measure
-from llmperf.types import PeakFlops
+from llmperf.running.series import Series
+from llmperf.types import PeakFlops, RunChoice
 
 BUSY = "other processes used 60 % of the cores while the peak was timed"
 
@@ -65,11 +65,12 @@ def test_a_peak_is_timed_once_more_after_waiting_for_an_idle_host(tmp_path, answ
     assert [plan.peak.flops_per_second for plan in plans] == [1e11] * 3
 
 
-def test_runs_of_a_matrix_do_not_ask_again_for_a_peak_that_was_refused(answers):
+def test_runs_of_a_series_do_not_ask_again_for_a_peak_that_was_refused(answers):
     answers += [BUSY, 1e11]
     request = Request(case="default", vendor="cpu", devices=1)
-    runs = MeasuredRuns({"one": request, "other": request}, print)
-    assert [runs.plan(cell).plan.peak_problem for cell in ("one", "other", "one")] == [BUSY] * 3
+    runs = Series(request, print)
+    choice = RunChoice(case="default", devices=1)
+    assert [runs.prepare(choice).peak_problem for _ in range(3)] == [BUSY] * 3
     assert answers == [1e11]
 
 

@@ -19,7 +19,7 @@ from llmperf.types import Result
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import MemorySample
 
-PUBLISHED = Path(__file__).parents[3] / "published"
+PUBLISHED = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
 
 
 def test_values_are_those_of_the_csv_report(run_folder):

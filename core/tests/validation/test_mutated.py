@@ -12,8 +12,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from llmperf.validation.check import Validator
 
-PUBLISHED = sorted((Path(__file__).parents[3] / "published").glob("*/published.json"))
-TEXTS = sorted((Path(__file__).parents[3] / "extensions" / "published" / "tests" / "published_documents").glob("*.md"))
+EXTENSION = Path(__file__).parents[3] / "extensions" / "published"
+PUBLISHED = sorted(EXTENSION.glob("src/*/data/*/published.json"))
+TEXTS = sorted(EXTENSION.glob("tests/published_documents/*.md"))
 DOCUMENTS = [llmperf_schemas.example("result"), *(json.loads(path.read_text()) for path in PUBLISHED)]
 INSTEAD = (
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.plugins.discovery import vendors_with_catalogues
+from llmperf.plugins.own_packages import vendors_with_catalogues
 from llmperf.validation.installed import other_owners, vendor_catalogue
 from llmperf.vendorkit.peaks import device_names
 

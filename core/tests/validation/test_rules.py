@@ -18,7 +18,8 @@ from llmperf.validation.check import findings
 from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.schema import schema_findings
 
-PAGES = Path(__file__).parents[3] / "docs" / "rules"
+PAGES = Path(__file__).parents[2] / "src" / "llmperf" / "data" / "rules"
+INDEX = Path(__file__).parents[3] / "docs" / "rules" / "README.md"
 RULES = {owned.rule.code: owned.rule for owned in open_catalogue().all_rules() if owned.by_core}
 
 HERE = ("LP653", "LP904")
@@ -63,12 +64,12 @@ def test_every_rule_has_a_page_and_every_page_a_rule():
 
 
 def test_page_and_index_give_title_and_severity():
-    index = (PAGES / "README.md").read_text()
+    index = INDEX.read_text()
     for code, rule in RULES.items():
         page = (PAGES / f"{code}.md").read_text()
         assert page.startswith(f"# {code}: {rule.title}\n")
         assert f"Severity: {rule.severity}." in page, code
-        assert f"| [{code}]({code}.md) | {rule.severity} | {rule.title} |" in index
+        assert f"| [{code}](../../core/src/llmperf/data/rules/{code}.md) | {rule.severity} | {rule.title} |" in index
 
 
 @pytest.mark.parametrize("code", [code for code, rule in RULES.items() if rule.check and code not in HERE])

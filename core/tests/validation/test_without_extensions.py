@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.plugins.discovery import project_packages
 from llmperf.plugins.mending import install_own
+from llmperf.plugins.own_packages import project_packages
 from llmperf.validation import installed
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 

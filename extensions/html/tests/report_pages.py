@@ -57,7 +57,7 @@ def html(results, language, documents=()):
 
 def published(name):
     """A document of the repository."""
-    path = Path(__file__).parents[3] / "published" / name / "published.json"
+    path = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data" / name / "published.json"
     return [(path, read_document(open_catalogue().kinds["published"], path))]
 
 

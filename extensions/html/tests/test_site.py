@@ -22,7 +22,7 @@ from llmperf_html.site.content import Content
 from llmperf_html.site.page import Frame
 from llmperf_html.site.pages import run_page
 
-PUBLISHED = Path(__file__).parents[3] / "published"
+PUBLISHED = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
 CHROMIUM = shutil.which("chromium")
 HOSTILE = "</title><script>alert(1)</script><img src=x onerror=alert(1)>\u202e../../etc\"'"
 ATOM = "{http://www.w3.org/2005/Atom}"

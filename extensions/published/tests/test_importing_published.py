@@ -16,7 +16,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
 
 DOCUMENTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
-SHIPPED = Path(__file__).parents[3] / "published"
+SHIPPED = Path(__file__).parents[1] / "src/llmperf_published/data"
 NAMES = [path.stem for path in DOCUMENTS]
 
 
@@ -74,7 +74,7 @@ def test_tables_come_back_for_a_markdown_library_too(path, imported):
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_what_is_shipped_is_what_is_imported(path, imported):
     shipped = (SHIPPED / path.stem / "published.json").read_bytes()
-    again = "llmperf import extensions/published/tests/published_documents/*.md --out published --force"
+    again = "llmperf import tests/published_documents/*.md --out src/llmperf_published/data --force"
     assert shipped == json_files.encode_pretty(imported[path.stem]), again
 
 

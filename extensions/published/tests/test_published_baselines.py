@@ -51,7 +51,7 @@ def compared(capsys, runs, expected=0):
 
 def test_every_published_row_is_shipped_with_the_package():
     assert len(read_baselines("published")[1]) == 19
-    assert SHIPPED.resolve() == (Path(__file__).parents[3] / "published").resolve()
+    assert SHIPPED.resolve() == (Path(__file__).parents[1] / "src/llmperf_published/data").resolve()
 
 
 def test_the_row_on_the_same_contract_is_taken_and_said(measured, capsys):

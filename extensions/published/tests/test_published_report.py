@@ -10,7 +10,7 @@ from llmperf.cli.main import call
 from llmperf.reporting import shown, standings
 from llmperf.reporting.reading import read_sheets
 
-PUBLISHED = Path(__file__).parents[3] / "published"
+PUBLISHED = Path(__file__).parents[1] / "src/llmperf_published/data"
 SCALED = {"1x8": 3000, "2x8": 2800}
 
 

@@ -19,6 +19,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published
 
 ROOT = Path(__file__).parents[3]
+DATA = ROOT / "extensions/published/src/llmperf_published/data"
 SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}
 MEGATRON, ZERO, LORA = "llama2_7b_megatron_deepspeed_a100", "baichuan2_13b_zero_h800", "llama2_7b_lora_a100"
 R300, PADDLE = "llama2_7b_zero_r300", "llama1_paddle_a100"
@@ -63,12 +64,17 @@ def told(published):
 
 def test_all_documents_are_here():
     assert SOURCES.keys() == FOUND.keys()
-    assert {path.name for path in (ROOT / "published").iterdir() if path.is_dir()} == SOURCES.keys()
+    assert {path.name for path in (DATA).iterdir() if path.is_dir()} == SOURCES.keys()
 
 
 @pytest.mark.parametrize("name", FOUND)
 def test_a_published_document_gets_the_findings_it_deserves_and_no_other(name):
-    found = told(read_document(open_catalogue().kinds["published"], ROOT / "published" / name / "published.json"))
+    found = told(
+        read_document(
+            open_catalogue().kinds["published"],
+            DATA / name / "published.json",
+        )
+    )
     assert [(code, path) for code, path, _ in found] == [(code, path) for code, path, _ in FOUND[name]]
     for (_, _, message), (_, _, words) in zip(found, FOUND[name], strict=True):
         assert words in message
@@ -346,7 +352,7 @@ IMPORTED_FAULTS = {
 @pytest.mark.parametrize("name", SOURCES)
 @pytest.mark.parametrize(("code", "pointer"), [(code, one) for code, all_ in IMPORTED_FAULTS.items() for one in all_])
 def test_a_change_after_the_import_is_found(name, code, pointer):
-    value = json.loads((ROOT / "published" / name / "published.json").read_text())
+    value = json.loads((DATA / name / "published.json").read_text())
     *folders, leaf = pointer[1:].split("/")
     inner = value
     for folder in folders:
@@ -356,7 +362,7 @@ def test_a_change_after_the_import_is_found(name, code, pointer):
 
 
 def test_a_document_that_was_emptied_is_told():
-    value = json.loads((ROOT / "published" / ZERO / "published.json").read_text()) | {"rows": [], "tables": []}
+    value = json.loads((DATA / ZERO / "published.json").read_text()) | {"rows": [], "tables": []}
     assert ("LP622", "/rows") in [one[:2] for one in told(json_files.convert(value, Published, "published"))]
 
 

@@ -17,7 +17,7 @@ from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.rules.verdicts import closing, judged
 
-PUBLISHED = Path(__file__).parents[3] / "published"
+PUBLISHED = Path(__file__).parents[1] / "src/llmperf_published/data"
 A100_PEAK = "peak of confidence datasheet: NVIDIA A100 Tensor Core GPU datasheet, column A100 40GB SXM"
 DOCUMENT = """
 # {title}

@@ -208,6 +208,11 @@ def library_with_case(name: str, *plugins: Plugins) -> Library:
     return near if name.endswith(".toml") or name in near.paths("cases") else whole_library_for("cases", name)
 
 
+def read_case(name: str) -> Case:
+    """A case by its name or the path of its file; UserError with the closest name, or for an invalid file."""
+    return library_with_case(name).case(name)
+
+
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """The core's own models, cases and overlays."""

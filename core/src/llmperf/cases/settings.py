@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import typing
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any
 
 from llmperf.cases.fields import check_bound, hints, leaves
 from llmperf.errors import UserError, unknown
-from llmperf.files.json_files import convert
+from llmperf.files.json_files import builtins, convert
 from llmperf.files.user_files import parse_value
 from llmperf.types.models import Model
 from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
@@ -121,6 +122,20 @@ def describe(annotation: Any) -> str:
 
 _LISTS = {"a whole number": "a list, such as [1, 2]", "a table of options": "a list of tables"}
 """Lists whose items are no texts, by the description of an item."""
+
+
+def read_setting(given: str, value: Any, where: str) -> tuple[str, Any]:
+    """The full path of a setting, whose beginning may be left out, and its value converted to the type of the field.
+
+    UserError that names `where`, for an unknown path with the closest, or for a value of the wrong type.
+    """
+    path = full_path(given, where)
+    return path, typed(path, value, where)
+
+
+def setting_text(path: str, value: Any) -> str:
+    """A setting as `--set` takes it."""
+    return f"{path}={'none' if value is None else json.dumps(builtins(value), ensure_ascii=False)}"
 
 
 def from_command_line(texts: Iterable[str]) -> list[Setting]:

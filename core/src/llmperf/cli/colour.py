@@ -13,7 +13,6 @@ from contextvars import ContextVar
 
 import click
 
-from llmperf.cli.help import OPTIONS
 from llmperf.files.text import printable
 from llmperf.plugins.asking import already_reported
 
@@ -86,7 +85,7 @@ class ColourOption(click.Option):
             is_eager=True,
             expose_value=False,
             callback=_choose,
-            help=OPTIONS["--color [auto|always|never]"],
+            help="When to colour the output. [auto: on terminals, unless NO_COLOR is set]",
         )
 
 

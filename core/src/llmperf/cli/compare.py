@@ -62,7 +62,7 @@ def command(
     ctx: click.Context, paths: tuple[Path, ...], baseline: str | None, fail_below: float | None,
     explain: bool, language: str, wanted: str,
 ) -> None:  # fmt: skip
-    """Compare the runs of B, C, ... with those of the reference: --baseline, otherwise A.
+    """Compare the runs of B, C and so on with those of the reference: --baseline, otherwise A.
 
     Each is a run folder, a result.json, or a folder of repeats. Where the contracts differ there are no ratios: the
     figures measure different things, and the output says in what they differ. Failed runs and copies are left out and

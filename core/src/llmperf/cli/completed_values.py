@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -19,8 +18,6 @@ MAX_RUNS = 30
 """Folders of runs and runs that are offered, the newest runs first."""
 RUN_PATTERNS = ("runs/*/plan.json", "runs/*/*/plan.json", "runs/*/runs/*/plan.json")
 """Where runs are without and with `--out runs/NAME`, and in the folder of a matrix."""
-DATASETS = ("synthetic", "python-stdlib", "samsum")
-"""Names of data sets that mean something to the core; any other is a local file."""
 
 Complete = Callable[[click.Context, click.Parameter, str], "list[str] | list[CompletionItem]"]
 
@@ -148,83 +145,9 @@ def _shipped_kinds() -> list[str]:
 
 
 def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
-    """Shell completion for --set: paths with `=`, then the values of a path that has a choice of them."""
-    from llmperf.cases.settings import FREE
-
-    path, equals, value = incomplete.partition("=")
-    try:
-        if path.startswith(FREE):
-            options = _framework_options(ctx)
-            if not equals:
-                return [f"{FREE}{name}=" for name in options if f"{FREE}{name}".startswith(path)]
-            choices = options.get(path.removeprefix(FREE), ())
-            written = [str(choice).lower() if isinstance(choice, bool) else str(choice) for choice in choices]
-            return [f"{path}={choice}" for choice in written if choice.startswith(value)]
-        if not equals:
-            return [name for name in (*(f"{name}=" for name in _path_names(path)), FREE) if name.startswith(path)]
-        return [f"{path}={choice}" for choice in _values_of(path) if choice.startswith(value)]
-    except LlmperfError:
-        return []
-
-
-def _framework_options(ctx: click.Context) -> Mapping[str, tuple[object, ...]]:
-    """The options of the framework that is chosen by --framework, by --set, or by the case."""
-    from llmperf.cases.library import whole_library
-    from llmperf.plugins.discovery import find
-    from llmperf.plugins.facts import joined_facts
-    from llmperf.plugins.loading import Plugins
-
-    given = [setting.partition("=") for setting in ctx.params.get("settings") or ()]
-    chosen = [value for path, _, value in given if path in ("framework", "tuning.framework")]
-    name = ctx.params.get("framework") or next(reversed(chosen), None)
-    if name is None:
-        words = [
-            *ctx.args,
-            ctx.params.get("case") or "default",
-        ]  # `--set` has no value yet: click leaves CASE
-        name = whole_library().case(str(words[0])).tuning.framework
-    return joined_facts(Plugins([find("framework", name)])).framework_options
-
-
-def _path_names(typed: str) -> Iterator[str]:
-    """The shortest name of each path; its whole path where a dot was typed, or where only that is unambiguous."""
+    """Shell completion for --set, up to the `=`: whole paths where a dot was typed, otherwise their shortest names."""
     from llmperf.cases.settings import full_path, known_paths
 
-    for path in known_paths():
-        last = path.rpartition(".")[2]
-        try:
-            short = "." not in typed and full_path(last, "--set") == path
-        except LlmperfError:
-            short = False
-        yield last if short else path
-
-
-def _values_of(given: str) -> Iterable[str]:
-    from llmperf.cases.library import whole_library
-    from llmperf.cases.settings import full_path, known_paths
-    from llmperf.plugins.discovery import names
-
-    path = full_path(given, "--set")
-    if path == "contract.model":
-        return whole_library().paths("models")
-    if path == "contract.dataset":
-        return DATASETS
-    if path == "tuning.framework":
-        return names("framework")
-    return _choices(known_paths()[path])
-
-
-def _choices(annotation: Any) -> list[str]:
-    """The values that a type names: those of a Literal, true and false, none."""
-    if hasattr(annotation, "__metadata__"):
-        return _choices(annotation.__origin__)
-    if annotation is bool:
-        return ["true", "false"]
-    if annotation is type(None):
-        return ["none"]
-    origin, options = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return [str(option) for option in options]
-    if origin is tuple:
-        return []
-    return [choice for option in options for choice in _choices(option)]
+    lasts = {path: path.rpartition(".")[2] for path in known_paths()}
+    shortest = {path if "." in incomplete or full_path(last, "--set") != path else last for path, last in lasts.items()}
+    return [f"{name}=" for name in sorted(shortest) if name.startswith(incomplete)]

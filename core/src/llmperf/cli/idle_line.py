@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmperf.cli.progress_line import duration
+from llmperf.reporting.cells import duration
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Planned

@@ -85,7 +85,6 @@ def _show_case(case: Case, as_json: bool) -> None:
 @json_option
 def plugins(launchers: bool, as_json: bool) -> None:
     """List the installed plugins and the commands of packages; a broken one is shown with its reason."""
-    from llmperf.cli.help import COMMANDS
     from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.installed import version
@@ -105,7 +104,7 @@ def plugins(launchers: bool, as_json: bool) -> None:
     if launchers:
         rows = _launcher_rows(installed, rows)
     for command in () if launchers else packaged_commands().values():
-        problem = command.problem(COMMANDS)
+        problem = command.problem()
         state = "ok" if problem is None else f"broken: {problem}"
         for package in command.distributions:
             words = ("command", command.name, package, version(package) or "", state)
@@ -141,7 +140,8 @@ def _launcher_rows(installed: list[Found], rows: list[dict[str, str]]) -> list[d
 
 def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
     from llmperf.errors import PluginError
-    from llmperf.plugins.discovery import find, of_this_project
+    from llmperf.plugins.discovery import find
+    from llmperf.plugins.own_packages import of_this_project
     from llmperf.plugins.requirements import unmet_requirements
 
     try:
@@ -246,10 +246,9 @@ def doctor(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
     named = [name for name in ("hosts", "nodes", "vendor", "interface", "python") if options[name] is not None]
     if named:
         raise click.UsageError(f"--{named[0]} needs --launcher.")
-    from llmperf.cli.help import COMMANDS
     from llmperf.running.doctor import examine
 
-    checks = examine(COMMANDS)
+    checks = examine()
     if as_json:
         print_json(checks)
     for check in [] if as_json else checks:

@@ -10,31 +10,26 @@ from _thread import get_ident
 from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
-from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+from typing import Any, TextIO
 
 import click
 
 from llmperf.cli import colour
-from llmperf.cli.help import COMMANDS, DESCRIPTION, OPTIONS, help_text
-from llmperf.cli.supervisor import supervised
+from llmperf.cli.help import OPTIONS, help_text, home
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.asking import cannot_be_repeated, may_be_repeated
-
-if TYPE_CHECKING:
-    from llmperf.plugins.commands import PackagedCommand
+from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
 
 PROVIDERS = {
     "import": "llmperf-published",
     "site": "llmperf-html",
-    "tune": "llmperf-tune",
+    "tune": "llmperf-sweep",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",
 }
 """Commands that other distributions of this project add, for an error message that names the package."""
 
-LISTINGS = {"cases", "plugins", "devices", "doctor"}
-"""Commands of `llmperf.cli.listings`."""
 GO_ON = {"validate"}
 """Commands that keep a tally of what they have printed, and go on from there when they are run again."""
 
@@ -42,8 +37,6 @@ GO_ON = {"validate"}
 @cache
 def extra_commands() -> dict[str, PackagedCommand]:
     """The commands of other installed distributions, by name."""
-    from llmperf.plugins.commands import packaged_commands
-
     return packaged_commands(without=COMMANDS)
 
 
@@ -61,8 +54,8 @@ class Lazy(click.Group):
         """One command, imported now; None if there is no command of that name."""
         command: click.Command
         if name in COMMANDS:
-            home, attribute = ("listings", name) if name in LISTINGS else (name, "command")
-            command = getattr(import_module(f"llmperf.cli.{home}"), attribute)
+            module, function = home(name)
+            command = getattr(import_module(f"llmperf.cli.{module}"), function)
         elif name in extra_commands():
             command = extra_commands()[name].load()
         else:
@@ -89,12 +82,9 @@ class Lazy(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The help text, which `llmperf --help` shows without importing click."""
+        """The text of `llmperf --help`."""
         formatter.write(help_text())
 
-
-COMPLETION = "_LLMPERF_COMPLETE"
-"""The variable by which the completion script of a shell asks for words."""
 
 WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
 """Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
@@ -104,11 +94,9 @@ def _warn_of_rivals(name: str) -> None:
     """Print a warning if an installed package claims the name of a command of core."""
     if name in WITHOUT_WARNING:
         return
-    from llmperf.plugins.commands import packaged_commands
-
     rival = packaged_commands().get(name)
     if rival is not None:
-        colour.warn(f"command {name!r} of {' and '.join(rival.distributions)}: {rival.problem(COMMANDS)}")
+        colour.warn(f"command {name!r} of {' and '.join(rival.distributions)}: {rival.problem()}")
 
 
 YOUNG_OBJECTS = 50_000
@@ -128,9 +116,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 
 @click.group(
     cls=Lazy,
-    help=DESCRIPTION,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,  # to show the help
+    subcommand_metavar="COMMAND [ARGS]...",
 )
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help=OPTIONS["--version"]
@@ -146,13 +134,11 @@ def cli(ctx: click.Context) -> None:
 cli.params.append(colour.ColourOption())
 
 
-def main(arguments: list[str] | None = None) -> NoReturn:
-    """Entry point: exit code 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted)."""
-    supervised(arguments)
-
-
 def command(arguments: list[str] | None) -> int:
-    """Run one command line in its own process; returns the exit code."""
+    """Run one command line in its own process.
+
+    Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
+    """
     gc.set_threshold(YOUNG_OBJECTS)
     words = sys.argv[1:] if arguments is None else arguments
     name = next((word for word in words if not word.startswith("-")), None)
@@ -220,8 +206,6 @@ def _folder_is_gone() -> bool:
 
 
 def _called(arguments: list[str] | None) -> int:
-    if COMPLETION in os.environ:
-        import llmperf.cli.completion  # noqa: F401  (its completions of shells replace those of click)
     try:
         words = sys.argv[1:] if arguments is None else arguments
         code: Any = cli.main(
@@ -293,7 +277,3 @@ def _report(message: str, code: int, lines: bool = False) -> int:
     except OSError:  # standard error cannot be written either
         _redirect_to_devnull(sys.stderr)
     return code
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,9 @@
-"""Types of options: finite numbers, seconds, parts, tokens, and names for plans and results, which are UTF-8."""
+"""Types of options: finite numbers, seconds, tokens, and names for plans and results, which are UTF-8."""
 
 from __future__ import annotations
 
 import math
 import os
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,18 +110,6 @@ class Minutes(Finite):
         return super().convert(value, param, ctx)
 
 
-class RunCommand(click.Command):
-    """A command whose `--wait-until-idle -1` is a wrong number of minutes, rather than an unknown option."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; a usage error for a negative number, which click takes for an option."""
-        words = [part for word in args for part in word.split("=", 1)]
-        for option, value in pairwise(words):
-            if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():
-                raise click.UsageError(f"{option}: expected minutes above 0, found {value}", ctx)
-        return super().parse_args(ctx, args)
-
-
 class Steps(click.types.StringParamType):
     """`3`: so many steps; `12-14`, `12,15`: those with these numbers."""
 
@@ -148,19 +135,6 @@ class Steps(click.types.StringParamType):
             one = f"; write {text}-{text} for step {text}" if text.isdecimal() else ""
             self.fail(f"expected at most {self.most} steps, found {count}{one}.", param, ctx)
         return chosen or count
-
-
-class Part(click.types.StringParamType):
-    """`I/N`: a part of a matrix."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Both numbers; click's error unless I is from 1 to N."""
-        if isinstance(value, tuple):
-            return value
-        part, slash, parts = str(value).partition("/")
-        if not (slash and part.isdecimal() and parts.isdecimal() and 1 <= int(part) <= int(parts) <= 10_000):
-            self.fail(f"expected I/N with I from 1 to N, such as 2/4; found {value!r}.", param, ctx)
-        return int(part), int(parts)
 
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}

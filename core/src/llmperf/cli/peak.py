@@ -87,7 +87,6 @@ def _show(record: LimitsRecord) -> None:
 
 
 def _print(measured: Measured) -> None:
-    from llmperf.limits.task import flops
     from llmperf.reporting.text_table import Column
 
     rates = measured.rates
@@ -101,7 +100,7 @@ def _print(measured: Measured) -> None:
     rows += [
         [each.operation.dtype, f"attention {' x '.join(map(str, each.operation.shape[1:]))}",
          _giga(rates.attention_flops_per_second.get(each.operation.dtype)), _percent(each.spread)]
-        for each in measured.timed if each.operation.kind == "attention" and flops(each.operation)
+        for each in measured.timed if each.operation.kind == "attention"
     ]  # fmt: skip
     titles = ("dtype", "rows x columns x inner", "GFLOP/s", "spread")
     print_table([Column(title=title, importance=place, right=place > 2) for place, title in enumerate(titles, 1)], rows)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
+from llmperf.reporting.cells import duration
 from llmperf.reporting.sparkline import sparkline
 
 if TYPE_CHECKING:
@@ -131,13 +132,3 @@ def progress_text(progress: Progress, width: int | None = None, place: Place | N
 
 def _known(form: str, value: float | None, factor: float = 1) -> str | None:
     return None if value is None else form.format(factor * value)
-
-
-def duration(seconds: float) -> str:
-    """Such as `42 s`, `3 min 10 s`, `2 h 5 min`."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60} s"
-    return f"{whole // 3600} h {whole % 3600 // 60} min"

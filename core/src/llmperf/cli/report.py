@@ -112,8 +112,8 @@ def _left_out(what: UserError | str) -> None:
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     """The reporter of a name and the plugin that provides it; UserError if no plugin provides it, or several."""
     from llmperf.errors import PluginError, UserError, unknown
-    from llmperf.plugins.discovery import published_package
     from llmperf.plugins.faults import blaming, who
+    from llmperf.plugins.own_packages import published_package
 
     faults: list[str] = []
     reporters: dict[str, list[tuple[Found, Reporter]]] = {}

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from llmperf.cli.called_run import CalledRun, RunCommand, say, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.idle_line import ready_by
-from llmperf.cli.options import Folder, Minutes, Part, RunCommand, Steps, Text
-from llmperf.cli.output import language_option, print_json, print_table, print_text, without_readers
-from llmperf.cli.request import request, request_options, say_what_was_left_out
+from llmperf.cli.options import Folder, Minutes, Steps, Text
+from llmperf.cli.output import language_option, print_json, print_table, print_text
+from llmperf.cli.request import request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 LOG_LINES = 20
 """Lines of a failed rank's log that are printed; the result has more."""
-MAX_LINE = 2000
-"""Characters of a line that a launcher or a node gave."""
 
 EXAMPLES = """\b
 Examples:
@@ -33,9 +32,6 @@ Examples:
   llmperf run default --vendor cpu --devices 1
   llmperf run default --set steps=50 --set micro_batch=4 --repeat 4
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
-  llmperf run --matrix micro_batches.toml
-  llmperf run --matrix micro_batches.toml --resume
-  llmperf run default --scale 1,2,4 --scaling strong
   llmperf run default --log tensorboard=boards --log openmetrics=llmperf.prom
 """
 
@@ -57,76 +53,52 @@ Examples:
               help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
-@click.option("--matrix", metavar="FILE", type=click.Path(path_type=Path),
-              help="Run all cells of a matrix file, in runs/<name of the file>/.")  # fmt: skip
-@click.option("--resume", is_flag=True, help="Continue a matrix: runs that have ended are not repeated.")
-@click.option("--part", metavar="I/N", type=Part(), help="Run one of N parts of a matrix; implies --resume.")
-@click.option("--scale", metavar="1,2,4", type=Text(),
-              help="Measure with these numbers of ranks; nodes=1,2,4: with these numbers of nodes.")  # fmt: skip
-@click.option("--scaling", type=click.Choice(["weak", "strong"]), default="weak", show_default=True,
-              help="With --scale: the global batch grows with the ranks, or stays.")  # fmt: skip
 @click.option("--challenge", metavar="FILE", type=click.Path(path_type=Path),
               help="Take the seed from a challenge that a validator has issued.")  # fmt: skip
 @language_option
-@click.pass_context
-def command(ctx: click.Context, /, repeat: int, dry_run: bool, out: Path, **options: Any) -> None:
+@click.pass_obj
+def command(
+    run: CalledRun,
+    /,
+    repeat: int,
+    dry_run: bool,
+    out: Path,
+    as_json: bool,
+    challenge: Path | None,
+    screening: bool,
+    wait_until_idle: float | None,
+    language: str,
+    **_: Any,
+) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.cli.matrix import is_given
     from llmperf.planning.build import plan_only, plan_run
-    from llmperf.planning.requested_nodes import handed_over, preview
 
-    if not dry_run:
-        _check_folder(out)
-        ctx.with_resource(without_readers())
-    asked, tasks = replace(request(options), logs=options["logs"], traced_steps=options["traced_steps"]), 1
-    if asked.logs:
-        from llmperf.running.loggers import check_logs
-
-        check_logs(asked.logs, opening=not dry_run)
-    many = options["matrix"] is not None or options["scale"] is not None
-    if options["challenge"] is not None:
-        if many or repeat > 1:
+    asked = run.request
+    if challenge is not None:
+        if repeat > 1:
             raise click.UsageError("--challenge is for one run: not with --repeat, --matrix or --scale.")
-        asked = challenged(asked, options["challenge"])
-    widest = asked
-    if many:
-        from llmperf.cli.many_runs import run_many, widest_request
-
-        widest, tasks = widest_request(asked, options)
-    elif options["resume"] or options["part"]:
-        raise click.UsageError("--resume and --part belong to --matrix FILE or --scale.")
-    if options["scale"] is None and is_given(ctx, "scaling"):
-        raise click.UsageError("--scaling belongs to --scale.")
-    real = [word for word in ctx.obj if word != "--dry-run"]
-    if dry_run and (text := preview(widest, real, out, tasks)) is not None:
-        click.echo(text)
-        ctx.exit(0)
-    if not dry_run:
-        widest, code = handed_over(widest, ctx.obj, out, _say, tasks)
-        if code is not None:
-            ctx.exit(code)
-        asked = replace(asked, opened=widest.opened) if many else widest
-    if many:
-        ctx.exit(run_many(ctx, asked, options))
+        asked = run.request = challenged(asked, challenge)
+    if (code := run.handed_over()) is not None:
+        run.ctx.exit(code)
+    asked = run.request
     if dry_run:
         from llmperf.cli.plan import show
 
-        ctx.exit(show(plan_only(asked), options["as_json"]))
+        run.ctx.exit(show(plan_only(asked), as_json))
     outcome = plan_run(asked)
     try:
-        ready = ready_by(options["wait_until_idle"])
-        results = _run(outcome, out, repeat, options["as_json"], options["screening"], ready, options["language"])
+        results = _run(outcome, out, repeat, as_json, screening, ready_by(wait_until_idle), language)
     finally:
         outcome.machine.close()
-    if options["as_json"]:
+    if as_json:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
     elif repeat > 1:
-        show_repeats(results, options["language"])
-    ctx.exit(_exit_code([result for _, result in results]))
+        show_repeats(results, language)
+    run.ctx.exit(_exit_code([result for _, result in results]))
 
 
 def challenged(asked: Request, path: Path) -> Request:
@@ -144,16 +116,6 @@ def challenged(asked: Request, path: Path) -> Request:
         if challenge.case is not None and setting.path.startswith("contract."):
             raise UserError(f"--set {setting.path}: the challenge is for case {challenge.case!r} as it is")
     return replace(asked, challenge=challenge.nonce)
-
-
-def _check_folder(out: Path) -> None:
-    """UserError if the working directory does not exist any more."""
-    from llmperf.errors import UserError
-
-    try:
-        Path.cwd()
-    except FileNotFoundError:
-        raise UserError(f"{out}: cannot create") from None  # the command adds that the working directory is gone
 
 
 def _run(
@@ -192,14 +154,14 @@ def _run(
     planned = startable(outcome)
     click.echo(headline(planned), err=True)
     if planned.plan.peak_problem and ready is None:
-        _warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
+        warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if screening:
         from llmperf.running.node_checks import screened
 
-        planned = screened(planned, _say)
+        planned = screened(planned, say)
     begun = monotonic()
     begin_run(1, repeat, None)
-    for folder, result in measure(planned, out, repeat, _warn, show, ready):
+    for folder, result in measure(planned, out, repeat, warn, show, ready):
         results.append((folder, result))
         left = repeat - len(results)
         if left:
@@ -211,14 +173,6 @@ def _run(
                 click.echo(painted_severities(finding_text(finding, language)))
         _log_tail(result, language)
     return results
-
-
-def _say(line: str) -> None:
-    click.echo(printable(line, " ")[:MAX_LINE], err=True)
-
-
-def _warn(line: str) -> None:
-    _say(f"warning: {line}")
 
 
 def _log_tail(result: Result, language: str) -> None:

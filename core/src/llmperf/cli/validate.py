@@ -14,6 +14,7 @@ import click
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completed_values import rule_codes, run_folders
 from llmperf.cli.levels import level_checks, level_options, signature_checks
+from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.output import language_option, print_text
 from llmperf.plugins.asking import Tally, keep_tally, tally
 
@@ -73,7 +74,7 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     ctx.exit()
 
 
-@click.command("validate", epilog=EXAMPLES)
+@click.command("validate", cls=OpenCommand, epilog=EXAMPLES)
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
 )

@@ -38,12 +38,11 @@ from llmperf.planning.problems import (
 from llmperf.planning.requested_nodes import node_request
 from llmperf.planning.states import Arithmetic, Outcome, Planned, Refused, Request, Resolved
 from llmperf.planning.vendors import Machine, machine_elsewhere
-from llmperf.plugins.discovery import names, published_package
+from llmperf.plugins.discovery import names
 from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.own_packages import published_package
 from llmperf.tokens.preflight import data_fingerprint
-from llmperf.types.plan import Plan, Script, WorkerPlan
-from llmperf.types.problems import Problem
-from llmperf.types.spec import Case
+from llmperf.types import Case, Plan, Problem, Script, WorkerPlan
 
 
 def plan_run(request: Request) -> Outcome:

@@ -19,6 +19,11 @@ from llmperf.types.plan import Plan
 from llmperf.types.spec import RunSpec
 
 
+def peak_key(planned: Planned) -> tuple[str, Dtype]:
+    """Vendor and dtype of the peak that a run's MFU needs: runs with the same key share it."""
+    return planned.machine.vendor, precision_recipe(planned.spec.contract.precision).products
+
+
 def with_peak(planned: Planned) -> Planned:
     """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
 

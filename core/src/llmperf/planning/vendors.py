@@ -8,11 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.discovery import Found, find, names, of_this_project, published, vendors_with_catalogues
+from llmperf.plugins.discovery import Found, find, names
 from llmperf.plugins.facts import catalogue, catalogue_problems
 from llmperf.plugins.faults import report_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
+from llmperf.plugins.own_packages import of_this_project, published, vendors_with_catalogues
 from llmperf.types.devices import Probe
 from llmperf.types.launching import Interpreter, Node
 from llmperf.vendorkit.peaks import device_names, normalised

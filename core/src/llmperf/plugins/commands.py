@@ -15,12 +15,15 @@ if TYPE_CHECKING:
 
 GROUP = "llmperf.command.v1"
 
+COMMANDS = (
+    *("run", "plan", "estimate", "cases", "models", "plugins", "devices", "convert", "peak", "profile", "validate"),
+    *("pack", "sign", "challenge", "report", "recover", "compare", "summary", "align", "doctor", "completion"),
+)
+"""The commands of core, whose names no package can take, in the order in which a user meets them."""
+
 
 class PackagedCommand(NamedTuple):
-    """A command as the metadata of an installed package announces it; nothing is imported.
-
-    Not a dataclass: importing `dataclasses` takes a fifth of the CPU time of `llmperf --help`.
-    """
+    """A command as the metadata of an installed package announces it; nothing is imported."""
 
     name: str
     """The word after `llmperf`."""
@@ -56,9 +59,9 @@ class PackagedCommand(NamedTuple):
             raise PluginError(f"{owner}: {self.module}:{self.attribute}: expected a click.Command, found {found}")
         return command
 
-    def problem(self, taken: Collection[str]) -> str | None:
-        """Why the command cannot be used, for names of commands that the core has; None if it can."""
-        if self.name in taken:
+    def problem(self) -> str | None:
+        """Why the command cannot be used; None if it can."""
+        if self.name in COMMANDS:
             return f"not used: `llmperf {self.name}` is a command of llmperf-core"
         return self._claim() if len(self.distributions) > 1 else None
 

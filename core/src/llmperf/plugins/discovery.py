@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
 from llmperf.plugins.installed import Distribution, distributions
+from llmperf.plugins.own_packages import PROJECT, published, published_package
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role
 
-PROJECT = "llmperf"
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 
 
@@ -89,39 +86,3 @@ def upgrade(found: Found) -> str:
     """Advice for a plugin of another API version: which of core and plugin to upgrade."""
     newer = f"{PROJECT}-core" if found.api_version > API_VERSION else found.distribution
     return f"upgrade {newer}"
-
-
-@cache
-def project_packages() -> Mapping[str, Any]:
-    """The tables of `data/plugins.json`: the packages that this project ships, installed or not.
-
-    `plugins` has the plugins by role, each in the distribution `llmperf-NAME`; `catalogues` those that know device
-    models by name; `rules` and `loggers` what each extension offers; `folders` the folder of each distribution in a
-    clone; `needs` its distributions of this project besides core and schemas.
-    """
-    tables: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "plugins.json").read_bytes())
-    return tables
-
-
-@cache
-def published() -> Mapping[tuple[str, str], str]:
-    """The distribution of each plugin that this project ships, installed or not, by role and name."""
-    names_by_role = project_packages()["plugins"]
-    return {
-        (role, name): f"{PROJECT}-{name.replace('_', '-')}" for role, names in names_by_role.items() for name in names
-    }
-
-
-def vendors_with_catalogues() -> list[str]:
-    """Vendor plugins that this project ships and that know device models by name, installed or not."""
-    return list(project_packages()["catalogues"]["vendor"])
-
-
-def of_this_project(found: Found) -> bool:
-    """Whether this project ships a plugin, and not another package of that name."""
-    return found.distribution == published_package(found.role, found.name)
-
-
-def published_package(role: str, name: str) -> str | None:
-    """The distribution of this project that ships a plugin, installed or not; None for other plugins."""
-    return published().get((role, name))

@@ -14,19 +14,16 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from llmperf.hookspecs import PROJECT
-from llmperf.plugins.discovery import Found, project_packages
 from llmperf.plugins.faults import who
 from llmperf.plugins.installed import distribution as installed_distribution
+from llmperf.plugins.own_packages import PROJECT, is_own, project_packages
 from llmperf.plugins.requirements import Unmet, unmet_requirements
 
-
-def is_own(distribution: str) -> bool:
-    """Whether this project ships a distribution."""
-    return distribution in project_packages()["folders"]
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import Found
 
 
 @dataclass(frozen=True)

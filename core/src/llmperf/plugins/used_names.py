@@ -11,7 +11,8 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from llmperf.plugins.discovery import Found, of_this_project
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.own_packages import of_this_project
 
 MAX_FILES, MAX_BYTES = 300, 2**20
 """Files of a package that are read, and bytes of each."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmperf.lazy import lazy_names
+
 if TYPE_CHECKING:
     from llmperf.reporting.cells import AMOUNT as AMOUNT
     from llmperf.reporting.cells import LOSS as LOSS
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from llmperf.reporting.cells import THROUGHPUT as THROUGHPUT
     from llmperf.reporting.cells import UNKNOWN as UNKNOWN
     from llmperf.reporting.cells import WATTS as WATTS
+    from llmperf.reporting.cells import duration as duration
+    from llmperf.reporting.cells import failure_text as failure_text
     from llmperf.reporting.cells import leaves as leaves
     from llmperf.reporting.cells import money as money
     from llmperf.reporting.cells import rounded as rounded
@@ -46,28 +50,11 @@ if TYPE_CHECKING:
     from llmperf.reporting.scaling_rows import with_scaling as with_scaling
     from llmperf.reporting.speed_sentences import speed_line as speed_line
     from llmperf.reporting.terminal import closing_lines as closing_lines
+    from llmperf.reporting.text_table import Column as Column
     from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word
 
-_NAMES = {
-    "cells": "AMOUNT LOSS PERCENT SIGNIFICANT STEP_SECONDS THROUGHPUT UNKNOWN WATTS leaves money rounded shown",
-    "comparison": "COMPARED compare",
-    "cost_rows": "Costing costing_for used_prices with_cost",
-    "exports": "sheet_values",
-    "finding_texts": "finding_text",
-    "kind_texts": "disturbed_lines",
-    "language": "language_of_locale",
-    "overview": "model_text ordered",
-    "price_matches": "catalogued_names one_model",
-    "result_sheets": "result_sheet",
-    "ranking": "Entry Interval Standing standings",
-    "safe_text": "markdown_text printable",
-    "scaling_rows": "with_scaling",
-    "speed_sentences": "speed_line",
-    "terminal": "closing_lines",
-    "words": "value_text word",
-}
-_HOMES = {name: f"llmperf.reporting.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = lazy_names(__file__)
 
 __all__ = sorted(_HOMES)
 

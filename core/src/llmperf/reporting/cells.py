@@ -112,6 +112,16 @@ def money(value: float, currency: str) -> str:
     return f"{rounded(value, AMOUNT)} {currency}"
 
 
+def duration(seconds: float) -> str:
+    """Such as `42 s`, `3 min 10 s`, `2 h 5 min`."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
 def percent(value: float | None) -> str:
     """A share in percent."""
     return rounded(value, PERCENT)

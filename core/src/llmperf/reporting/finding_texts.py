@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from llmperf.reporting.safe_text import printable
-from llmperf.reporting.words import TranslatedTemplates
+from llmperf.reporting.templates import TranslatedTemplates
 from llmperf.types import Finding
 
 MAX_MESSAGE = 1000

@@ -12,7 +12,6 @@ from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.errors import UserError
 from llmperf.results.device_readings import node_conditions
-from llmperf.results.expert_load import expert_load
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
@@ -89,7 +88,7 @@ def result_of(records: RunRecords) -> Result:
         nodes=node_results(records),
         conditions=node_conditions(records),
         waiting=waiting(records),
-        expert_load=expert_load(records),
+        expert_load=records.experts.loads(),
         loss_curve=records.steps.curve.points(),
         loss_curve_every=records.steps.curve.every,
         plugins=plan.plugins,

@@ -68,7 +68,7 @@ def _partly_read(records: RunRecords) -> Iterator[str]:
 def _uncounted_experts(records: RunRecords) -> Iterator[str]:
     """A mixture whose framework does not count the tokens of its experts."""
     plan = records.plan
-    if plan.spec.model.mixture is not None and records.ranks and not records.experts.layers:
+    if plan.spec.model.mixture is not None and records.ranks and not records.experts.loads():
         yield f"{plan.spec.tuning.framework} does not count the tokens of experts: their load is unknown"
 
 

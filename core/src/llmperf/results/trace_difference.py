@@ -47,11 +47,10 @@ class TracedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartDifference:
-    """One operation, or kind of operations, in the traced steps of both runs."""
+class TimeDifference:
+    """A part of a step on two sides."""
 
     name: str
-    kind: PartKind
     seconds: float
     """In a step of the run; 0 if it has no such part."""
     reference_seconds: float
@@ -61,6 +60,13 @@ class PartDifference:
     def difference(self) -> float:
         """Seconds that the run takes longer than the reference."""
         return self.seconds - self.reference_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartDifference(TimeDifference):
+    """One operation, or kind of operations, in the traced steps of both runs."""
+
+    kind: PartKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.results.chrome_traces import Clock, read_trace
-from llmperf.results.trace_difference import TracedRun
+from llmperf.results.trace_difference import TimeDifference, TracedRun
 from llmperf.runfolder import filenames
 from llmperf.types.profile import StepProfile
 
@@ -45,19 +45,11 @@ class TracedOperations:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperationDifference:
+class OperationDifference(TimeDifference):
     """Operations of one name on two sides; 0 for a side that has none."""
 
-    name: str
-    seconds: float
-    reference_seconds: float
     calls: float
     reference_calls: float
-
-    @property
-    def difference(self) -> float:
-        """Seconds that the side takes longer than the reference."""
-        return self.seconds - self.reference_seconds
 
     def document(self) -> dict[str, object]:
         """Plain values for JSON."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from operator import add
 
 from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import UserError
+from llmperf.types.expert_load import LayerLoad
 from llmperf.types.plan import Plan
 from llmperf.types.records import ExpertsRecord
 
@@ -38,9 +40,17 @@ class ExpertTotals:
             known = self._layers.get(place)
             self._layers[place] = counts if known is None else tuple(map(add, known, counts))
 
-    @property
-    def layers(self) -> dict[int, tuple[int, ...]]:
-        """Tokens of each expert by layer, from 0; empty unless all ranks with data of their own have recorded them."""
+    def loads(self) -> tuple[LayerLoad, ...]:
+        """The load of each layer with experts; empty unless all ranks with data of their own have recorded them."""
         layout = self._plan.layout
-        complete = len(self._ranks) == layout.world_size // layout.tensor_parallel
-        return dict(sorted(self._layers.items())) if complete else {}
+        if len(self._ranks) < layout.world_size // layout.tensor_parallel:
+            return ()
+        return tuple(
+            LayerLoad(layer=layer, tokens=tokens, imbalance=imbalance(tokens))
+            for layer, tokens in sorted(self._layers.items())
+        )
+
+
+def imbalance(tokens: Sequence[int]) -> float | None:
+    """Most tokens of an expert / mean of all; None without tokens."""
+    return max(tokens) * len(tokens) / sum(tokens) if any(tokens) else None

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from math import fsum, ldexp
+
+SCALE = 128
+"""Values are divided by two to this power, which is exact, so that the sum of finite values is finite."""
 
 
 def finite_mean(values: Sequence[float], weights: Sequence[int] | None = None) -> float:
-    """Mean of finite values, of which there is one at least; finite itself, where their sum would be infinite too."""
-    try:
-        if weights is None:
-            mean = math.fsum(values) / len(values)
-        else:
-            mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
-    except (OverflowError, ValueError):  # ValueError: infinities of both signs
-        mean = math.inf
-    if math.isfinite(mean):
-        return mean
+    """Mean of finite values, of which there is one at least."""
     weights = weights or [1] * len(values)
-    largest = max(abs(value) for value in values)
-    shares = (value / largest * weight for value, weight in zip(values, weights, strict=True))
-    return math.fsum(shares) / sum(weights) * largest
+    total = fsum(ldexp(value, -SCALE) * weight for value, weight in zip(values, weights, strict=True))
+    return ldexp(total / sum(weights), SCALE)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.cases.overlays import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
-from llmperf.plugins.discovery import Found, discover, find, published
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import blaming
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
+from llmperf.plugins.own_packages import published
 from llmperf.plugins.requirements import unmet_requirements
 from llmperf.plugins.used_names import missing_name
 
@@ -29,11 +30,8 @@ class Diagnosis:
     """The command that mends it."""
 
 
-def examine(commands_of_core: Collection[str] = ()) -> list[Diagnosis]:
-    """Checks of every installed plugin, of the project's plugins that are not installed, and of the host.
-
-    `commands_of_core` are the names that commands of packages cannot have.
-    """
+def examine() -> list[Diagnosis]:
+    """Checks of every installed plugin, of the project's plugins that are not installed, and of the host."""
     found = discover()
     installed = {(one.role, one.name) for one in found}
     looked = [diagnosis for one in found for diagnosis in _plugin(one)]
@@ -41,16 +39,16 @@ def examine(commands_of_core: Collection[str] = ()) -> list[Diagnosis]:
     for (role, name), package in published().items():
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own(package)))
-    looked += _claimed_commands(commands_of_core)
+    looked += _claimed_commands()
     return looked
 
 
-def _claimed_commands(commands_of_core: Collection[str]) -> Iterator[Diagnosis]:
+def _claimed_commands() -> Iterator[Diagnosis]:
     """Commands of packages whose name the core or another package has."""
     from llmperf.plugins.commands import packaged_commands
 
     for command in packaged_commands().values():
-        if problem := command.problem(commands_of_core):
+        if problem := command.problem():
             yield Diagnosis(f"command {command.name} of {' and '.join(command.distributions)}", "broken", problem)
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.plugins.discovery import Found, project_packages, published_package
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import blaming, who
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.mending import install_own
+from llmperf.plugins.own_packages import project_packages, published_package
 from llmperf.running.observers import checked_observer
 from llmperf.types.observing import Logger, Observer
 

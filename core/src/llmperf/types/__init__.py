@@ -9,7 +9,15 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmperf.lazy import lazy_names
+
 if TYPE_CHECKING:
+    from llmperf.types.commands import CalledCommand as CalledCommand
+    from llmperf.types.commands import CalledRun as CalledRun
+    from llmperf.types.commands import CommandOptions as CommandOptions
+    from llmperf.types.commands import PlannedChoice as PlannedChoice
+    from llmperf.types.commands import RunChoice as RunChoice
+    from llmperf.types.commands import RunSeries as RunSeries
     from llmperf.types.devices import Device as Device
     from llmperf.types.devices import DeviceEvent as DeviceEvent
     from llmperf.types.devices import DeviceInfo as DeviceInfo
@@ -113,31 +121,7 @@ if TYPE_CHECKING:
     from llmperf.types.tracing import TracedMemory as TracedMemory
     from llmperf.types.tracing import TracedOperation as TracedOperation
 
-_NAMES = {
-    "devices": "Device DeviceEvent DeviceInfo DeviceSample Dtype Facts HostCheck Offers PeakFlops Probe ThrottleReason",
-    "documents": "DocumentKind FileFindings Fingerprint Rule Severity Verdict Violation",
-    "estimate": "Estimate",
-    "limits": "OperationToTime PreparedOperation TimedOperation TimedOperations",
-    "rates": "CollectiveRate DeviceRates LinkRate MatmulRate",
-    "spec": "OPTIONAL_SETTINGS Case Change Contract DataSource Lora Optimizer RunSpec Scalar Tuning",
-    "models": "ImportedModel Latent Mixture Model RopeScaling StatedPart",
-    "observing": "Logger Observer Progress StepProgress",
-    "layout": "Batch Layout",
-    "flops": "FlopCount FlopsPerToken Workload",
-    "plan": "ModelState Needs Plan Script WorkerPlan",
-    "precision": "Precision PrecisionRecipe",
-    "problems": "Problem",
-    "profile": "ProfiledOperation StepProfile",
-    "launching": "Interpreter Launcher Node NodeCommand NodeRequest Submission",
-    "logged": "LoggedFacts LoggedFailure LoggedStep",
-    "records": "DeferredScalar ExpertsRecord FailureRecord LimitsRecord MemorySample PhaseRecord"
-    " ProfileRecord RankRecord SequencesRecord StepOutput StepRecord Trainer",
-    "result": "Finding PluginInfo Result",
-    "screening": "PairEnd ScreeningCheck",
-    "tracing": "HostWait StepTrace TracedCollective TracedMemory TracedOperation",
-    "sheet": "Baseline Curve Curves Reporter Rounding Row Section Sheet Source",
-}
-_HOMES = {name: f"llmperf.types.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = lazy_names(__file__)
 
 __all__ = sorted(_HOMES)
 

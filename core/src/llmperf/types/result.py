@@ -25,7 +25,7 @@ class Finding:
     """One thing the validator has to say."""
 
     code: str
-    """Stable; its page is `docs/rules/CODE.md`."""
+    """Stable; `llmperf validate --explain CODE` shows its page."""
     severity: Literal["error", "warning", "note"]
     """Only an error makes the document invalid."""
     path: str

@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmperf.lazy import lazy_names
+
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
     from llmperf.validation.catalogue import Catalogue as Catalogue
@@ -38,16 +40,7 @@ if TYPE_CHECKING:
     from llmperf.validation.violations import rule as rule
     from llmperf.validation.violations import rules_in as rules_in
 
-_NAMES = {
-    "catalogue": "Catalogue open_catalogue",
-    "check": "Validator findings judgement",
-    "installed": "VendorCatalogue about convention_title flops_of installed_vendors known_case known_library"
-    " known_model vendor_catalogue vendor_trouble vendors_calling",
-    "reading": "pointer printable shown",
-    "reading_documents": "read_document",
-    "violations": "Check close deviates differs figure rule rules_in",
-}
-_HOMES = {name: f"llmperf.validation.{home}" for home, names in _NAMES.items() for name in names.split()}
+_HOMES = lazy_names(__file__)
 
 __all__ = sorted(_HOMES)
 

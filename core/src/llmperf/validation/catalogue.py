@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, get_args
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.text import printable
-from llmperf.plugins.discovery import PROJECT, project_packages
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
+from llmperf.plugins.own_packages import PROJECT, project_packages
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
 from llmperf.validation.causes import by_cause, with_rest

@@ -13,6 +13,7 @@ from pathlib import Path
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import MAX_DOCUMENT_BYTES, open_regular
 from llmperf.plugins.faults import blaming
+from llmperf.plugins.own_packages import project_packages, published
 from llmperf.runfolder import filenames
 from llmperf.types.documents import DocumentKind
 from llmperf.validation.catalogue import Catalogue
@@ -21,8 +22,6 @@ MAX_FILES = 200_000
 """Files in one folder and below it; more are refused."""
 SNIFFED_BYTES = 4096
 """How much of a file is read to recognise its kind."""
-READERS = {"published": (("published.json", ".md", ".markdown"), "llmperf-published")}
-"""Other packages of this project, by the name in `schema` of the documents that they read, with their file names."""
 MOST_NAME_BYTES = 200
 """What the name of a schema takes, with its key."""
 _NAMED_SCHEMA = re.compile(rb'"schema"\s{0,80}:\s{0,80}"llmperf/[a-z_-]{1,40}/')
@@ -85,19 +84,20 @@ def _known(catalogue: Catalogue) -> str:
 def missing_reader(path: Path, by_name: bool) -> str | None:
     """Which package reads a document of a kind that no installed package reads; None for any other file."""
     named = _SCHEMA.search(_beginning(path)) if path.suffix == ".json" else None
-    for schema, (names, _) in READERS.items():
-        if (named is not None and named[1] == schema) or (by_name and path.name.endswith(names)):
-            return package_of(schema)
+    for kind, names in project_packages()["documents"].items():
+        if (named is not None and named[1] == kind) or (by_name and path.name.endswith(tuple(names))):
+            return package_of(kind)
     return None
 
 
 def package_of(kind: str) -> str | None:
     """Which other package of this project reads a kind of document, and how it is installed; None for other kinds."""
-    if kind not in READERS:
+    if kind not in project_packages()["documents"]:
         return None
     from llmperf.plugins.mending import install_own
 
-    return f"{READERS[kind][1]} reads {kind} documents; install it with: {install_own(READERS[kind][1])}"
+    package = published()["extension", kind]
+    return f"{package} reads {kind} documents; install it with: {install_own(package)}"
 
 
 def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:

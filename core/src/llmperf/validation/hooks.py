@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
@@ -10,56 +11,22 @@ from llmperf.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
+RULES = (
+    *("data", "device_claims", "devices", "environment", "experts", "identity", "loss", "memory", "mixed_precision"),
+    *("nodes", "parallelism", "peaks", "provenance", "reading", "roofline", "sources", "texts", "throughput"),
+    "utilisation",
+)
+"""Modules of `llmperf.validation.rules`."""
+
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """The rules over results and plans, and those that are applied while files are read."""
     if kind not in (None, "result", "plan"):
         return []
-    from llmperf.validation.rules import (
-        data,
-        device_claims,
-        devices,
-        environment,
-        experts,
-        identity,
-        loss,
-        memory,
-        mixed_precision,
-        nodes,
-        parallelism,
-        peaks,
-        provenance,
-        reading,
-        roofline,
-        sources,
-        texts,
-        throughput,
-        utilisation,
-    )
     from llmperf.validation.violations import rules_in
 
-    return rules_in(
-        data,
-        device_claims,
-        devices,
-        environment,
-        experts,
-        identity,
-        loss,
-        memory,
-        mixed_precision,
-        nodes,
-        parallelism,
-        peaks,
-        provenance,
-        reading,
-        roofline,
-        sources,
-        texts,
-        throughput,
-        utilisation,
-    )
+    return rules_in(*(import_module(f"llmperf.validation.rules.{name}") for name in RULES))
 
 
 @hookimpl

@@ -23,6 +23,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from llmperf.lazy import lazy_names
+
 if TYPE_CHECKING:
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.vendorkit.accelerator import AcceleratorDevice as AcceleratorDevice
@@ -50,24 +52,12 @@ if TYPE_CHECKING:
     from llmperf.vendorkit.visibility import visibility_variable as visibility_variable
     from llmperf.vendorkit.visibility import visible_devices as visible_devices
 
-_MODULES = {
-    "accelerator": ("AcceleratorDevice",),
-    "commands": ("CommandReader", "CsvCommand", "JsonCommand", "TableCommand"),
-    "layouts": ("Layouts", "read_layouts"),
-    "peaks": ("PeakEntry", "PeakTable"),
-    "rates": ("RateTable",),
-    "readings": ("Inventory", "Misfit", "Reading", "Row", "read_rows"),
-    "tool": ("json_output", "tool_output"),
-    "vendor": ("AcceleratorVendor", "probe_of", "samples_by_index"),
-    "visibility": ("of_one_model", "planned_indices", "visibility_variable", "visible_devices"),
-}
-_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _MODULES.items() for name in names}
-_MODULE_OF["read_toml"] = "llmperf.files.user_files"
+_HOMES = lazy_names(__file__)
 
-__all__ = sorted(_MODULE_OF)
+__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        return getattr(import_module(_MODULE_OF[name]), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

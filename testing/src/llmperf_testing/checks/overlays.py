@@ -7,7 +7,8 @@ from typing import Any
 
 from llmperf.cases.library import library, whole_library
 from llmperf.errors import LlmperfError, unknown
-from llmperf.plugins.discovery import names, published
+from llmperf.plugins.discovery import names
+from llmperf.plugins.own_packages import published
 
 from llmperf_testing.check import ContractError
 from llmperf_testing.checks.hooks import resources_can_be_read

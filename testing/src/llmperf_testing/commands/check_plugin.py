@@ -87,7 +87,8 @@ def command(
 def _named(name: str) -> list[Found]:
     """Every installed plugin of that name, one a role; UserError with the nearest name if there is none."""
     from llmperf.errors import unknown
-    from llmperf.plugins.discovery import discover, find, published
+    from llmperf.plugins.discovery import discover, find
+    from llmperf.plugins.own_packages import published
 
     installed = discover()
     roles = list(dict.fromkeys(one.role for one in installed if one.name == name))

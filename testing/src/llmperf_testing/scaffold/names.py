@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from llmperf.errors import UserError
-from llmperf.plugins.discovery import Found, published
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.own_packages import published
 
 PLAIN = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 40

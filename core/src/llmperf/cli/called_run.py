@@ -1,0 +1,126 @@
+"""`llmperf run` as its own code and the plugins that add options to it see it: the request, and runs in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from llmperf.cli.idle_line import ready_by
+from llmperf.cli.open_command import CalledCommand, OpenCommand
+from llmperf.cli.output import without_readers
+from llmperf.cli.request import request
+from llmperf.files.text import printable
+
+if TYPE_CHECKING:
+    from llmperf.planning.states import Request
+    from llmperf.types.commands import RunChoice, RunSeries
+
+MAX_LINE = 2000
+"""Characters of a line that a launcher or a node gave."""
+
+
+class CalledRun(CalledCommand):
+    """Implements `llmperf.types.CalledRun`."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        """UserError if the working directory does not exist any more."""
+        from llmperf.errors import UserError
+
+        super().__init__(ctx)
+        if self.values["dry_run"]:
+            return
+        try:
+            Path.cwd()
+        except FileNotFoundError:  # the command adds that the working directory is gone
+            raise UserError(f"{self.values['out']}: cannot create") from None
+        ctx.with_resource(without_readers())
+
+    @cached_property
+    def request(self) -> Request:
+        """The request for the options as they are when it is first asked for; UserError for a wrong `--log`."""
+        values = self.values
+        asked = replace(request(values), logs=values["logs"], traced_steps=values["traced_steps"])
+        if asked.logs:
+            from llmperf.running.loggers import check_logs
+
+            check_logs(asked.logs, opening=not values["dry_run"])
+        return asked
+
+    @property
+    def choice(self) -> RunChoice:
+        """The run that the command line and the user's `llmperf.toml` ask for."""
+        from llmperf.cases.settings import from_command_line
+        from llmperf.types.commands import RunChoice
+
+        asked = self.request
+        settings = {setting.path: setting.value for setting in from_command_line(asked.settings)}
+        return RunChoice(
+            case=asked.case,
+            vendor=asked.vendor,
+            framework=asked.framework,
+            devices=asked.devices,
+            settings=settings,
+        )
+
+    def handed_over(self, choices: Sequence[RunChoice] = (), tasks: int = 1) -> int | None:
+        """The exit code if the launcher has had the command run elsewhere, or has shown what it would submit."""
+        from llmperf.planning import requested_nodes
+        from llmperf.running.series import chosen
+
+        if self.request.launcher == "local":
+            return None
+        out: Path = self.values["out"]
+        asked = [chosen(self.request, choice) for choice in choices] or [self.request]
+        widest = max(asked, key=requested_nodes.nodes_wanted)
+        if self.values["dry_run"]:
+            real = [word for word in self.words if word != "--dry-run"]
+            text = requested_nodes.preview(widest, real, out, tasks)
+            if text is not None:
+                click.echo(text)
+            return None if text is None else 0
+        widest, code = requested_nodes.handed_over(widest, self.words, out, say, tasks)
+        self.request = replace(self.request, opened=widest.opened)
+        return code
+
+    @contextmanager
+    def series(self) -> Iterator[RunSeries]:
+        """Runs in a row, as the options of the command say."""
+        from llmperf.cli.progress_line import begin_run
+        from llmperf.running.series import Series
+
+        series = Series(self.request, warn, ready_by(self.values["wait_until_idle"]), begin_run)
+        try:
+            yield series
+        finally:
+            series.close()
+
+
+class RunCommand(OpenCommand):
+    """A command whose `--wait-until-idle -1` is a wrong number of minutes, rather than an unknown option."""
+
+    called = CalledRun
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does; a usage error for a negative number, which click takes for an option."""
+        words = [part for word in args for part in word.split("=", 1)]
+        for option, value in pairwise(words):
+            if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():
+                raise click.UsageError(f"{option}: expected minutes above 0, found {value}", ctx)
+        return super().parse_args(ctx, args)
+
+
+def say(line: str) -> None:
+    """Print a line on standard error, harmless and of bounded length."""
+    click.echo(printable(line, " ")[:MAX_LINE], err=True)
+
+
+def warn(line: str) -> None:
+    """Print a warning on standard error."""
+    say(f"warning: {line}")

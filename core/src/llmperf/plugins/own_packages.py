@@ -1,0 +1,57 @@
+"""The packages that this project ships, installed or not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from llmperf.plugins.discovery import Found
+
+PROJECT = "llmperf"
+
+
+@cache
+def project_packages() -> Mapping[str, Any]:
+    """The tables of `data/plugins.json`: the packages that this project ships, installed or not.
+
+    `plugins` has the plugins by role, each in the distribution `llmperf-NAME`; `catalogues` those that know device
+    models by name; `rules` and `loggers` what each extension offers; `documents` the file names of the kind of document
+    that an extension of that name reads; `options` the distribution of each option that one adds to a command of core;
+    `folders` the folder of each distribution in a clone; `needs` its distributions of this
+    project besides core and schemas.
+    """
+    tables: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "plugins.json").read_bytes())
+    return tables
+
+
+@cache
+def published() -> Mapping[tuple[str, str], str]:
+    """The distribution of each plugin that this project ships, installed or not, by role and name."""
+    names_by_role = project_packages()["plugins"]
+    return {
+        (role, name): f"{PROJECT}-{name.replace('_', '-')}" for role, names in names_by_role.items() for name in names
+    }
+
+
+def vendors_with_catalogues() -> list[str]:
+    """Vendor plugins that this project ships and that know device models by name, installed or not."""
+    return list(project_packages()["catalogues"]["vendor"])
+
+
+def of_this_project(found: Found) -> bool:
+    """Whether this project ships a plugin, and not another package of that name."""
+    return found.distribution == published_package(found.role, found.name)
+
+
+def published_package(role: str, name: str) -> str | None:
+    """The distribution of this project that ships a plugin, installed or not; None for other plugins."""
+    return published().get((role, name))
+
+
+def is_own(distribution: str) -> bool:
+    """Whether this project ships a distribution."""
+    return distribution in project_packages()["folders"]

@@ -1,0 +1,137 @@
+"""Several runs in a row, each with a choice of its own: planned, started, and recovered after llmperf was killed."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from llmperf.cases.settings import setting_text
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.files.text import secret_values
+from llmperf.measuring.processes import left_of_run
+from llmperf.planning.build import plan_only, plan_run, run_id
+from llmperf.planning.nodes import NodesInUse
+from llmperf.planning.peak import peak_key, with_peak
+from llmperf.planning.states import Planned, Request
+from llmperf.plugins.loading import load_for
+from llmperf.results.build import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.create import load_plan, release
+from llmperf.runfolder.endings import read_ending
+from llmperf.running.measure import check, measure_in, startable
+from llmperf.types.commands import PlannedChoice, RunChoice
+from llmperf.types.devices import Dtype
+from llmperf.types.plan import Plan
+from llmperf.types.result import Result
+from llmperf.validation.run_folder import recorded_findings
+
+LEFT_SECONDS = 20.0
+"""For the processes of a run whose llmperf was killed to end, before another run begins on this machine."""
+
+
+def chosen(request: Request, choice: RunChoice) -> Request:
+    """The request for one run of several; all that a choice does not say stays as in `request`."""
+    return replace(
+        request,
+        case=choice.case,
+        vendor=choice.vendor or request.vendor,
+        framework=choice.framework,
+        devices=choice.devices,
+        settings=tuple(setting_text(path, value) for path, value in choice.settings.items()),
+    )
+
+
+class Series:
+    """Implements `llmperf.types.RunSeries`."""
+
+    def __init__(
+        self,
+        request: Request,
+        warn: Callable[[str], None],
+        ready: Callable[[Planned], None] | None = None,
+        begin: Callable[[int, int, float | None], None] = lambda number, runs, seconds_left: None,
+    ) -> None:
+        """`request` has what is the same for all runs. `warn` gets a line for each disturbance; `ready` may wait before
+        each run until the machine is; `begin` is told which run is next.
+        """
+        self._nodes = NodesInUse(request.opened)
+        self._common = replace(request, nodes_in_use=self._nodes)
+        self._warn = warn
+        self._ready = ready
+        self.begin = begin
+        self._refused_peaks: dict[tuple[str, Dtype], str] = {}
+        self._prepared: Planned | None = None
+
+    def close(self) -> None:
+        """Give back what the launcher has taken from its engine."""
+        self._nodes.close()
+
+    def plan(self, choice: RunChoice, *, must_run: bool = False) -> PlannedChoice:
+        """Plan a run without its peak; Refused with every problem if it `must_run` and cannot."""
+        outcome = plan_only(replace(chosen(self._common, choice), skip_peak_and_env=True))
+        if must_run:
+            startable(outcome)
+        return PlannedChoice(choice=choice, plan=outcome.plan, problems=outcome.problems, probe=outcome.machine.probe)
+
+    def prepare(self, choice: RunChoice) -> Plan:
+        """Plan the next run; UserError if it cannot run.
+
+        A peak that could not be found, such as on a busy host, is not asked for again by later runs.
+        """
+        refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
+        planned = startable(plan_run(replace(chosen(self._common, choice), refused_peaks=refused)))
+        key = peak_key(planned)
+        if self._ready is not None:
+            self._ready(planned)
+            planned = planned if key in self._refused_peaks else with_peak(planned)
+        if planned.plan.peak_problem is not None and not planned.spec.tuning.emulate_precision:
+            self._refused_peaks.setdefault(key, planned.plan.peak_problem)
+        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
+        self._prepared = replace(planned, plan=replace(planned.plan, run_id=name))
+        return self._prepared.plan
+
+    def run(self, plan: Plan, folder: Path) -> Result:
+        """Run the prepared plan below a folder; after a failure, the launcher is asked for nodes again."""
+        planned, result = self._prepared, None
+        if planned is None or planned.plan is not plan:
+            raise ValueError("expected the plan that was prepared last")
+        try:
+            result = measure_in(folder / plan.run_id, planned, self._warn, lambda _, __: None)
+        finally:
+            if result is None or result.status != "complete":
+                self._nodes.close()
+        return result
+
+    def recover(self, folder: Path) -> Result | None:
+        """The checked result of a run whose llmperf was killed, if the run itself had come to its end by then."""
+        deadline = time.monotonic() + LEFT_SECONDS
+        while left_of_run(folder.name):
+            if time.monotonic() > deadline:
+                self._warn(f"processes of run {folder.name}, whose controller was killed, still run on this machine")
+                break
+            time.sleep(0.1)
+        try:
+            result = _recovered(folder)
+        except UserError as error:
+            self._warn(f"{folder}: cannot be used: {error}")
+            result = None
+        if result is None:
+            release(folder)
+        return result
+
+
+def _recovered(folder: Path) -> Result | None:
+    if not (folder / filenames.RESULT).exists():
+        ending = read_ending(folder) if folder.exists() else None
+        if ending is None or ending.cause not in ("ended", "hung"):
+            return None
+        json_files.save(folder / filenames.RESULT, build_result(folder, secret_values(dict(os.environ))))
+    result = json_files.load(folder / filenames.RESULT, Result)
+    if result.status == "aborted":
+        return None
+    plan = load_plan(folder)
+    return check(result, folder, load_for(plan.vendor, plan.spec.tuning.framework), recorded_findings(folder))

@@ -1,0 +1,134 @@
+"""Options that plugins add to llmperf's own commands, and what such a plugin sees of a command that was called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    import click
+
+    from llmperf.types.devices import Probe
+    from llmperf.types.plan import Plan
+    from llmperf.types.problems import Problem
+    from llmperf.types.result import Result
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CommandOptions:
+    """Options that a plugin adds to one of llmperf's commands."""
+
+    options: Sequence[click.Option]
+    """Each with a name that neither the command nor another plugin uses."""
+    begin: Callable[[Any], int | None]
+    """Called with the `CalledCommand`, of `llmperf run` the `CalledRun`, after its options were read and before it does
+    anything. None: the command goes on, with the values as they are then. A number: the plugin has done all of it, and
+    the command ends with this exit code. UserError, or click's UsageError, for values that do not go together."""
+    examples: str = ""
+    """Lines for the examples in the command's help."""
+
+
+class CalledCommand(Protocol):
+    """A command of llmperf whose options were read."""
+
+    @property
+    def words(self) -> Sequence[str]:
+        """The command line after `llmperf`."""
+        ...
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Every argument and option by its name, such as `devices`. A plugin may change them; the command uses them."""
+        ...
+
+    def given(self, name: str) -> bool:
+        """Whether an argument or option is on the command line, rather than a default."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunChoice:
+    """What one run is asked for, where runs of one command differ."""
+
+    case: str
+    """A name, or the path of a case file."""
+    vendor: str | None = None
+    """None: as the command says."""
+    framework: str | None = None
+    """None: the case's own."""
+    devices: int | None = None
+    """Ranks on each node; None: as the case says."""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    """Value by full path, in place of all `--set` of the command."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedChoice:
+    """What is known of a run before it is started."""
+
+    choice: RunChoice
+    """What was asked for."""
+    plan: Plan | None
+    """None if there is no layout, or the framework could not be asked; not to be run if there are problems."""
+    problems: tuple[Problem, ...]
+    """Why it cannot run; empty if it can."""
+    probe: Probe
+    """The devices that it was planned for."""
+
+
+class RunSeries(Protocol):
+    """Runs in a row that differ in their choice alone. They use the same nodes as far as they need the same number."""
+
+    def plan(self, choice: RunChoice, *, must_run: bool = False) -> PlannedChoice:
+        """Plan a run without its peak, to be looked at. UserError for a choice that is not valid.
+
+        With `must_run`, Refused names every problem.
+        """
+        ...
+
+    def prepare(self, choice: RunChoice) -> Plan:
+        """Plan the next run, after the wait for an idle machine if the user asked for it; UserError if it cannot run.
+
+        `Plan.run_id` is the name that its folder must have.
+        """
+        ...
+
+    def begin(self, number: int, runs: int, seconds_left: float | None) -> None:
+        """Say which of several runs is next, for the progress line; `seconds_left` is the time that all will take."""
+        ...
+
+    def run(self, plan: Plan, folder: Path) -> Result:
+        """Run the plan that was prepared last, below `folder`; the checked result."""
+        ...
+
+    def recover(self, folder: Path) -> Result | None:
+        """The checked result of a run folder whose llmperf was killed after the run had ended; None if it was cut off.
+
+        Returns when no process of that run is left. Space that was reserved in the folder is given back.
+        """
+        ...
+
+
+class CalledRun(CalledCommand, Protocol):
+    """`llmperf run`, whose options were read."""
+
+    @property
+    def choice(self) -> RunChoice:
+        """The run that the command line and the user's `llmperf.toml` ask for."""
+        ...
+
+    def handed_over(self, choices: Sequence[RunChoice], tasks: int = 1) -> int | None:
+        """Let the launcher have the whole command run elsewhere, such as by a queue, if it does that.
+
+        The exit code of the command then; None if it goes on here, or there is no launcher. It asks for the nodes of
+        the choice that needs most, and for `tasks` tasks that each run a part. With `--dry-run` it shows what it would
+        submit.
+        """
+        ...
+
+    def series(self) -> AbstractContextManager[RunSeries]:
+        """Runs in a row, as the options of the command say; what was taken of an engine is given back at the end."""
+        ...

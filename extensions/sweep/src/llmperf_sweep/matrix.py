@@ -1,0 +1,192 @@
+"""`llmperf run --matrix`: the whole of a matrix, from its file to the table of its cells."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from llmperf import print_json, print_table
+from llmperf.errors import Interrupted, Refused, Terminated, UserError
+from llmperf.reporting import THROUGHPUT, duration, printable, rounded
+from llmperf.types import CalledRun, RunSeries
+
+from llmperf_sweep.cell_plans import MeasuredRuns, PlannedCell, plan_cells
+from llmperf_sweep.cell_tables import CellSummary, columns, count_text, label, problem_lines, rows, varying
+from llmperf_sweep.matrix_file import Cell, Matrix
+from llmperf_sweep.matrix_folder import CellRun, checked, document_of, made_for_matrix, read_run, working_in
+from llmperf_sweep.matrix_runs import MatrixRun, Whole, runs_of
+
+Show = Callable[[Path, Sequence[CellSummary], bool], dict[str, Any]]
+"""Shows the outcome of all cells in a folder, unless the third argument is True; returns what JSON has besides."""
+IN_THE_FILE = {
+    "case": "cases",
+    "vendor": "vendors",
+    "framework": "frameworks",
+    "devices": "devices",
+    "settings": "[settings]",
+    "repeat": "repeats",
+}
+"""Options of `llmperf run` for which a matrix file has keys."""
+
+
+def refuse_what_the_file_says(called: CalledRun) -> None:
+    """UserError for an option whose values belong into the matrix file."""
+    given = next((name for name in IN_THE_FILE if called.given(name)), None)
+    if given is not None:
+        option = "CASE" if given == "case" else "--set" if given == "settings" else f"--{given}"
+        raise UserError(f"{option}: expected in the matrix file, as {IN_THE_FILE[given]!r}")
+
+
+def run_cells(called: CalledRun, series: RunSeries, matrix: Matrix, show: Show) -> int:
+    """Run the cells of a matrix in its folder, and `show` their outcome; the exit code.
+
+    The folder is the one that the user named with `--out`, otherwise `runs/` and the name of the matrix.
+    """
+    part, quiet, launcher = called.values["part"], called.values["as_json"], called.values["launcher"]
+    out: Path = called.values["out"] if called.given("out") else Path("runs") / matrix.name
+    goes_on = called.values["resume"] or part
+    if not called.values["dry_run"] and made_for_matrix(out) and not goes_on:
+        raise UserError(f"{out}: there is a matrix already: continue it with --resume, or choose another --out")
+    choices = {cell.identity: cell.choice(matrix.folder) for cell in matrix.cells}
+    planned = plan_cells(series, choices, partial(_say_planned, len(choices)))
+    if all(cell.problems for cell in planned.values()):
+        lines = dict.fromkeys(line for cell in planned.values() for line in cell.problems)
+        raise Refused(f"matrix {matrix.name}: none of its {len(planned)} cells can run here:", lines)
+    if called.values["dry_run"]:
+        names = runs_of(matrix, part)
+        runs = [CellRun(cell=cell, repeat=repeat) for cell, repeat in names]
+        if goes_on and made_for_matrix(out):
+            checked(out, document_of(matrix, launcher))
+            runs = [read_run(out, cell, repeat) for cell, repeat in names]
+        _show_plan(matrix, runs, planned, quiet)
+        return 0
+    with working_in(out, part) as folder:
+        folder.open(document_of(matrix, launcher))
+        try:
+            work = MatrixRun(folder, matrix, planned, MeasuredRuns(series, choices))
+            begun = work.whole()
+            if begun.complete:
+                click.echo(f"{begun.complete} of {begun.runs} runs are complete already", err=True)
+            finished = work.run_all(partial(_say_ended, matrix), partial(_say_begun, series, matrix))
+        except (Interrupted, Terminated):
+            _say_how_to_continue()
+            return 130
+        summaries = summarised(matrix, list(work.states.values()), planned)
+        further = show(folder.path, summaries, quiet)
+        if quiet:
+            print_json(_document(matrix, folder.path, work.whole(), summaries) | further)
+        else:
+            click.echo(f"\nruns: {folder.path / 'runs'}")
+            if any(summary.error_findings for summary in summaries):
+                click.echo(f"findings: llmperf validate {folder.path / 'runs'}")
+    if not finished:
+        _say_how_to_continue()
+        return 130
+    bad = any(summary.status != "complete" or summary.error_findings for summary in summaries)
+    return 1 if bad else 0
+
+
+def _say_planned(cells: int, count: int) -> None:
+    """A line on a terminal that counts the cells which are planned, as each takes some 0.1 s."""
+    if sys.stderr.isatty():
+        click.echo(f"\rplanning cell {count} of {cells}", nl=count == cells, err=True)
+
+
+def _say_how_to_continue() -> None:
+    words = [word for word in sys.argv[1:] if word != "--resume"]
+    click.echo(f"continue with: {shlex.join(['llmperf', *words, '--resume'])}", err=True)
+
+
+def _say_begun(series: RunSeries, matrix: Matrix, run: CellRun, whole: Whole) -> None:
+    """Tell the progress line which run it is; without a terminal, one line says that it begins."""
+    number = whole.complete + whole.failed + 1
+    series.begin(number, whole.runs, whole.seconds_left)
+    if not sys.stderr.isatty():
+        click.echo(f"run {number} of {whole.runs}: {_named(matrix, run)}: begins", err=True)
+
+
+def _named(matrix: Matrix, run: CellRun) -> str:
+    """Such as `devices=1 micro_batch=2, run 2 of 2`."""
+    cell = next(cell for cell in matrix.cells if cell.identity == run.cell)
+    repeat = f", run {run.repeat} of {matrix.repeats}" if matrix.repeats > 1 else ""
+    return f"{label(cell, varying(matrix.cells))}{repeat}"
+
+
+def _say_ended(matrix: Matrix, run: CellRun, whole: Whole) -> None:
+    """One line when an attempt has ended: how it ended, and how far the whole is."""
+    attempt = run.attempts[-1]
+    figure = f"{rounded(attempt.tokens_per_second_per_device, THROUGHPUT)} token/p/s"
+    ended = figure if attempt.state == "complete" else f"{click.style('failed', fg='red')}: {printable(attempt.reason)}"
+    left = "" if whole.seconds_left is None else f"{duration(whole.seconds_left)} left"
+    counts = count_text({"failed": whole.failed, "refused": whole.refused})
+    rest = "; ".join(part for part in (counts, left) if part)
+    place = f"[{whole.complete + whole.failed}/{whole.runs}]"
+    click.echo(f"{place} {_named(matrix, run)}: {ended} ({rest})", err=True)
+
+
+def summarised(matrix: Matrix, all_runs: Sequence[CellRun], planned: dict[str, PlannedCell]) -> list[CellSummary]:
+    """Each cell of which this controller has runs, with their outcome."""
+    summaries = []
+    for cell in matrix.cells:
+        runs = [run for run in all_runs if run.cell == cell.identity]
+        if runs:
+            summaries.append(_summary(cell, runs, planned[cell.identity]))
+    return summaries
+
+
+def _summary(cell: Cell, runs: Sequence[CellRun], planned: PlannedCell) -> CellSummary:
+    complete = [attempt for run in runs if (attempt := run.complete) is not None]
+    others = [run.attempts[-1] for run in runs if run.complete is None and run.attempts]
+    figures = [attempt.tokens_per_second_per_device for attempt in complete]
+    return CellSummary(
+        cell=cell,
+        runs=len(runs),
+        throughputs=tuple(figure for figure in figures if figure is not None),
+        complete=len(complete),
+        error_findings=sum(attempt.error_findings for attempt in complete),
+        folders=tuple(attempt.run for attempt in complete if attempt.run is not None),
+        failures=tuple(attempt.reason for attempt in others if attempt.state == "failed"),
+        refusals=planned.problems if len(complete) < len(runs) else (),
+        expected_step_seconds=planned.expected_step_seconds,
+        expected_peak_bytes=planned.expected_peak_bytes,
+    )
+
+
+def show_table(_: Path, summaries: Sequence[CellSummary], quiet: bool) -> dict[str, Any]:
+    """Print the cells, and why some have no result, unless `quiet`; nothing further for JSON."""
+    if not quiet:
+        print_cells(summaries)
+    return {}
+
+
+def print_cells(summaries: Sequence[CellSummary]) -> None:
+    """Print the cells, and why some have no result."""
+    keys = varying([summary.cell for summary in summaries])
+    print_table(columns(keys), rows(summaries, keys))
+    if lines := list(problem_lines(summaries, keys)):
+        colours = {"failed": "red", "refused": "yellow"}
+        click.echo("\n" + "\n".join(click.style(line, fg=colours[line.partition(":")[0]]) for line in lines))
+
+
+def _show_plan(matrix: Matrix, runs: Sequence[CellRun], planned: dict[str, PlannedCell], quiet: bool) -> None:
+    """Print which cells would run, and how many of their runs are complete already."""
+    summaries = summarised(matrix, runs, planned)
+    if quiet:
+        print_json({"name": matrix.name, "cells": [summary.document() for summary in summaries]})
+        return
+    print_cells(summaries)
+    refused = [summary for summary in summaries if summary.status == "refused"]
+    total = sum(summary.runs for summary in summaries if summary not in refused)
+    complete = sum(run.complete is not None for run in runs)
+    already = f"; {complete} complete already" if complete else ""
+    click.echo(f"\n{len(summaries) - len(refused)} cells, {total} runs{already}; {len(refused)} cells refused")
+
+
+def _document(matrix: Matrix, folder: Path, whole: Whole, summaries: Sequence[CellSummary]) -> dict[str, Any]:
+    cells = [summary.document() for summary in summaries]
+    return {"name": matrix.name, "folder": str(folder), "whole": whole, "cells": cells}

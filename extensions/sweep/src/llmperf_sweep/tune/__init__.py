@@ -1,0 +1,1 @@
+"""`llmperf tune`: settings found by measuring."""

@@ -1,0 +1,94 @@
+"""Which combinations can run: all of them planned at once, and none of them started."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from llmperf import write_bytes
+from llmperf.errors import UserError
+
+from llmperf_sweep.tune.programs import asked
+from llmperf_sweep.tune.space import Candidate, given
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What stays the same in all runs of a search."""
+
+    case: str
+    """A name, or the path of a file."""
+    options: tuple[str, ...] = ()
+    """Of `llmperf run` that a matrix takes too, such as `--launcher`."""
+    vendor: str | None = None
+    framework: str | None = None
+    devices: int | None = None
+    settings: tuple[str, ...] = ()
+    """Those that the user fixed, as `--set` takes them."""
+
+    def words(self, candidate: Candidate, settings: Iterable[str] = ()) -> list[str]:
+        """The arguments of `llmperf run` or `plan` for one candidate, with further settings."""
+        named = {"--vendor": self.vendor, "--framework": self.framework, "--devices": self.devices}
+        chosen = [word for name, value in named.items() if value is not None for word in (name, str(value))]
+        texts = [*self.settings, *settings, *(f"{path}={value}" for path, value in given(candidate).items())]
+        return [self.case, *chosen, *self.options, *(word for text in texts for word in ("--set", text))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A candidate after planning."""
+
+    values: Candidate
+    refusals: tuple[str, ...] = ()
+    """Why it cannot run; empty if it can."""
+    step_seconds: float | None = None
+    """By the estimate; None without one."""
+    peak_bytes: int | None = None
+    """Of the rank with the most, by the estimate; None without one."""
+
+
+def planned(search: Search, candidates: Sequence[Candidate], folder: Path) -> list[Planned]:
+    """Plan all candidates by one matrix file in the search's folder; UserError if none of them can run."""
+    path = folder / "space.toml"
+    write_bytes(path, _matrix(search, candidates).encode())
+    words = ["run", "--matrix", str(path), "--dry-run", "--json", *search.options]
+    cells = asked(words, folder / "planning.log")["cells"][1:]
+    if len(cells) != len(candidates):
+        raise UserError(f"{path}: {len(candidates)} candidates, but {len(cells)} cells were planned")
+    return [_planned(values, cell) for values, cell in zip(candidates, cells, strict=True)]
+
+
+def _planned(values: Candidate, cell: Mapping[str, Any]) -> Planned:
+    return Planned(
+        values=values,
+        refusals=tuple(cell["refusals"]),
+        step_seconds=cell["expected_step_seconds"],
+        peak_bytes=cell["expected_peak_bytes"],
+    )
+
+
+def _matrix(search: Search, candidates: Sequence[Candidate]) -> str:
+    """A matrix file: the case as it is, then one cell for each candidate."""
+    case = str(Path(search.case).absolute()) if search.case.endswith(".toml") else search.case
+    named = {"vendor": search.vendor, "framework": search.framework, "devices": search.devices}
+    common = {name: value for name, value in named.items() if value is not None}
+    fixed = dict(text.partition("=")[::2] for text in search.settings)
+    lines = [f"cases = [{json.dumps(case)}]"]
+    for candidate in candidates:
+        lines += ["", "[[include]]"]
+        lines += [f"{name} = {json.dumps(value)}" for name, value in common.items()]
+        lines += [f"{json.dumps(path.strip())} = {literal(value.strip())}" for path, value in fixed.items()]
+        lines += [f"{json.dumps(path)} = {literal(value)}" for path, value in given(candidate).items()]
+    return "\n".join(lines) + "\n"
+
+
+def literal(text: str) -> str:
+    """A value of `--set` as TOML has it: numbers, lists, true and false as they are, anything else in quotes."""
+    try:
+        json.loads(text.lower() if text.lower() in ("true", "false") else text)
+    except ValueError:
+        return json.dumps(text)
+    return text.lower() if text.lower() in ("true", "false") else text

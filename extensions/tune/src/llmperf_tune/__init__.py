@@ -1,1 +1,0 @@
-"""llmperf extension `tune`: settings found by measuring."""
