@@ -57,7 +57,7 @@ while True:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of a fault."""
+    """Outcome of a fault."""
 
     fault: str
     expected: str
@@ -66,7 +66,7 @@ class Outcome:
     """From the fault until llmperf has ended, or every rank has finished more steps; None if not in time."""
     exit_code: int | None
     message: str
-    """Why the run has ended, in llmperf's words."""
+    """Reason why the run ended, in llmperf's words."""
     left_seconds: float | None
     """From the fault until no process of the run is left on any host; None if some are left."""
     left: list[str]
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        """Whether everything was as it should be."""
+        """True if everything was as it should be."""
         in_time = self.seconds is not None and self.seconds <= LIMIT_SECONDS
         clean = self.left_seconds is not None and self.left_seconds <= LIMIT_SECONDS
         if self.expected == "completes":
@@ -125,7 +125,7 @@ class Trial:
         return min(counts) if len(counts) == 2 else 0
 
     def await_steps(self, steps: int, limit: float) -> bool:
-        """Whether every rank has finished so many steps in time."""
+        """True if every rank has finished so many steps in time."""
         deadline = time.monotonic() + limit
         while time.monotonic() < deadline:
             if self.steps() >= steps:
@@ -171,7 +171,7 @@ class Trial:
         return sum(max(0, lines - found.get(name, 0)) for name, lines in self.written.items())
 
     def message(self) -> str:
-        """Why the run has ended, in llmperf's words."""
+        """Reason why the run ended, in llmperf's words."""
         lines = [line.strip() for line in re.split(r"[\r\n]", self.error.read_text(errors="replace")) if line.strip()]
         reasons = [line for line in lines if line.startswith(("status ", "llmperf: "))]
         offsets = [node["clock_offset_seconds"] for path in self.runs.glob("*/nodes.json")

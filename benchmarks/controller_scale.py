@@ -167,7 +167,7 @@ def peak_mib() -> float:
 
 
 def result_of(run: Path) -> dict[str, float]:
-    """What the controller does after the last record, up to the checked result."""
+    """Cost of the controller's work after the last record, up to the checked result."""
     began, cpu = time.monotonic(), time.process_time()
     result = build_result(run)
     json_files.save(run / filenames.RESULT, result)

@@ -45,12 +45,12 @@ TRACE_SECONDS = 3600.0
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryFit:
-    """What a process takes beside its tensors."""
+    """Memory of a process beside its tensors."""
 
     constant: float
     """GiB."""
     share: float
-    """Of the peak of its tensors."""
+    """Share of the peak of its tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Estimated:
         return max((mine / theirs - 1 for mine, theirs in pairs), key=abs)
 
     def seems_to_fit(self, fit: MemoryFit) -> bool:
-        """Whether the memory suffices, as it did when the row was published."""
+        """True if the memory suffices, as it did when the row was published."""
         return max(self.memory_gib(fit)) <= (self.rates.memory_bytes or math.inf) / GIB
 
     @property

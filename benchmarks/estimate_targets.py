@@ -1,4 +1,4 @@
-"""What the best known settings of each target reach by estimate, on the assumed rates of the device.
+"""Estimates of the best known settings of each target, at the assumed rates of the device.
 
 ./dev python benchmarks/estimate_targets.py                # traces each: minutes
 ./dev python benchmarks/estimate_targets.py --analytic     # by formulas alone: seconds

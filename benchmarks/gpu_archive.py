@@ -9,11 +9,11 @@ from pathlib import Path
 from gpu_call import STATE
 
 MOST_BYTES = 15 * 2**20
-"""Of the archive; the files that would make it larger are left out, and named."""
+"""Size limit of the archive; files that would exceed it are left out, and named."""
 HEADER_BYTES = 512
-"""Of a member, at most."""
+"""Largest header of a member."""
 FIRST = (STATE, "report.json", "report.md", "rates.json")
-"""What resuming needs, in the archive whatever its size."""
+"""Files that resuming needs; always in the archive."""
 
 
 def save(folder: Path, archive: Path, most_bytes: int = MOST_BYTES) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which kernel torch's `scaled_dot_product_attention` takes for shapes of known models: `gpu_attention.py DEVICE`.
+"""Kernels that torch's `scaled_dot_product_attention` chooses for shapes of known models: `gpu_attention.py DEVICE`.
 
 Prints a JSON document: name of the shape to the kernel that it takes.
 """

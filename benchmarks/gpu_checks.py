@@ -1,4 +1,4 @@
-"""What each kind of step of the acceptance on a GPU does, and what it must show."""
+"""Kinds of steps of the acceptance on a GPU, and what each must show."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from gpu_call import Acceptance, Skipped, StepFailed
 from gpu_steps import Settings, Step, steps
 
 HIGHEST_MEMORY_ERROR, HIGHEST_TIME_ERROR = 0.10, 0.25
-"""Of an estimate, against the run that it is of. The time is by the rates that `llmperf peak` measured, if it did."""
+"""Largest errors of an estimate against its run. Time is at the rates that `llmperf peak` measured, if it did."""
 LOSS_TOLERANCE = {"fp32": 1e-3, "tf32": 5e-3}
-"""Of the loss of the first step, against another way to compute the same step: relative."""
+"""Relative tolerance of the first step's loss against another way to compute the same step."""
 ATTENTION = re.compile("flash|fmha|cudnn|attention|flex", re.IGNORECASE)
 """Part of the names of kernels that compute attention."""
 LOOSE = 0.03
@@ -93,7 +93,7 @@ def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 
 
 def same_start(step: Step, acceptance: Acceptance) -> bool:
-    """Whether the compared step trains on the same first batch."""
+    """True if the compared step trains on the same first batch."""
     other = next(one for one in steps(small=acceptance.small) if one.name == step.of)
     return all(
         step.settings.get(name) == other.settings.get(name) for name in ("global_batch", "seq_len", "model", "routing")
@@ -105,7 +105,7 @@ def ratio(ours: float | None, theirs: float | None) -> float | None:
 
 
 def figures_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What the report shows of a run."""
+    """Figures of a run in the report."""
     result = document["result"]
     metrics, memory = result["metrics"] or {}, (result["metrics"] or {}).get("rank_memory") or [{}]
     mfu = {entry["convention"]: entry["value"] for entry in result["mfu"]}
@@ -161,7 +161,7 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 
 
 def rates_file(acceptance: Acceptance) -> Path:
-    """What the step `peak` measured: another machine of the same kind has it too, by the archive."""
+    """File of the rates that the step `peak` measured; the archive brings it to another machine of the same kind."""
     return acceptance.folder / "rates.json"
 
 
@@ -187,7 +187,7 @@ def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 
 
 def attention(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
-    """Which kernel torch's attention takes for the shapes of known models: what `attention=auto` runs."""
+    """Record the kernels that torch's attention chooses for shapes of known models, as `attention=auto` does."""
     device = "cpu" if acceptance.small else "cuda:0"
     program = str(Path(__file__).with_name("gpu_attention.py"))
     done = acceptance.call(step, [sys.executable, program, device])
@@ -228,7 +228,7 @@ def answered(acceptance: Acceptance, step: Step, *words: str) -> Mapping[str, An
 
 
 def peak(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
-    """What the device achieves, with verified outputs; estimates of later steps use it."""
+    """Measure the device's rates, with verified outputs; estimates of later steps use them."""
     rates = answered(acceptance, step, "peak", "--devices", "1", "--output", str(rates_file(acceptance)))
     return {
         "TFLOP/s of products": {dtype: rate / 1e12 for dtype, rate in rates["matmul_flops_per_second"].items()},

@@ -42,7 +42,7 @@ def make(out: Path) -> Path:
 
 
 def found_by(python: str) -> list[str]:
-    """Which of the packages that the machine provides a Python can import."""
+    """Packages provided by the machine that a Python can import."""
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONHOME", "__PYVENV_LAUNCHER__")}
     return subprocess.run([python, "-c", LOOK], capture_output=True, text=True, check=True, env=clean).stdout.split()
 

@@ -1,4 +1,4 @@
-"""What the acceptance on a GPU does, most telling first; `gpu_acceptance.py` runs it."""
+"""Steps of the acceptance on a GPU, the most informative first; `gpu_acceptance.py` runs them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Step:
     """One step of the acceptance."""
 
     name: str
-    """What it shows."""
+    """Purpose of the step."""
     kind: Literal[
         "doctor", "tests", "run", "estimate", "waits", "out of memory", "peak", "profile", "tune", "attention"
     ]
@@ -31,9 +31,9 @@ class Step:
     settings: Settings = field(default_factory=dict)
     """Of a run."""
     argv: tuple[str, ...] = ()
-    """Of tests: words after `pytest`. Of a measurement: further options."""
+    """For tests: words after `pytest`. For a measurement: further options."""
     of: str | None = None
-    """Of an estimate: the step whose run is estimated. Of a run: the step that it is compared with."""
+    """For an estimate: the step whose run is estimated. For a run: the step that it is compared with."""
 
 
 DENSE: Settings = {

@@ -33,7 +33,7 @@ MEMBERS = (
 )
 """Whose requirements are collected. The wheels of all members are built."""
 EXTRAS = ("torchao",)
-"""What optional parts of them need: products in fp8."""
+"""Packages that optional features need: products in fp8."""
 TESTS = ("pytest", "pytest-timeout", "hypothesis")
 PROVIDED = ("torch", "transformers", "numpy")
 """On the other machine already, with all that they need."""

@@ -32,13 +32,13 @@ class PublishedRow:
     throughput: float | None
     """token/p/s."""
     memory_gib: tuple[float, ...]
-    """Of each pipeline stage, or one for all; empty if it is not printed or not compared."""
+    """Memory of each pipeline stage, or one for all; empty if it is not printed or not compared."""
     network_bytes_per_second: float = NETWORK_BYTES_PER_SECOND
-    """Of each node."""
+    """Network bandwidth of each node."""
     bandwidth_share: float = 1.0
-    """Of the bandwidth of the model's memory that the row's devices have."""
+    """Memory bandwidth of the row's devices as a share of the model's."""
     fitted: bool = True
-    """Whether it is part of the fit."""
+    """True if it is part of the fit."""
 
     @property
     def name(self) -> str:
@@ -98,7 +98,7 @@ def _machine(row: Row) -> str:
 
 
 def _settings(row: Row) -> Iterator[str]:
-    """What the row changes, but for the accumulation, which follows from the global batch."""
+    """Settings that the row changes, without the accumulation, which follows from the global batch."""
     for change in row.fix_hp:
         if change.path == "tuning.gradient_accumulation":
             continue

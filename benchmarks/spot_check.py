@@ -1,4 +1,4 @@
-"""What the spot check costs, and how far rounding moves the first losses of sequences.
+"""Cost of the spot check, and the effect of rounding on the first losses of sequences.
 
 `cost MODEL SEQ_LEN [LAYERS]`: one sequence; with LAYERS a model with fewer layers, to be quick.
 `rounding MODEL...`: the trained decoder in each recipe against the reference in float64, 8 sequences of 128 tokens.

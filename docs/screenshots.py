@@ -25,7 +25,7 @@ REPEATS = 4
 WIDTH, HEIGHT = 1280, 800
 MAX_BYTES = 150_000
 COLOURS = 128
-"""Of a picture: pages have few, and its size falls to a third."""
+"""Colours of a picture: pages have few, and the file shrinks to a third."""
 
 
 def llmperf(*words: str) -> None:
@@ -50,7 +50,7 @@ def views(runs: Path) -> dict[str, list[tuple[str, str]]]:
 
 
 def save(page: Page, path: Path) -> None:
-    """What the window shows, with few colours."""
+    """Save a screenshot of the window, with few colours."""
     page.screenshot(path=path)
     with Image.open(path) as picture:
         picture.convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)

@@ -41,7 +41,7 @@ class Figures:
     tokens_per_second_per_device: float
     """By the slowest rank."""
     cpu_seconds: float
-    """Of all ranks over the measured steps, all threads."""
+    """CPU seconds of all ranks over the measured steps, all threads."""
 
 
 def sides(

@@ -1,4 +1,4 @@
-"""What the source says of a dataclass and of each of its fields."""
+"""Docstrings of a dataclass and of each of its fields."""
 
 from __future__ import annotations
 

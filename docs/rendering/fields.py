@@ -12,7 +12,7 @@ from llmperf.types.units import Minimum, Pattern
 from rendering.docstrings import class_description, field_descriptions
 
 LARGEST_INTEGER = 2**53 - 1
-"""What every JSON reader keeps exactly (RFC 8259, section 6)."""
+"""Largest integer that every JSON reader keeps exactly (RFC 8259, section 6)."""
 
 Schema = dict[str, Any]
 _SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}

@@ -176,7 +176,7 @@ def vendorkit_page() -> str:
 
 
 def cells_text() -> str:
-    """What cells of the names in `TEXTS`, and of all other names, become."""
+    """Table of the texts that cells of the names in `TEXTS`, and of all other names, become."""
     texts = ", ".join(f"`{name}`" for name in TEXTS)
     return (
         f"{texts} hold a text, and `index`, `card` and `chip` a whole number. The names below (`FIGURES`) hold a number, in"

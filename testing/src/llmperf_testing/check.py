@@ -31,7 +31,7 @@ class Check:
     function: Callable[[Any], None]
     """Takes the subject; raises ContractError or Skip."""
     slow: bool = False
-    """Whether it trains."""
+    """True if it trains."""
 
     @property
     def name(self) -> str:
@@ -40,7 +40,7 @@ class Check:
 
     @property
     def meaning(self) -> str:
-        """What must hold."""
+        """Requirement that the check tests."""
         return (getdoc(self.function) or "").split("\n", 1)[0]
 
 
@@ -53,10 +53,10 @@ class Outcome:
     check: str
     """Its name."""
     meaning: str
-    """What must hold."""
+    """Requirement that the check tests."""
     state: State
     """Passed, failed or skipped."""
     message: str
-    """Why it failed or was skipped; empty when it passed."""
+    """Reason for a failure or skip; empty when it passed."""
     seconds: float
     """Duration, including preparations that it was the first to need."""

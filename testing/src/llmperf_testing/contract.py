@@ -52,7 +52,7 @@ class _Contract:
 
 
 class VendorContract(_Contract):
-    """What every vendor plugin must do: subclass it and set `plugin`."""
+    """Contract of vendor plugins: subclass it and set `plugin`."""
 
     role = "vendor"
 
@@ -63,7 +63,7 @@ class VendorContract(_Contract):
 
 
 class FrameworkContract(_Contract):
-    """What every framework plugin must do: subclass it and set `plugin`. Checks that train are marked `slow`."""
+    """Contract of framework plugins: subclass it and set `plugin`. Checks that train are marked `slow`."""
 
     role = "framework"
     options = ("vendor", "settings", "case", "reference", "seed")

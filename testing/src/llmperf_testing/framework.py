@@ -111,7 +111,7 @@ class FrameworkSubject(Subject):
         return plain
 
     def _foreign(self, drafted: Outcome) -> bool:
-        """Whether the best devices here do not offer the runtime that it needs."""
+        """True if the best devices here do not offer the runtime that it needs."""
         needs = drafted.plan.worker.needs if drafted.plan is not None else None
         return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
@@ -234,7 +234,7 @@ class FrameworkSubject(Subject):
         return LateTokens(seed=self.drawn.seed, first_step=self.drawn.late_tokens_from) if known else None
 
     def expected(self, steps: int) -> Trajectory:
-        """What a reference makes of the first steps of the case; Skip if none knows it."""
+        """Reference trajectory of the first steps of the case; Skip if no reference covers it."""
         return self.once(("expected", steps), lambda: expected(self.plan(), self.folder / "expected", steps, None))
 
     def expected_late(self, steps: int) -> Trajectory:

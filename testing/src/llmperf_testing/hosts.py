@@ -53,7 +53,7 @@ def folder_of_python() -> str:
 
 
 def missing() -> str | None:
-    """Why hosts cannot be made on this machine, in one line; None if they can."""
+    """Reason why hosts cannot be made on this machine, in one line; None if they can."""
     if os.name != "posix" or os.geteuid() != 0:
         return "needs root, for namespaces of Linux"
     absent = [tool for tool in TOOLS if shutil.which(tool) is None]

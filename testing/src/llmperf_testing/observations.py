@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fresh:
-    """What a fresh interpreter sees when it finds, imports and first asks a plugin, with no command on its PATH."""
+    """Observations of a fresh interpreter that finds, imports and first asks a plugin, with an empty PATH."""
 
     imported_by_discovery: bool
-    """Whether looking for plugins imported this one."""
+    """True if looking for plugins imported this one."""
     bare_cpu_seconds: float
     """CPU time of an interpreter that does nothing."""
     import_cpu_seconds: float | None = None
@@ -19,13 +19,13 @@ class Fresh:
     heavy_imports: tuple[str, ...] = ()
     """Heavy packages that the import brought in."""
     hook_error: str | None = None
-    """What the vendor's probe or the framework's planning raised."""
+    """Error raised by the vendor's probe or the framework's planning."""
     heavy_after_hook: tuple[str, ...] = ()
     """Heavy packages that are loaded after it."""
     reasons: tuple[str, ...] | None = None
     """`Probe.problems` of a probe that shows no device; None where it shows some, or for a framework."""
     reading_errors: tuple[str, ...] = ()
-    """What `llmperf_query_memory` raised for these devices, for a missing device and for none."""
+    """Errors of `llmperf_query_memory` for these devices, for a missing device and for none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,15 +41,15 @@ class Stretch:
     first_ready_seconds: float
     """How long `ready()` took, asked when the work had just been handed over."""
     reached: bool
-    """Whether the second event was ready at once after `synchronize()`."""
+    """True if the second event was ready at once after `synchronize()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bound:
-    """What a process sees that binds a device as a rank does."""
+    """Observations of a process that binds a device as a rank does."""
 
     error: str | None = None
-    """What binding it raised; nothing else is known then."""
+    """Error of binding; nothing else is known then."""
     places: Mapping[str, str] = field(default_factory=dict)
     """As the device gives them, by runtime."""
     collective_backend: str = ""
@@ -57,29 +57,29 @@ class Bound:
     backends: tuple[str, ...] = ()
     """Collectives that torch knows then; none where torch is not loaded."""
     work: str | None = None
-    """Why no work could be given to it; None when it could."""
+    """Reason why no work could be given to it; None when it could."""
     event_error: str | None = None
-    """What its events or `synchronize()` raised."""
+    """Error of its events or `synchronize()`."""
     stretches: tuple[Stretch, ...] = ()
     """Tries, one after another."""
     products: Mapping[str, float] = field(default_factory=dict)
     """FLOP/s of the fastest matrix product that the kit timed, by dtype."""
     product_error: str | None = None
-    """What timing products raised."""
+    """Error of timing products."""
     runtime_name: str | None = None
     """The device's name as torch, or the host's kernel, has it; None if unknown."""
     runtime_memory_bytes: int | None = None
     """The device's memory by the same source; None if unknown."""
     memory_error: str | None = None
-    """What its memory figures raised."""
+    """Error of its memory figures."""
     taken_bytes: int = 0
-    """What was taken between the first peak and the second."""
+    """Bytes allocated between the first peak and the second."""
     peaks: tuple[int | None, ...] = ()
     """Peak after a reset, with the block, after the block was given back, after another reset."""
     hides_errors: bool = False
-    """Whether leaving it as a context manager with an error would hide the error."""
+    """True if leaving it as a context manager with an error would hide the error."""
     close_error: str | None = None
-    """What closing it, or closing it again, raised."""
+    """Error of closing it, or of closing it again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class Trajectory:
     """For each data-parallel rank, the mean cross entropy per token of each of its sequences of step 1; empty if the
     reference does not give them."""
     unknown: str | None = None
-    """Why no reference knows them."""
+    """Reason why no reference covers them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ class Draw:
     """A micro batch that a rank drew."""
 
     index: int
-    """Which of the rank's micro batches, from 0."""
+    """Index of the rank's micro batch, from 0."""
     step: int
     """The step in which it was drawn, from 1; 0 while the trainer was built."""
 
@@ -128,11 +128,11 @@ class RankEnd:
     rank: int
     """Which."""
     error: str | None = None
-    """What building or stepping raised; nothing else is known then."""
+    """Error of building or stepping; nothing else is known then."""
     losses: tuple[float | None, ...] = ()
-    """Of its steps; None where this rank does not compute it."""
+    """Losses by step; None where this rank does not compute them."""
     grad_norms: tuple[float | None, ...] = ()
-    """Of its steps; None where the framework does not compute it."""
+    """Gradient norms by step; None where the framework does not compute them."""
     sequences: tuple[float, ...] | None = None
     """Losses of the sequences of step 1, as `first_losses()` gives them; None without."""
     draws: tuple[Draw, ...] = ()
@@ -147,14 +147,14 @@ class RankEnd:
     operations: tuple[str, ...] = ()
     """Names of the operations of its last step, by torch's profiler; empty where torch is not loaded."""
     hides_errors: bool = False
-    """Whether leaving the trainer as a context manager with an error would hide the error."""
+    """True if leaving the trainer as a context manager with an error would hide the error."""
     leaving_error: str | None = None
-    """What leaving it with an error raised."""
+    """Error of leaving it with an error."""
     leaving_seconds: float = 0.0
     """How long that took, while the other ranks did nothing."""
     close_error: str | None = None
-    """What closing it, or closing it again, raised."""
+    """Error of closing it, or of closing it again."""
     evaluation: dict[str, float] = field(default_factory=dict)
-    """What `evaluate()` gave."""
+    """Figures of `evaluate()`."""
     evaluation_error: str | None = None
-    """What it raised, or why that is not what it should give."""
+    """Error of `evaluate()`, or the fault of its answer."""

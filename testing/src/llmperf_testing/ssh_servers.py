@@ -29,7 +29,7 @@ PrintMotd no
 
 
 def missing() -> str | None:
-    """Why no SSH server can be started, in one line; None if one can."""
+    """Reason why no SSH server can be started, in one line; None if one can."""
     absent = [name for name in ("ssh", "ssh-keygen") if shutil.which(name) is None]
     if absent or SSHD is None:
         return "needs OpenSSH: openssh-client and openssh-server"

@@ -66,7 +66,7 @@ class Subject:
         return self.found.name
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
-        """What `make` returned or raised when it was first called for this key."""
+        """Value or exception of the first call of `make` for this key."""
         if key not in self._kept:
             try:
                 self._kept[key] = (make(), None)

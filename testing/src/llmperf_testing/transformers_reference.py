@@ -49,7 +49,7 @@ GATE_AND_UP = ("gate_proj", "up_proj")
 
 
 def uncovered(spec: RunSpec) -> str | None:
-    """Why the losses of a spec are not those of a class of transformers; None if they are."""
+    """Reason why no class of transformers computes the losses of a spec; None if one does."""
     model = spec.model
     try:
         config = _configuration(model)

@@ -59,7 +59,7 @@ class Ends:
     ranks: tuple[RankEnd, ...]
     """By rank."""
     clock_was_set: bool = False
-    """Whether the host's clock was set in the meantime."""
+    """True if the host's clock was set in the meantime."""
 
     @property
     def losses(self) -> list[float]:
@@ -120,7 +120,7 @@ def wall_clock_lead() -> float:
 
 
 def expected(plan: Plan, run: Path, steps: int, late: LateTokens | None) -> Trajectory:
-    """What a reference makes of the first steps of a plan, in a process with one thread; Skip if none knows it."""
+    """Reference trajectory of the first steps of a plan, in a process with one thread; Skip if none covers it."""
     run.mkdir()
     json_files.save(run / filenames.PLAN, plan)
     words = ["--plan", str(run / filenames.PLAN), "--steps", str(steps), *late_words(late)]

@@ -35,7 +35,7 @@ class VendorSubject(Subject):
 
     @property
     def probe(self) -> Probe:
-        """What it sees here."""
+        """Probe of this machine."""
         return answered(self, None, "llmperf_probe")  # type: ignore[no-any-return]
 
     @property
@@ -44,7 +44,7 @@ class VendorSubject(Subject):
         return self.once("catalogue", lambda: list(answered(self, None, "llmperf_catalogue")))
 
     def devices_here(self) -> tuple[DeviceInfo, ...]:
-        """What it sees here; Skip with its reason if it sees none."""
+        """Devices of this machine; Skip with the reason if there are none."""
         if not self.probe.devices:
             raise Skip(f"no device of {self.name} here: {'; '.join(self.probe.problems) or 'it gives no reason'}")
         return self.probe.devices
@@ -101,7 +101,7 @@ class VendorSubject(Subject):
 
     @property
     def bound(self) -> Bound:
-        """What a process sees that binds a device as a rank does; Skip if there is no device here."""
+        """Observations of a process that binds a device as a rank does; Skip without a device."""
         self.devices_here()
         return self.once("bound", self._bind)
 

@@ -40,7 +40,7 @@ MAX_STANDINGS = 60
 IDENTITY = ("precision", "seq_len", "global_batch", "dataset")
 """Parts of a contract that its heading always names."""
 RANKS = "token/p/s: tokens per second of one rank, which has a whole device unless the row says otherwise."
-"""What the throughput is of."""
+"""Unit of the throughput."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ METRICS = (
     Metric(key="scaling_efficiency", title="scaling efficiency", rounding=PERCENT, whole=1.0),
 )
 BEYOND = "longer than its bar"
-"""Of a figure of an entry with errors above all others, for which the others are not made short."""
+"""Label of a figure above all others of an entry with errors; the other bars keep their scale."""
 VERDICTS = {
     "valid": "valid",
     "warnings": "valid, with warnings",
@@ -77,7 +77,7 @@ VERDICTS = {
     "failed": "failed",
 }
 IMPORTED_VERDICTS = {"valid": "figures agree", "errors": "figures disagree", "unchecked": "not checked"}
-"""Of a row that llmperf did not measure."""
+"""Labels of rows that llmperf did not measure."""
 VERDICT_LEGEND = (
     'Of an imported row, "figures agree" means only that the MFU that it prints follows from the throughput that it'
     " prints: llmperf did not measure it."
@@ -106,7 +106,7 @@ def standings_html(standings: Sequence[Standing], links: Links, language: str) -
 
 
 def contract_text(standing: Standing, differing: Sequence[str], language: str) -> str:
-    """What tells a contract from others of its model: `precision bf16, seq_len 4096, global_batch 64`."""
+    """Text that distinguishes a contract from others of its model: `precision bf16, seq_len 4096, global_batch 64`."""
     paths = dict.fromkeys(path for path in (*IDENTITY, *differing[:4]) if path in standing.contract)
     return ", ".join(f"{word(path, language)} {standing.contract[path]}" for path in paths)
 
@@ -201,7 +201,7 @@ def _how(entry: Entry, language: str) -> Iterator[str]:
 
 
 def verdict_text(entry: Entry, language: str) -> str:
-    """What validation says, and whether the peak that it used is uncertain."""
+    """Verdict of validation, and a mark if its peak is uncertain."""
     if entry.measured:
         verdict = word(VERDICTS[entry.verdict], language)
         return f"{verdict}, {word('disturbed', language)}" if entry.disturbed else verdict
@@ -216,7 +216,7 @@ def verdict_text(entry: Entry, language: str) -> str:
 
 
 def sharing_text(entry: Entry, metric: Metric, language: str) -> str:
-    """Which part of a device a rank has, and the throughput of a whole one; empty where ranks do not share devices."""
+    """Share of a device that a rank has, and the throughput of a whole device; empty if ranks do not share devices."""
     speed, whole = entry.figures.get(metric.key), entry.figures.get("tokens_per_second_per_whole_device")
     if metric.key != "tokens_per_second_per_device" or speed is None or whole is None or not whole.median:
         return ""
@@ -226,7 +226,7 @@ def sharing_text(entry: Entry, metric: Metric, language: str) -> str:
 
 
 def changes_text(entry: Entry) -> str:
-    """What was changed from the case, and further settings in which the entries of the contract differ."""
+    """Changes from the case, and other settings in which the entries of the contract differ."""
     changes = "" if entry.changes in ("-", "/", "") else entry.changes
     named = changes.replace(",", " ").split()
     settings = [f"{name}={value}" for name, value in entry.settings.items() if f"{name}={value}" not in named]

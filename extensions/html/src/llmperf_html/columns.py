@@ -31,11 +31,11 @@ class PageColumn:
     figure: str = ""
     """Key in `Entry.figures`, if it is not `key`."""
     chosen: bool = True
-    """Whether it is shown at first."""
+    """True if it is shown at first."""
     less_is_better: bool = False
-    """Whether the first click puts the least value on top."""
+    """True if the first click puts the least value on top."""
     cost: bool = False
-    """Whether it follows from prices, the tokens of a training or other runs; only for sheets whose overview has it."""
+    """True if it follows from prices, the tokens of a training or other runs; only for sheets whose overview has it."""
 
 
 COLUMNS = (

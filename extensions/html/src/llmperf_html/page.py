@@ -94,7 +94,7 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
 
 
 def _currencies(currencies: Sequence[str], language: str) -> str:
-    """What the reader must know of costs in several currencies."""
+    """Note on costs in several currencies."""
     if len(currencies) < 2:
         return ""
     text = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
@@ -102,7 +102,7 @@ def _currencies(currencies: Sequence[str], language: str) -> str:
 
 
 def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str) -> dict[str, Any]:
-    """What the scripts show, as plain JSON. `sheets` are in the order of the table."""
+    """Data of the page's scripts, as plain JSON. `sheets` are in the order of the table."""
     left, runs, page, times = CURVE_BYTES, [], PageRuns(language), Counter[str]()
     taken = {printable(sheet.name) for sheet in sheets}
     for sheet in sheets:

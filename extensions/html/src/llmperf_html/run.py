@@ -112,7 +112,7 @@ class PageRuns:
 
 
 def is_folded(section: Section) -> bool:
-    """Whether a section is shown only when the reader opens the environment and details."""
+    """True if a section is shown only when the reader opens the environment and details."""
     return section.key in FOLDED or section.level > 2
 
 
@@ -131,7 +131,7 @@ def _in_currency(cell: Row) -> bool:
 
 
 def _conditions(sheet: Sheet, language: str) -> dict[str, Any]:
-    """Whether ranks shared a device, and warnings that the run was disturbed; only what is so."""
+    """True if ranks shared a device, and warnings that the run was disturbed; only what is so."""
     result = sheet.source.document
     if not isinstance(result, Result):
         return {}

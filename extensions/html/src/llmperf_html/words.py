@@ -1,4 +1,4 @@
-"""What the page says, by the name that its scripts use. `chinese.py` has the translations."""
+"""Texts of the page, by the name that its scripts use. `chinese.py` has the translations."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from llmperf import read_options, read_toml
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationTypes:
-    """What is known of configurations."""
+    """Facts about types of configurations."""
 
     types: Mapping[str, Mapping[str, Any]]
     """Facts of a model by `model_type`, before the keys of the configuration."""

@@ -21,7 +21,7 @@ from llmperf_huggingface.configuration_types import configuration_types
 
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 100_000
-"""Of a list with an entry for each layer."""
+"""Most entries of a list with one entry per layer."""
 Table = dict[str, Any]
 
 
@@ -169,7 +169,7 @@ def _windows(config: Configuration, kind: str, table: Table, where: str) -> Tabl
 
 
 def _spans(kinds: Any, layers: int, where: str) -> list[str] | None:
-    """What each layer's attention sees, from `layer_types`; None if it is not given."""
+    """Span of each layer's attention, from `layer_types`; None if it is not given."""
     names = {"sliding_attention": "window", "full_attention": "full"}
     if kinds is None:
         return None

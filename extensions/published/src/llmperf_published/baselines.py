@@ -32,7 +32,7 @@ def published_baselines(document: Published, path: Path) -> Iterator[Baseline]:
 
 
 def misfits(row: PublishedRow, vendor: str | None, result: Result) -> tuple[str, ...]:
-    """Why a row must not be compared with a result, the row's value first; empty if it can be.
+    """Reasons why a row must not be compared with a result, the row's value first; empty if it can be.
 
     Model, case, vendor, device, precision, sequence length and number of devices must be the same. What a row does not
     say does not fit, because it is unknown.

@@ -31,7 +31,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 
 @llmperf.hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
-    """What `llmperf import` writes, and the Markdown that it reads."""
+    """The document that `llmperf import` writes, and the Markdown that it reads."""
     from llmperf.types import DocumentKind
 
     return [

@@ -12,16 +12,16 @@ from llmperf.types import Plan, Result, RunChoice, RunSeries
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """What is known of a cell before it runs."""
+    """A cell as planned, before it runs."""
 
     cost: float
     """FLOPs of one run on each of its devices; infinite if it is refused."""
     problems: tuple[str, ...] = ()
-    """Why it cannot run; empty if it can."""
+    """Reasons why it cannot run; empty if it can."""
     expected_step_seconds: float | None = None
-    """Of a step, by the plan's estimate; None without rates of the device."""
+    """Estimated time of a step; None without rates of the device."""
     expected_peak_bytes: int | None = None
-    """Of the rank that needs most, by the plan's estimate."""
+    """Estimated peak of the rank that needs most."""
 
 
 def planned_cell(series: RunSeries, choice: RunChoice) -> PlannedCell:

@@ -18,7 +18,7 @@ class CellSummary:
     """One cell with the outcome of its runs."""
 
     cell: Cell
-    """What was run."""
+    """The cell that was run."""
     runs: Count
     """Runs of it that are to be made here."""
     throughputs: tuple[float, ...]
@@ -30,13 +30,13 @@ class CellSummary:
     folders: tuple[str, ...]
     """Run folders of the complete runs, below `runs/`."""
     failures: tuple[str, ...] = ()
-    """Why the last attempt of each run failed that has no complete result."""
+    """Reasons why the last attempt failed, of each run without a complete result."""
     refusals: tuple[str, ...] = ()
-    """Why the cell cannot run here."""
+    """Reasons why the cell cannot run here."""
     expected_step_seconds: float | None = None
-    """Of a step, by the plan's estimate; None without rates of the device."""
+    """Estimated time of a step; None without rates of the device."""
     expected_peak_bytes: int | None = None
-    """Of the rank that needs most, by the plan's estimate."""
+    """Estimated peak of the rank that needs most."""
 
     @property
     def status(self) -> str:
@@ -115,7 +115,7 @@ def _invalid(errors: int) -> str:
 
 
 def problem_lines(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iterator[str]:
-    """Why cells failed or were refused; cells with the same reasons on one line."""
+    """Lines with the reasons why cells failed or were refused; cells with the same reasons share a line."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for summary in summaries:
         for kind, lines in (("failed", summary.failures), ("refused", summary.refusals)):

@@ -46,7 +46,7 @@ class ScalingPoint:
     measured: Measured
     """Its runs."""
     tokens_per_second: NonNegative | None
-    """Of all ranks, mean over the runs; None without a complete run."""
+    """Throughput of all ranks, mean over the runs; None without a complete run."""
     speed_up: NonNegative | None
     """tokens_per_second / that of the smallest number of ranks."""
     ideal_speed_up: NonNegative
@@ -72,7 +72,7 @@ class ScalingDocument:
     points: tuple[ScalingPoint, ...]
     """By number of ranks, ascending."""
     notes: tuple[str, ...] = ()
-    """What has to be known to read the figures."""
+    """Notes that a reader of the figures needs."""
 
 
 def scaling_document(case: str, scaling: Scaling, measured: Sequence[Measured], device: str) -> ScalingDocument:

@@ -51,13 +51,13 @@ class MatrixDocument:
     schema: str
     """Name and version of this document's schema."""
     name: str
-    """Of the matrix."""
+    """Name of the matrix."""
     created: str
     """UTC, ISO 8601."""
     repeats: Positive
     """Runs of each cell."""
     launcher: str
-    """What brings the ranks to the nodes."""
+    """Launcher that brings the ranks to the nodes."""
     versions: Mapping[str, str]
     """Version of each distribution with a plugin, and of the core."""
     files: Mapping[str, str]
@@ -139,7 +139,7 @@ class Attempt:
     seconds: NonNegative | None = None
     """How long it took; None while it runs, and if its controller did not see its end."""
     reason: str = ""
-    """Why it failed, in one line."""
+    """Reason of the failure, in one line."""
     error_findings: Count = 0
     """Findings of its result that are errors."""
     tokens_per_second_per_device: NonNegative | None = None
@@ -169,7 +169,7 @@ class CellRun:
 
     @property
     def name(self) -> str:
-        """Of its file, without the ending."""
+        """Name of its file, without the suffix."""
         return f"{self.cell}-{self.repeat}"
 
 
@@ -256,7 +256,7 @@ def _file(path: Path, run: CellRun) -> Path:
 
 
 def made_for_matrix(path: Path) -> bool:
-    """Whether a folder is that of a matrix; UserError if it holds other folders, such as those of runs."""
+    """True if a folder is that of a matrix; UserError if it holds other folders, such as those of runs."""
     if (path / MATRIX).exists():
         return True
     others = [entry.name for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []

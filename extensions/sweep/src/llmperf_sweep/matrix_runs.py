@@ -20,7 +20,7 @@ from llmperf_sweep.matrix_folder import RUNS, Attempt, CellRun, MatrixFolder, no
 
 
 class Runs(Protocol):
-    """What starts the runs; `cell_plans.MeasuredRuns`, except in tests."""
+    """Starts the runs; `cell_plans.MeasuredRuns`, except in tests."""
 
     def plan(self, cell: str) -> Plan:
         """The plan of the next run of a cell, by its identity; UserError if it cannot run."""

@@ -41,7 +41,7 @@ DTYPES = ("F32", "F16", "BF16", "F64")
 
 
 def folder_problems(folder: Path, model: Model) -> Iterator[Problem]:
-    """Why a checkpoint's weights are not those of a model: its configuration, its files, their names and shapes."""
+    """Differences between a checkpoint's weights and a model's: configuration, files, names and shapes."""
     try:
         messages = list(_config_problems(folder / "config.json", model))
         messages = messages or list(_shape_problems(stored_shapes(folder), model))

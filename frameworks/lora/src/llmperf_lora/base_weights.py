@@ -36,7 +36,7 @@ class BaseWeights:
 
     @property
     def drawn(self) -> bool:
-        """Whether they are drawn from the seed."""
+        """True if they are drawn from the seed."""
         return not self._files
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""What cannot run with adapters, found while planning; imports nothing heavy."""
+"""Limits of training with adapters, checked while planning; imports nothing heavy."""
 
 from __future__ import annotations
 

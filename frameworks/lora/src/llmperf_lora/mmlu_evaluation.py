@@ -1,4 +1,4 @@
-"""What follows the measured window: adapters are saved, MMLU is measured without them and with them."""
+"""Evaluation after the measured window: saves adapters, measures MMLU without and with them."""
 
 from __future__ import annotations
 

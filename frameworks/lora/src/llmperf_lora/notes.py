@@ -1,4 +1,4 @@
-"""What a reader of the result should know; imports nothing heavy."""
+"""Notes for a reader of the result; imports nothing heavy."""
 
 from __future__ import annotations
 

@@ -19,12 +19,12 @@ SPLITS = ("test", "val")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What `--set framework.NAME=...` can be."""
+    """Options of `--set framework.NAME=...`."""
 
     base_weights: str | None = None
     """Folder of a Hugging Face checkpoint in safetensors; None: deterministic initialisation."""
     save_adapter: bool = False
-    """Whether the trained adapters are written to `adapter/` in the run folder, after measuring."""
+    """True if the trained adapters are written to `adapter/` in the run folder, after measuring."""
     mmlu: str | None = None
     """Folder of MMLU in its published CSV layout; None: no MMLU."""
     mmlu_shots: int = 5

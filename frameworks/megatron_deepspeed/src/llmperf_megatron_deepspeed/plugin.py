@@ -73,7 +73,7 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 @llmperf.hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """What DeepSpeed needs; and one queue for all kernels of a CUDA device if communication is to overlap.
+    """Variables for DeepSpeed, and a single queue for all kernels of a CUDA device if communication is to overlap.
 
     With several queues, products that were launched after a communication may leave it no room to begin.
     """
@@ -86,7 +86,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 @llmperf.hookimpl
 def llmperf_parse_log(line: str) -> LoggedStep | LoggedFacts | LoggedFailure | None:
-    """What engine `checkout` reads in the output of `pretrain_gpt.py`."""
+    """Parse a line of `pretrain_gpt.py` for the engine `checkout`."""
     from llmperf_megatron_deepspeed.checkout.log import parse_log
 
     return parse_log(line)

@@ -27,7 +27,7 @@ LEVELS = {2: "os_g", 3: "p_g_os"}
 
 @dataclass
 class Assembly:
-    """What is trained, and what trains it."""
+    """Model, optimiser and what else takes part in training."""
 
     model: Any
     """As fleet wraps it."""
@@ -36,11 +36,11 @@ class Assembly:
     optimizer: Any
     """As fleet wraps it."""
     scaler: Any
-    """Of the loss; None where there is none."""
+    """Loss scaler; None without one."""
     clip: WholeNormClip | None
     """Has the gradient's norm."""
     parameters: int
-    """Of the whole model."""
+    """Parameters of the whole model."""
 
 
 def assemble(plan: Plan, groups: Any, mixing: Mixing) -> Assembly:

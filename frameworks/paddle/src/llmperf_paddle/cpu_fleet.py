@@ -1,4 +1,4 @@
-"""What fleet's tensor-parallel layers and its sharding stages 2 and 3 lack on a CPU.
+"""Replacements for what fleet's tensor-parallel layers and sharding stages 2 and 3 lack on a CPU.
 
 Operations of tensor parallelism have no CPU kernel: here they are made of collectives. Sharding stages 2 and 3 ask for
 a GPU by name, and free tensors that on a CPU are the parameters themselves.
@@ -76,7 +76,7 @@ def replace_device_checks() -> None:
 
 
 def group_sharded(model: Any, optimizer: Any, level: str, *, group: Any, dp_group: Any, segment_size: int) -> Any:
-    """What `paddle.distributed.sharding.group_sharded_parallel` does, for a CPU; model and optimiser."""
+    """`paddle.distributed.sharding.group_sharded_parallel` for a CPU; returns model and optimiser."""
     import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_stage3 as stage3
     import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_storage as storage
     import paddle.distributed.fleet.meta_parallel.sharding.group_sharded_utils as utilities

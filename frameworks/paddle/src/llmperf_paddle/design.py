@@ -1,4 +1,4 @@
-"""What a model is made from: its facts, its layers, the settings that its blocks depend on."""
+"""Design of a model: its facts, its layers, the settings that its blocks depend on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Design:
-    """What the units of one model are made from."""
+    """Design shared by the units of one model."""
 
     facts: Model
     layers: Layers

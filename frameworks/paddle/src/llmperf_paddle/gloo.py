@@ -1,4 +1,4 @@
-"""What Paddle's gloo lacks, so that on a CPU fleet's own layers, pipelines and optimisers train as on accelerators.
+"""Replacements for what Paddle's gloo lacks, so that fleet trains on a CPU as on accelerators.
 
 It takes effect only on a CPU place, and only with the version of Paddle that it was written for: another version may
 have closed these gaps or have others. This module and `cpu_fleet` use Paddle's internals; the rest of this package
@@ -50,7 +50,7 @@ class Done:
 
 
 def active() -> bool:
-    """Whether this rank computes on a CPU."""
+    """True if this rank computes on a CPU."""
     return bool(paddle.get_device() == "cpu")
 
 
@@ -74,12 +74,12 @@ def install(*, needed: bool, stall_seconds: float) -> None:
 
 
 def installed() -> bool:
-    """Whether Paddle's gloo is mended in this process."""
+    """True if Paddle's gloo is mended in this process."""
     return bool(_keep)
 
 
 def averages_in_step() -> bool:
-    """Whether `average_in_step` takes the place of `DataParallel`."""
+    """True if `average_in_step` takes the place of `DataParallel`."""
     return installed()
 
 

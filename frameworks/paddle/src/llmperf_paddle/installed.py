@@ -1,4 +1,4 @@
-"""Which build of Paddle is installed in this environment, and what speaks against it. Imports no paddle."""
+"""Build of Paddle in this environment, and reasons why it cannot be used. Imports no paddle."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def installed_builds() -> dict[str, str]:
 
 
 def build_problem() -> str | None:
-    """Why Paddle cannot be used in this environment, in one line; None if nothing speaks against it.
+    """Reason why Paddle cannot be used in this environment, in one line; None if it can.
 
     Builds exclude each other, so that no requirement of this distribution can name Paddle.
     """

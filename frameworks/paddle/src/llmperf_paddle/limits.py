@@ -1,4 +1,4 @@
-"""What Paddle cannot run, found while planning. Imports no paddle."""
+"""Limits of Paddle, checked while planning. Imports no paddle."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
 FUSED_OPS = ("rms_norm", "rope", "swiglu")
-"""What `tuning.fused_ops` may name."""
+"""Valid names for `tuning.fused_ops`."""
 CPU_FUSED_OPS = ("swiglu",)
 """Those that Paddle has on a CPU, with their backward passes."""
 ATTENTION = ("auto", "eager", "sdpa", "flash")
-"""What `tuning.attention` may be."""
+"""Valid values of `tuning.attention`."""
 ADAPTED = "3.3.1"
 """The version of Paddle whose gaps on a CPU `gloo.py` fills."""
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
@@ -44,14 +44,14 @@ GLOO_SECONDS = 30
 
 
 def needs_adapter(layout: Layout) -> bool:
-    """Whether Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
+    """True if Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
     if layout.world_size == 1:
         return False
     return layout.world_size > 2 or layout.data_parallel != layout.world_size or layout.sharding_stage > 1
 
 
 def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
-    """What a reader of the result should know."""
+    """Notes for a reader of the result."""
     if not probe.on_cpu or layout.world_size == 1:
         return ()
     return (

@@ -10,7 +10,7 @@ import stat
 from contextlib import suppress
 
 SO_BINDTODEVICE = 25
-"""Of Linux; Python names it since 3.14."""
+"""Linux's constant; Python names it since 3.14."""
 
 
 def choose_interface() -> None:

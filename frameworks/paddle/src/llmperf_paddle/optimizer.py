@@ -34,7 +34,7 @@ class WholeNormClip(ClipGradByGlobalNorm):
         self._everywhere: tuple[Group, ...] = ()
         self._divided: tuple[Group, ...] = ()
         self.norm: paddle.Tensor | None = None
-        """Of the last gradient before clipping; None before the first, and where a step was skipped."""
+        """Norm of the last gradient before clipping; None before the first step, and after a skipped one."""
 
     def sum_over(self, everywhere: Sequence[Group], divided: Sequence[Group]) -> None:
         """Groups whose ranks hold different parameters, and those that divide single parameters."""
@@ -68,7 +68,7 @@ def _is_divided(parameter: paddle.Tensor) -> bool:
 
 
 def _everyone(parameter: paddle.Tensor) -> bool:
-    """Whether stage 3 has left a parameter whole on every rank."""
+    """True if stage 3 has left a parameter whole on every rank."""
     return hasattr(parameter, "unslice")
 
 
@@ -79,7 +79,7 @@ def _squares(grads: list[paddle.Tensor]) -> paddle.Tensor:
 
 
 SLICE = "slice@"
-"""What stage 3 puts before the name of a parameter's slice."""
+"""Prefix that stage 3 puts before the name of a parameter's slice."""
 
 
 def adamw(model: nn.Layer, settings: Optimizer, clip: WholeNormClip | None, *, master: bool) -> paddle.optimizer.AdamW:

@@ -19,7 +19,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 
 
 class Mixing:
-    """Of one run."""
+    """Mixed precision of one run."""
 
     def __init__(self, spec: RunSpec) -> None:
         self._precision = spec.contract.precision
@@ -27,7 +27,7 @@ class Mixing:
 
     @property
     def master_weights(self) -> bool:
-        """Whether weights are 16 bits, with float32 copies for the optimiser."""
+        """True if weights are 16 bits, with float32 copies for the optimiser."""
         return self._level == "O2"
 
     @contextmanager
@@ -48,11 +48,11 @@ class Mixing:
         return paddle.amp.auto_cast(level=self._level, dtype=DTYPES[self._precision])
 
     def scaler(self) -> paddle.amp.GradScaler | None:
-        """Of the loss: fp16 alone needs one."""
+        """Loss scaler: only fp16 needs one."""
         return paddle.amp.GradScaler(init_loss_scaling=2.0**15) if self._precision == "fp16" else None
 
 
 def allow_tf32(spec: RunSpec) -> None:
-    """Whether cuBLAS may compute float32 products in TF32: only where the case says so."""
+    """True if cuBLAS may compute float32 products in TF32: only where the case says so."""
     if hasattr(core, "set_cublas_switch"):  # builds for CUDA
         core.set_cublas_switch(spec.contract.precision == "tf32")

@@ -61,10 +61,10 @@ class Rotaries:
 
     def __init__(self, facts: Model, *, fused: bool) -> None:
         self.full = Rotary(facts, windowed=False, fused=fused)
-        """Of blocks that see all tokens before."""
+        """Rotation of blocks that see all earlier tokens."""
         own = Rotary(facts, windowed=True, fused=fused)
         self.windowed = self.full if facts.window_rope_theta is None else own
-        """Of blocks with a window."""
+        """Rotation of blocks with a window."""
 
 
 def _in_halves(states: paddle.Tensor) -> paddle.Tensor:

@@ -11,7 +11,7 @@ from paddle.nn import functional
 PART_BYTES = 2**26
 """Float32 logits that are held at a time."""
 FEWEST_PARTS = 8
-"""Of a micro batch: the peak of memory stays that of the training loss, also where all logits are fewer bytes."""
+"""Fewest parts of a micro batch; keeps the memory peak at that of the training loss."""
 
 
 class SequenceLosses:

@@ -14,7 +14,7 @@ SELECTED = {"nccl": "FLAGS_selected_gpus", "bkcl": "FLAGS_selected_xpus"}
 
 
 def rank_variables(spec: RunSpec, probe: Probe, layout: Layout) -> dict[str, str]:
-    """What `paddle.distributed.launch` would set, without what fleet does not read.
+    """Variables that `paddle.distributed.launch` would set, without those that fleet does not read.
 
     The ranks meet at the first endpoint, the agent's MASTER_ADDR and MASTER_PORT. The others are names: fleet wants one
     for each rank, and nothing listens there.

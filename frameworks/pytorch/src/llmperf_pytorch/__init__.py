@@ -1,4 +1,4 @@
-"""What trainers built with torch share. A framework of your own may import the names of this module, and no others.
+"""Shared code of trainers built with torch. A framework of your own may import the names of this module, and no others.
 
 | Name | Purpose |
 |---|---|
@@ -70,7 +70,7 @@ _NAMES = {
 }
 _HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
 _MOVED: dict[str, str] = {}
-"""What replaces the names that this module once had."""
+"""Replacements of the names that this module once had."""
 
 __all__ = sorted(_HOMES)
 

@@ -194,7 +194,7 @@ def _compiled_flex() -> Callable[..., Any]:
 
 @lru_cache(maxsize=4)
 def block_mask(seq_len: int, window: int | None, device: torch.device) -> BlockMask:
-    """Which blocks of scores are computed, for all layers and steps; to be made outside of compiled blocks.
+    """Mask of the blocks of scores that are computed, for all layers and steps. Make it outside of compiled blocks.
 
     Each position sees itself and the `window` - 1 before it; all before it if `window` is None. Compiled where kernels
     are: as separate operations it would hold seq_len^2 booleans and more.

@@ -1,4 +1,4 @@
-"""What torch's autocast does to an operation: the dtype it computes in, and leaving it out."""
+"""Effect of torch's autocast on an operation: the dtype it computes in, and how to switch it off."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 
 
 def compute_dtype(states: torch.Tensor) -> torch.dtype:
-    """What matrix products of hidden states come out in: not their own dtype under autocast."""
+    """Dtype of the output of matrix products of hidden states, which under autocast is not their own."""
     kind = states.device.type
     return torch.get_autocast_dtype(kind) if _enabled(kind) else states.dtype
 

@@ -41,7 +41,7 @@ class Feed:
 
     @property
     def weight(self) -> float:
-        """What the mean loss of the last micro batch counts for; 1 where nothing is padded."""
+        """Weight of the mean loss of the last micro batch; 1 where nothing is padded."""
         return self._batches.weight
 
     def close(self) -> None:

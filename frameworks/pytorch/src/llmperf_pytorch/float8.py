@@ -37,7 +37,7 @@ def scale_projections(blocks: list[nn.Module], spec: RunSpec) -> None:
 
 
 def projections_text(model: nn.Module, spec: RunSpec) -> str:
-    """What the projections in fp8 are computed by, such as `fp8 e4m3, rowwise (torchao 0.18.0, emulated)`."""
+    """Kernels of the projections in fp8, such as `fp8 e4m3, rowwise (torchao 0.18.0, emulated)`."""
     recipe = llmperf.precision_recipe(spec.contract.precision)
     kinds = {type(module).__name__ for module in model.modules()}
     if not kinds & {"Float8Linear", "BlockwiseProjection"}:

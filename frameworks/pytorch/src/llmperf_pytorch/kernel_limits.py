@@ -1,4 +1,4 @@
-"""Which kernels the torch frameworks have for the devices, and what they refuse; imports no torch."""
+"""Kernels of the torch frameworks by device, and the settings that they refuse; imports no torch."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[
 
 
 def _bias(spec: RunSpec) -> str | None:
-    """What some kernels cannot express; None if the model's attention is plainly causal."""
+    """Property of the model's attention that some kernels cannot express; None if it is plainly causal."""
     if spec.model.position_encoding == "alibi":
         return "ALiBi"
     windowed = spec.model.window is not None and spec.model.window < spec.contract.seq_len
@@ -65,7 +65,7 @@ def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> 
 
 
 def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
-    """What `tuning.fused_ops` may name, on every device: operations that the model has."""
+    """Valid names for `tuning.fused_ops` on every device: operations that the model has."""
     shares_head = spec.tuning.tensor_parallel > 1 or spec.tuning.pipeline_parallel > 1
     absent = {
         "rope": spec.model.position_encoding != "rope",
@@ -88,13 +88,13 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
 
 
 def has_grouped_products(probe: Probe) -> bool:
-    """Whether one kernel computes the products of all experts. Otherwise each expert has its own, which the host waits
+    """True if one kernel computes the products of all experts. Otherwise each expert has its own, which the host waits
     for."""
     return not probe.on_cpu and (capability(probe) >= GROUPED_SINCE or capability(probe) == NO_CAPABILITY)
 
 
 def expert_notes(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
-    """What a mixture does on devices that compute its experts one by one."""
+    """Notes on a mixture for devices that compute its experts one by one."""
     if spec.model.mixture is None or probe.on_cpu or has_grouped_products(probe):
         return ()
     return (

@@ -1,4 +1,4 @@
-"""What the torch frameworks cannot run, found while planning; imports no torch."""
+"""Limits of the torch frameworks, checked while planning; imports no torch."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ENCODINGS = ("rope", "alibi")
 
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no torch framework that trains all weights, data parallel, can run."""
+    """Problems of every torch framework that trains all weights, data parallel."""
     yield from adapter_problems(framework, spec)
     yield from data_parallel_problems(framework, spec, probe)
 
@@ -41,19 +41,19 @@ def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
 
 
 def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no data-parallel torch framework can run: model parallelism, kernels that are not there."""
+    """Problems of every data-parallel torch framework: model parallelism, missing kernels."""
     yield from parallelism_problems(framework, spec)
     yield from device_and_model_problems(framework, spec, probe)
 
 
 def device_and_model_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no torch framework that builds its models by `decoder` can run, however its ranks share them."""
+    """Problems of every torch framework that builds its models by `decoder`, for any layout."""
     yield from device_problems(framework, spec, probe)
     yield from _model_problems(framework, spec)
 
 
 def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """What no torch framework can run on these devices."""
+    """Problems of every torch framework on these devices."""
     yield from llmperf.fused_op_problems(framework, spec, possible_fused_ops(framework, spec))
     yield from attention_problems(framework, spec, probe)
     yield from compile_problems(framework, spec, probe)
@@ -89,7 +89,7 @@ _MOVED = {
     "on_cpu": "llmperf.types.Probe.on_cpu",
     "option_problems": "llmperf.option_problems",
 }
-"""What replaces the names that generated frameworks once imported from here."""
+"""Replacements of the names that generated frameworks once imported from here."""
 
 
 def __getattr__(name: str) -> Any:

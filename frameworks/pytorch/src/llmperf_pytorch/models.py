@@ -68,7 +68,7 @@ _MOVED = {
     "DTYPES": "llmperf_pytorch.rest_dtype",
     "set_matmul_precision": "llmperf_pytorch.set_matmul_precision",
 }
-"""What replaces the names that generated frameworks once imported from here."""
+"""Replacements of the names that generated frameworks once imported from here."""
 
 
 def __getattr__(name: str) -> Any:

@@ -35,7 +35,7 @@ class Prepared:
         self.work()
 
     def check(self) -> str | None:
-        """What is wrong with the last output."""
+        """Fault of the last output; None if it is right."""
         return self.problem()
 
 

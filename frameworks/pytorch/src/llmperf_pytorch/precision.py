@@ -1,4 +1,4 @@
-"""What a precision recipe means for torch: dtypes of what is held and computed, and what ran."""
+"""Precision recipes in torch: dtypes of held and computed values, and a report of what ran."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def rest_dtype(precision: str) -> torch.dtype:
-    """Of activations, and of products that a recipe has not in fp8."""
+    """Dtype of activations, and of products that the recipe does not compute in fp8."""
     return DTYPES[llmperf.precision_recipe(precision).rest]
 
 
 def held_dtype(precision: str) -> torch.dtype:
-    """Of the weights that autocast and FSDP2 cast: the master weights, where a recipe has them."""
+    """Dtype of the weights that autocast and FSDP2 cast: the master weights, where a recipe has them."""
     recipe = llmperf.precision_recipe(precision)
     return DTYPES[recipe.master_weights or recipe.weights]
 
@@ -40,7 +40,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def set_matmul_precision(precision: str) -> None:
-    """Whether float32 products may be computed in TF32: only where the case says so."""
+    """True if float32 products may be computed in TF32: only where the case says so."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 

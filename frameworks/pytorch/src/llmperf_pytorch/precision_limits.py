@@ -1,4 +1,4 @@
-"""Which precision recipes the torch frameworks cannot train by, found while planning; imports no torch."""
+"""Precision recipes that the torch frameworks cannot train with, checked while planning; imports no torch."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ RECIPES: tuple[Precision, ...] = (
 BLOCKWISE_ON = (9, 0)
 """The one compute capability that torchao's kernels run on (prototype/blockwise_fp8_training, 0.18)."""
 NO_CAPABILITY = (0, 0)
-"""Of devices that are not NVIDIA's."""
+"""Compute capability of devices that are not NVIDIA's."""
 MULTIPLES = {"tensorwise": 16, "rowwise": 16, "blockwise": 128}
-"""What devices need the widths of weights to be multiples of for products in fp8 (torch's scaled_mm; a block)."""
+"""Required divisors of the widths of weights for products in fp8 (torch's scaled_mm; a block)."""
 
 
 def recipe_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 GRACE_SECONDS = 30.0
 ADDRESS, DESCRIPTOR = "LLMPERF_STORE_ADDRESS", "LLMPERF_STORE_FD"
-"""What the agent sets in the ranks of a single node: where they meet, and on rank 0 the descriptor of that socket."""
+"""Variables that the agent sets in the ranks of a single node: the rendezvous address and, on rank 0, its socket."""
 SCHEME = "llmperf"
 
 Meeting = tuple[torch.distributed.Store, int, int]
@@ -41,7 +41,7 @@ def set_timeouts(plan: Plan) -> datetime.timedelta:
 
 
 def joined() -> bool:
-    """Whether this process is in a group."""
+    """True if this process is in a group."""
     return torch.distributed.is_initialized()
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional
 PART_BYTES = 2**26
 """Float32 logits that are held at a time."""
 FEWEST_PARTS = 8
-"""Of a micro batch: the peak of memory stays that of the training loss, also where all logits are fewer bytes."""
+"""Fewest parts of a micro batch; keeps the memory peak at that of the training loss."""
 
 
 class SequenceLosses:
@@ -63,7 +63,7 @@ def recorded_in(losses: SequenceLosses) -> Iterator[None]:
 
 
 def recording() -> bool:
-    """Whether a loss function should record."""
+    """True if a loss function should record."""
     return _recorded is not None
 
 
@@ -90,6 +90,6 @@ def record_logits(logits: torch.Tensor, labels: torch.Tensor) -> None:
 
 
 def _plain(losses: torch.Tensor) -> torch.Tensor:
-    """Of logits that are divided among ranks, losses are a DTensor."""
+    """Losses as a plain tensor; those of logits that are divided among ranks are a DTensor."""
     whole: torch.Tensor = losses.full_tensor() if hasattr(losses, "full_tensor") else losses
     return whole

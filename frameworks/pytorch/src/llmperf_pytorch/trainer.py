@@ -1,4 +1,4 @@
-"""What trainers built on torch have in common."""
+"""Base of the trainers built on torch."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class TorchTrainer(ABC):
 
     @property
     def kernels(self) -> Mapping[str, str]:
-        """Which kernel computes what, for the result."""
+        """Kernel of each operation, for the result."""
         spec = self._plan.spec
         return self._kernels.named(spec.model, spec.tuning.attention, adamw_kernel(self._optimizer), self._device.type)
 

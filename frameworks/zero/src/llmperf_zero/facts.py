@@ -1,4 +1,4 @@
-"""What the core needs to know of DeepSpeed, for every framework that is built on it."""
+"""Facts about DeepSpeed that the core asks of every framework built on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What DeepSpeed needs beside torch's stand-ins, so that its engine runs on tensors without data."""
+"""Stand-ins for DeepSpeed, beside torch's, so that its engine runs on tensors without data."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class TracedAccelerator(CPU_Accelerator):
         return [torch.float32, torch.float16, torch.bfloat16]
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is on the device."""
+        """True if a tensor is on the device."""
         return tensor.device.type == NAME
 
 

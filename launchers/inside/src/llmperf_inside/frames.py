@@ -21,9 +21,9 @@ MAGIC = b"llmperf-inside-1\n"
 CHALLENGE_BYTES = 32
 MAC_BYTES = 32
 MAX_DATA_BYTES = 1 << 18
-"""Of one frame. Longer data goes in several."""
+"""Largest size of one frame. Longer data goes in several."""
 MAX_TEXT_BYTES = 1 << 20
-"""Of one JSON document in a frame."""
+"""Largest size of one JSON document in a frame."""
 HEADER = struct.Struct("!BII")
 COUNTER = struct.Struct("!Q")
 

@@ -52,7 +52,7 @@ class Peer:
     address: str
     connection: Connection
     lost: str | None = None
-    """Why the connection has ended, if it has."""
+    """Reason why the connection ended; None while it lasts."""
     bridges: dict[int, Connection] = field(default_factory=dict)
     """Bridges by the number of their command."""
 

@@ -44,7 +44,7 @@ class Membership:
     port: int | None = None
     """A port of the job at that address."""
     job: str = ""
-    """What distinguishes this job from other jobs on the same machines."""
+    """Name that distinguishes this job from others on the same machines."""
 
     @property
     def nodes(self) -> int:

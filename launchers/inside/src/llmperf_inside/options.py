@@ -14,7 +14,7 @@ MAX_PORT = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InsideOptions:
-    """What a user may set, alike on all nodes."""
+    """Options of the user, equal on all nodes."""
 
     address: str | None = None
     """Name or address at which the other nodes reach node 0; by default `MASTER_ADDR`, or the engine's first node."""

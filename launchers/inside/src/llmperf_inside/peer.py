@@ -198,7 +198,7 @@ def serve(connection: Connection, env: Mapping[str, str], say: Callable[[str], N
 
 
 def reason_of(error: Exception) -> str:
-    """Why a connection has ended."""
+    """Reason why a connection ended."""
     if isinstance(error, EOFError):
         return "the other side has closed it"
     if isinstance(error, TimeoutError):

@@ -24,7 +24,7 @@ MAX_FILE_BYTES = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Meeting:
-    """What another node needs to reach node 0."""
+    """Address and secret with which other nodes reach node 0."""
 
     secret: bytes
     addresses: tuple[tuple[str, int], ...]
@@ -73,7 +73,7 @@ def withdraw(path: Path) -> None:
 
 
 def read_meeting(path: Path, secret: bytes | None) -> Meeting | None:
-    """What the file says, together with the secret that the user has set; None if the secret is not known (yet).
+    """Content of the file, with the secret that the user has set; None if the secret is not known (yet).
 
     UserError if others could have read or written the file.
     """

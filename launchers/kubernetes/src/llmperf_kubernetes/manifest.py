@@ -159,7 +159,7 @@ def _container(options: Options, devices: int | None, image: str) -> Object:
 
 
 def _container_security(options: Options) -> Object:
-    """What Pod Security `restricted` asks for, unless the user wants root, with the capabilities that the user adds."""
+    """Security context for Pod Security `restricted`, unless the user wants root, with the user's capabilities."""
     added = {"add": list(options.capabilities)} if options.capabilities else {}
     if options.run_as_user == 0:
         return {"runAsUser": 0, **({"capabilities": added} if added else {})}

@@ -24,9 +24,9 @@ class Pod:
     host: str | None
     """Name of its host; None until it is scheduled."""
     running: bool
-    """Whether its container runs."""
+    """True if its container runs."""
     failed: bool
-    """Whether it has ended, or will not start without help."""
+    """True if it has ended, or will not start without help."""
     state: str
     """Phase or reason with message, such as `Unschedulable: 0/4 nodes are available`."""
 
@@ -70,7 +70,7 @@ def _reason(status: Mapping[str, Any], containers: Sequence[Mapping[str, Any]]) 
 
 
 def job_state(item: Mapping[str, Any]) -> str | None:
-    """Why a TrainJob or JobSet itself does not run: failed, or suspended, for instance by a queue; None if it does."""
+    """Reason why a TrainJob or JobSet does not run: failed, or suspended, for instance by a queue; None if it runs."""
     for condition in item.get("status", {}).get("conditions", ()):
         if condition.get("type") in ("Failed", "Suspended") and condition.get("status") == "True":
             return _one_line(f"{condition['type']}: {condition.get('reason', '')}: {condition.get('message', '')}")

@@ -28,7 +28,7 @@ class RuntimeEnv:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RayOptions:
-    """What a user may set."""
+    """Options of the user."""
 
     address: str = "auto"
     """`auto` for the cluster of this machine or of `RAY_ADDRESS`, otherwise `HOST:PORT` of its head."""
@@ -48,7 +48,7 @@ class RayOptions:
     """Environment of the processes on the nodes."""
 
     def bundle(self, gpus: float) -> dict[str, float]:
-        """What one node takes from Ray."""
+        """Resources that one node takes from Ray."""
         amounts = {"CPU": self.cpus, "GPU": gpus, **self.resources}
         return {name: amount for name, amount in amounts.items() if amount}
 

@@ -96,7 +96,7 @@ def _gpus(nodes: Sequence[Mapping[str, Any]], wanted: int, devices: int | None) 
 
 
 def _missing(wanted: Mapping[str, Any], bundle: Mapping[str, float]) -> str:
-    """What the cluster lacks."""
+    """Resources that the cluster lacks."""
     from ray._private import state
 
     nodes = _nodes()

@@ -1,4 +1,4 @@
-"""What Slurm's messages mean when a step ends before its command."""
+"""Explanations of Slurm's messages for a step that ends before its command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SLURM = re.compile(r"(?:srun|slurmstepd[^:]*): (?:fatal: |error: )?(.*)")
 
 
 def explanation(errors: str) -> str | None:
-    """Why a step ended, in one line; None if Slurm said nothing."""
+    """Reason why a step ended, in one line; None if Slurm gave none."""
     messages = [match[1].strip("* ") for line in errors.splitlines() if (match := _SLURM.search(line))]
     for pattern, meaning in REASONS:
         for message in messages:

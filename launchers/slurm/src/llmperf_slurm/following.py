@@ -73,7 +73,7 @@ class Tail:
 
 
 class Follower:
-    """What has been said about a job and its tasks so far."""
+    """Messages printed so far about a job and its tasks."""
 
     def __init__(self, job: Job, say: Callable[[str], None]) -> None:
         self._job = job

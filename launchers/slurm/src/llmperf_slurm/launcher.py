@@ -82,7 +82,7 @@ class SlurmLauncher:
         return commands
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
-        """Why a step ended before its command, by the messages of srun."""
+        """Reason why a step ended before its command, from the messages of srun."""
         from llmperf_slurm.explanations import explanation
 
         return explanation(errors)

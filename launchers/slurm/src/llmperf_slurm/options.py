@@ -18,7 +18,7 @@ _VALUE = re.compile(r"[^\s\"'\\#\x00-\x1f\x7f]+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """What the user asks of Slurm. The options of the same names are those of sbatch."""
+    """Options of the user for Slurm; named as those of sbatch."""
 
     partition: str | None = None
     account: str | None = None
@@ -31,9 +31,9 @@ class SlurmOptions:
     mem: str | None = None
     """Memory of each node; all of it by default."""
     exclusive: bool = True
-    """Whether the job has its nodes for itself."""
+    """True if the job has its nodes for itself."""
     requeue: bool = False
-    """Whether Slurm may start the job again after preemption or the failure of a node."""
+    """True if Slurm may start the job again after preemption or the failure of a node."""
     lines: tuple[str, ...] = ()
     """Further lines of the batch script that begin with `#SBATCH`."""
     setup: tuple[str, ...] = ()

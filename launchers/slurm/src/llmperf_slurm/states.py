@@ -20,14 +20,14 @@ UNKNOWN = "UNKNOWN"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobState:
-    """What Slurm says about a job, or about a task of an array."""
+    """State of a job, or of a task of an array, as Slurm reports it."""
 
     task: str
     """Number of the task; empty for a job that is no array, `1-3` for tasks that have not been started."""
     state: str
     """Such as `RUNNING`."""
     reason: str | None
-    """Why it waits or has ended, such as `Resources`."""
+    """Reason why it waits or ended, such as `Resources`."""
     nodes: str | None
     """Its nodes, such as `gpu[1-4]`."""
     exit_code: int | None
@@ -43,12 +43,12 @@ class JobState:
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended for good."""
+        """True if it has ended for good."""
         return self.state in ENDED or self.state == UNKNOWN
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for its nodes."""
+        """True if it waits for its nodes."""
         return self.state in WAITING
 
 
@@ -80,7 +80,7 @@ def read_state(line: str) -> JobState:
 
 
 def remembered(job: str) -> tuple[JobState, ...]:
-    """What accounting knows of a job; none where a cluster has no accounting."""
+    """States of a job in Slurm's accounting; empty on a cluster without accounting."""
     try:
         listed = call("sacct", "-X", "-n", "-P", "-j", job, "-o", "JobID,State,ExitCode,NodeList")
     except Exception:  # no sacct on this machine, or no accounting behind it

@@ -21,7 +21,7 @@ _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:(\d+)(?![^(,])")
 
 
 class SlurmError(Exception):
-    """What a command of Slurm printed on standard error, in one line."""
+    """Standard error of a Slurm command, in one line."""
 
 
 def require(program: str) -> str:
@@ -33,7 +33,7 @@ def require(program: str) -> str:
 
 
 def call(*argv: str) -> str:
-    """What a command prints on standard output; SlurmError if it fails, UserError if it is not installed."""
+    """Standard output of a command; SlurmError if it fails, UserError if it is not installed."""
     try:
         ended = subprocess.run(
             [require(argv[0]), *argv[1:]],
@@ -96,7 +96,7 @@ def fields(line: str) -> dict[str, str]:
 
 
 def has_container_images() -> bool:
-    """Whether srun has pyxis' option `--container-image`."""
+    """True if srun has pyxis' option `--container-image`."""
     try:
         return "--container-image" in call("srun", "--help")
     except SlurmError:

@@ -1,4 +1,4 @@
-"""Why an ssh client has ended, and what to do about it."""
+"""Reasons why an ssh client ends, with remedies."""
 
 from __future__ import annotations
 

@@ -85,7 +85,7 @@ class SshLauncher:
         ]
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
-        """Why the client of a host has ended, and what to do about it."""
+        """Reason why the client of a host ended, with a remedy."""
         return explanation(host, exit_code, errors, self._options.identity)
 
 

@@ -1,4 +1,4 @@
-"""What a plugin may add for every run: launchers, observers, reporters, rules."""
+"""Checks of what a plugin adds to every run: launchers, observers, reporters, rules."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _taken(hook: str) -> frozenset[str]:
 
 
 def _added(subject: Subject, hook: str, *methods: str) -> Iterator[Any]:
-    """What it adds by a hook, each with a name that nobody has and with the methods that are called."""
+    """Objects that a plugin adds by a hook, each checked for a unique name and for its methods."""
     subject.rests_on(is_loaded)
     names = set(_taken(hook))
     for one in _items(subject, hook):
@@ -104,7 +104,7 @@ def _nodes(who: str, launcher: Any) -> Sequence[Node]:
 
 
 def _called(who: str, name: str, function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a method returns; UserError as it is, ContractError for any other exception."""
+    """Return value of a method; UserError passes, any other exception becomes a ContractError."""
     try:
         return function(*arguments)
     except UserError:

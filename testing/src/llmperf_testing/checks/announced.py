@@ -1,4 +1,4 @@
-"""What a plugin's distribution announces, and what its module costs to import."""
+"""Checks of a distribution's entry points, and of the import cost of its modules."""
 
 from __future__ import annotations
 

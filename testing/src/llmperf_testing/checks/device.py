@@ -17,11 +17,11 @@ READY_SECONDS = 0.05
 APART_SHARE, APART_SECONDS = 0.02, 0.001
 """Events and the host's clock may differ by this much, besides the time between reading one and the other."""
 BEYOND_BLOCK, MOST_OF_BLOCK = 0.9, 1.5
-"""Of a block that is taken, at least and at most this share must show in the peak."""
+"""Smallest and largest share of an allocated block that must show in the peak."""
 FASTER = {"datasheet": 1.05, "measured": 1.25, "low": 1.25}
 """How many times its peak a device may compute: a clock may be read early, a measurement was disturbed."""
 MEMORY_SHARE = 0.85
-"""Of the memory that torch sees, a probe shows at least this share."""
+"""Smallest share of the memory that torch sees which a probe must show."""
 
 
 def device_can_be_bound(subject: VendorSubject) -> None:

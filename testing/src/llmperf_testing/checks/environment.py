@@ -26,7 +26,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _variables(subject: Any) -> Any:
-    """What it sets; Skip where it sets nothing."""
+    """Variables that it sets; Skip if it sets none."""
     subject.rests_on(is_loaded, *((probe_has_its_shape,) if subject.role == "vendor" else ()))
     plan = _plan(subject)
     try:

@@ -1,4 +1,4 @@
-"""Which hooks a plugin answers, and how they are written."""
+"""Checks of the hooks that a plugin answers, and of their signatures."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def functions(subject: Subject) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def marked(function: object) -> bool:
-    """Whether it is marked with `@hookimpl`."""
+    """True if it is marked with `@hookimpl`."""
     return getattr(function, f"{PROJECT}_impl", None) is not None
 
 

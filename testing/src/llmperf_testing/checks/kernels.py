@@ -33,7 +33,7 @@ NOT_FUSED = ("aten::cross_entropy_loss",)
 """Operations of torch that call separate ones, and hold all logits."""
 PRODUCTS = ("aten::mm", "aten::addmm", "aten::bmm", "aten::_grouped_mm", "aten::_scaled_mm")
 COMPILED = ("torch-compiled region", "compiledfunction")
-"""What torch.compile made: its operations have no names of their own."""
+"""Regions of torch.compile: their operations have no names of their own."""
 
 
 def attention_ran_as_claimed(subject: FrameworkSubject) -> None:

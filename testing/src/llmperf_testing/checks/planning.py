@@ -1,4 +1,4 @@
-"""What a framework plugin plans, and what it refuses."""
+"""Checks of plans and refusals of a framework plugin."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def layout_is_what_was_asked_for(subject: FrameworkSubject) -> None:
 
 
 def agent_is_an_argv(subject: FrameworkSubject) -> None:
-    """What starts a node's ranks is a list of words, never a shell's line."""
+    """The agent command is a list of words, never a shell line."""
     subject.rests_on(plan_has_its_shape)
     script = subject.worker.script
     for what, argv in (("agent", subject.worker.agent), ("script.command", script.command if script else ("-",))):

@@ -1,4 +1,4 @@
-"""What a vendor plugin sees, and how it says that it sees nothing."""
+"""Checks of a vendor plugin's probe, with devices and without."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def require_probe(probe: object, subject: VendorSubject) -> None:
 
 
 def _first_other(probe: Probe) -> str:
-    """Which field is read back as something else."""
+    """Name of the field that is read back with another value."""
     read = json_files.decode(json_files.encode(probe), Probe, "Probe")
     for one in fields(Probe):
         given, back = getattr(probe, one.name), getattr(read, one.name)

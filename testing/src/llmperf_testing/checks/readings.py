@@ -1,4 +1,4 @@
-"""What the sampler gets of a vendor plugin about once a second."""
+"""Checks of the readings that the sampler takes about once a second."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What the kit runs in processes of its own: each writes one document of `llmperf_testing.observations`."""
+"""Programs that the kit runs in separate processes: each writes one document of `llmperf_testing.observations`."""

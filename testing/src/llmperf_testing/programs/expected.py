@@ -37,7 +37,7 @@ def expected(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajecto
 
 
 def reference_for(spec: RunSpec) -> Callable[[Plan, int, LateTokens | None], Trajectory]:
-    """What computes the losses of a spec's model; Skip if nothing here does."""
+    """Function that computes the losses of a spec's model; Skip if there is none."""
     other = "--reference FRAMEWORK compares with another framework"
     if (packing := spec.contract.packing) != "packed":
         raise Skip(f"the kit knows the losses of packed sequences only, not of {packing} ones; {other}")

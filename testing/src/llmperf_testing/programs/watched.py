@@ -1,4 +1,4 @@
-"""What the kit watches in a rank: when data are drawn, how fast clocks and events run, which functions are replaced."""
+"""Observers of a rank: when data are drawn, how fast clocks and events run, which functions are replaced."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from llmperf.plugins.own_packages import published
 PLAIN = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 LONGEST = 40
 PREFIX = "llmperf-"
-"""Of every distribution; a name is what follows."""
+"""Prefix of every distribution's name."""
 TAKEN = {"llmperf-core": "llmperf itself", "llmperf-schemas": "llmperf itself"}
 """Distributions of the project that hold no plugin."""
 
@@ -27,17 +27,17 @@ class PackageName:
 
     @property
     def distribution(self) -> str:
-        """What is installed: `llmperf-acme-two`."""
+        """Name of the distribution: `llmperf-acme-two`."""
         return f"{PREFIX}{self.slug}"
 
     @property
     def plugin(self) -> str:
-        """What the entry point, and so `--vendor` or `--framework`, calls it: `acme_two`."""
+        """Name of the entry point, for `--vendor` or `--framework`: `acme_two`."""
         return self.slug.replace("-", "_")
 
     @property
     def package(self) -> str:
-        """What is imported: `llmperf_acme_two`."""
+        """Name of the import package: `llmperf_acme_two`."""
         return f"llmperf_{self.plugin}"
 
     @property

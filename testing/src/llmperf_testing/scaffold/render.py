@@ -14,7 +14,7 @@ from llmperf.errors import UserError
 from llmperf_testing.scaffold.names import PackageName
 
 Kind = Literal["vendor", "framework", "script"]
-"""What a package is made for; `script` is a framework that runs an external script."""
+"""Kind of package; `script` is a framework that runs an external script."""
 
 TEMPLATES = Path(__file__).parent / "templates"
 ENDING = ".tmpl"

@@ -18,7 +18,7 @@ USE = re.compile(rf"{NUMBER}\s+{PAIR}(?:\s+{PAIR})?")
 HEADING, PROCESSES = "Health", "Process id"
 LIMITS = {"power_watts": (0.0, 2000.0), "temperature_celsius": (0.0, 120.0)}
 HEALTHY = ("OK", "Warning")
-"""What the driver says of an NPU that works."""
+"""Health states of a working NPU, as the driver prints them."""
 
 
 def inventory() -> Inventory:

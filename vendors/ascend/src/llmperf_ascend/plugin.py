@@ -50,7 +50,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Which NPUs the ranks see, and on several nodes HCCL's interface."""
+    """Variables for the visible NPUs and, on several nodes, HCCL's interface."""
     from llmperf import interface_variables
 
     from llmperf_ascend.npus import ASCEND

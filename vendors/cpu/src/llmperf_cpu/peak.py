@@ -70,7 +70,7 @@ def peak_now(device_model: str, dtype: Dtype) -> PeakFlops | None:
 
 
 def _key(device_model: str, dtype: Dtype) -> dict[str, Any] | None:
-    """What a kept peak holds for; None if this host does not measure one for that device and dtype."""
+    """Key of a kept peak; None if this host does not measure one for that device and dtype."""
     library = _library(dtype)
     if library is None or device_model != host.cpu_model():
         return None

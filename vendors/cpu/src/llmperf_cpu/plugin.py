@@ -62,7 +62,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """What no plan and no result of these devices can have."""
+    """Rules for plans and results of these devices."""
     if kind not in (None, "plan", "result"):
         return []
     from llmperf.validation import rules_in

@@ -1,4 +1,4 @@
-"""What no result of a CPU can have."""
+"""Rules for results of a CPU."""
 
 from __future__ import annotations
 

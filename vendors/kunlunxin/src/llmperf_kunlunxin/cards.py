@@ -21,7 +21,7 @@ NAMES = ("xpu_smi", "xpu-smi")
 SECONDS = 10.0
 DRIVER = re.compile(r"Driver Version\s*:\s*(?P<version>(?P<major>\d{1,4})(\.\w+){0,5})")
 STAND_IN = "llmperf stand-in"
-"""What a tool that only plays a machine prints beside its driver version."""
+"""Mark that a simulated tool prints beside its driver version."""
 VISIBLE = "XPU_VISIBLE_DEVICES"
 LIBRARIES = ("BKCL_", "XPU_", "XDNN_", "XMLIR_", "XBLAS_")
 """Prefixes of the variables of collectives, runtime, operators, XPyTorch and matrix products."""
@@ -31,16 +31,16 @@ ALWAYS = {"XPU_EVENT_KL3_ENABLE": "1"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """What the tool's table for people shows."""
+    """Content of the table that the tool prints."""
 
     name: str
-    """Of the command."""
+    """Name of the command."""
     driver: re.Match[str]
     """Its version, and the major version, by which a layout is chosen."""
     models: Mapping[int, str]
     """By device number, where the table has a column for it."""
     stand_in: bool
-    """Whether it only plays a machine."""
+    """True if it only plays a machine."""
 
 
 _tool: list[Tool] = []
@@ -93,7 +93,7 @@ def _models(printed: str) -> dict[int, str]:
 
 
 def worker_env(plan: Plan) -> dict[str, str]:
-    """What the published case sets, over it what the user has set, and over both which cards the ranks see.
+    """Variables of the published case, overridden by the user's own, and those for the visible cards.
 
     Variables of the user are included so that the ranks of other nodes have them too, and the plan records them.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from llmperf.types import Plan
 
 SIDE = 1024
-"""Of the matrices whose product shows whether events measure time."""
+"""Side of the matrices whose product shows whether events measure time."""
 
 
 def xpytorch_device(plan: Plan, local_rank: int) -> AcceleratorDevice:

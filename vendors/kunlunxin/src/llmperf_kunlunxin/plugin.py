@@ -50,7 +50,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_device_rates(device_model: str) -> DeviceRates | None:
-    """What this card is assumed to achieve; None where nothing is assumed."""
+    """Assumed rates of this card; None without an assumption."""
     from llmperf_kunlunxin.cards import KUNLUNXIN
 
     return KUNLUNXIN.device_rates(device_model)

@@ -15,7 +15,7 @@ from llmperf_nvidia.nvml import ask, throttle_reasons
 LEVELS = {0: "SELF", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """`nvmlGpuTopologyLevel_t` as `nvidia-smi topo -m` writes it; two GPUs on one board are SELF."""
 MODES = {0: "off", 1: "on", "Disabled": "off", "Enabled": "on"}
-"""Of ECC and MIG, as NVML and as the tool show them."""
+"""States of ECC and MIG, as NVML and as the tool show them."""
 OLD_FIELDS = (
     *("index", "name", "uuid", "memory.total", "driver_version", "pci.bus_id", "power.limit"),
     "ecc.mode.current",

@@ -57,7 +57,7 @@ def ask(library: Any, reading: Callable[[], T]) -> T | None:
 
 
 def gone(library: Any, error: Any) -> bool:
-    """Whether an error means that a GPU no longer answers."""
+    """True if an error means that a GPU no longer answers."""
     return error.value in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
 
 
@@ -85,7 +85,7 @@ def reasons_of(mask: int) -> tuple[ThrottleReason, ...]:
 
 
 def throttle_reasons(library: Any, handle: Any) -> tuple[ThrottleReason, ...] | None:
-    """Why a GPU's clocks are held down now, which NVML calls throttle reasons before driver 535; None if not shown."""
+    """Reasons why a GPU's clocks are reduced now (NVML's throttle reasons before driver 535); None if not shown."""
     mask = ask(library, lambda: library.nvmlDeviceGetCurrentClocksEventReasons(handle))
     if mask is None:
         mask = ask(library, lambda: library.nvmlDeviceGetCurrentClocksThrottleReasons(handle))

@@ -63,7 +63,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_device_rates(device_model: str) -> DeviceRates | None:
-    """What this GPU is assumed to achieve; None where nothing is assumed."""
+    """Assumed rates of this GPU; None without an assumption."""
     from llmperf_nvidia.probe import rate_table
 
     return rate_table().device_rates(device_model)
@@ -71,7 +71,7 @@ def llmperf_device_rates(device_model: str) -> DeviceRates | None:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Which GPUs the ranks see, in which order, and how torch's allocator grows."""
+    """Variables for the visible GPUs, their order, and the growth of torch's allocator."""
     from llmperf_nvidia.probe import worker_env
 
     return worker_env(plan)
@@ -87,7 +87,7 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """What no result of these devices can have."""
+    """Rules for results of these devices."""
     if kind not in (None, "result"):
         return []
     from llmperf.validation import rules_in

@@ -37,19 +37,19 @@ def table() -> PeakTable:
 
 @cache
 def rate_table() -> RateTable:
-    """What GPUs are assumed to achieve."""
+    """Assumed rates of GPUs."""
     from llmperf.vendorkit import RateTable
 
     return RateTable.read(Path(__file__).parent / "data" / "rates.toml", table())
 
 
 def offers_of(entry: PeakEntry) -> Offers:
-    """What a GPU of the table can be asked for."""
+    """Offers of a GPU of the table."""
     return offers(entry.details["compute_capability"])
 
 
 def offers(compute_capability: str | None) -> Offers:
-    """What a GPU of a compute capability can be asked for; fp32 alone if that is unknown."""
+    """Offers of a GPU by compute capability; fp32 alone if that is unknown."""
     version = tuple(map(int, compute_capability.split("."))) if compute_capability else (0, 0)
     precisions = TENSOR_CORES if version >= (8, 0) else BEFORE_AMPERE if version >= (7, 0) else ("fp32",)
     return Offers(

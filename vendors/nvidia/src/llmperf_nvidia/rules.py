@@ -1,4 +1,4 @@
-"""What no result of an NVIDIA GPU can have."""
+"""Rules for results of NVIDIA GPUs."""
 
 from __future__ import annotations
 

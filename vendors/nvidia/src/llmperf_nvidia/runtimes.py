@@ -1,4 +1,4 @@
-"""Why an installed torch or Paddle cannot use the GPUs: its CUDA, their driver, their compute capability.
+"""Reasons why an installed torch or Paddle cannot use the GPUs: its CUDA, their driver, their compute capability.
 
 The installed libraries' files are read; they are never imported.
 """
@@ -22,7 +22,7 @@ PACKAGES = {"torch": "torch", "paddle": "paddlepaddle-gpu"}
 ARCHITECTURE = re.compile(r"(sm|compute)_([0-9]{1,2})([0-9])")
 PADDLE_APART = ", in an environment of its own without paddlepaddle and torch, and name it by --python: docs/drivers.md"
 MAX_BYTES = 2**16
-"""Of a version file."""
+"""Largest size of a version file."""
 TORCH_VERSION = re.compile(r"^__version__ *= *'([^'\n]{1,60})'", re.MULTILINE)
 TORCH_CUDA = re.compile(r"^cuda\b[^=\n]*= *(?:'([^'\n]{1,20})'|None) *$", re.MULTILINE)
 PADDLE_VERSION = re.compile(r"^full_version *= *'([^'\n]{1,60})'", re.MULTILINE)
@@ -113,7 +113,7 @@ def runtime_problems(device: DeviceInfo, driver: str | None) -> Mapping[str, str
 
 
 def problem(build: Build, device: DeviceInfo, driver: str | None) -> str | None:
-    """Why a build cannot use a device with a driver, and the remedy; None if nothing speaks against it."""
+    """Reason why a build cannot use a device with a driver, and the remedy; None if it can."""
     if build.cuda is None:
         package = PACKAGES[build.runtime]
         message = f"{build.label} is built without CUDA and computes on the CPU only; install a build of {package} for"
@@ -170,7 +170,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def runs_on(architectures: Sequence[str], capability: str) -> bool:
-    """Whether code for one of the architectures runs on a GPU.
+    """True if code for one of the architectures runs on a GPU.
 
     Machine code (`sm_`) runs on later minor versions of its major version, PTX (`compute_`) on everything later: CUDA
     C++ Programming Guide, "Binary compatibility" and "PTX compatibility".

@@ -55,7 +55,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | None:
 
 @hookimpl
 def llmperf_device_rates(device_model: str) -> DeviceRates | None:
-    """What this GPU is assumed to achieve; None where nothing is assumed."""
+    """Assumed rates of this GPU; None without an assumption."""
     from llmperf_rocm.gpus import ROCM
 
     return ROCM.device_rates(device_model)
@@ -63,7 +63,7 @@ def llmperf_device_rates(device_model: str) -> DeviceRates | None:
 
 @hookimpl
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """Which GPUs the ranks see."""
+    """Variables for the visible GPUs."""
     from llmperf_rocm.gpus import worker_env
 
     return worker_env(plan)

@@ -1,4 +1,4 @@
-"""What a site shows: every run once, with its address, and what it can be looked up by."""
+"""Content of a site: every run once, with its address and its search keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class SiteRun:
     values: Mapping[str, Value]
     """Its exact values by key."""
     address: str
-    """Of its page, from the top of the site: `runs/NAME-HASH.html`."""
+    """Address of its page, from the top of the site: `runs/NAME-HASH.html`."""
 
     @property
     def device(self) -> str | None:
@@ -54,7 +54,7 @@ class SiteRun:
 
 
 def _lasting(document: object) -> object:
-    """What an address depends on: of a result its files and times, which a later llmperf reads alike."""
+    """Part of a document that its address depends on: for a result, its files and times, which are stable."""
     if isinstance(document, Result):
         return [document.run_id, document.created, document.finished, dict(sorted(document.files.items()))]
     return document

@@ -13,7 +13,7 @@ from llmperf_html.site.page import Frame
 
 NEWEST = 50
 UNDATED = "1970-01-01T00:00:00Z"
-"""Of a feed without dated results: Atom requires a date."""
+"""Date of a feed without dated results: Atom requires one."""
 
 
 def feed(frame: Frame, content: Content, url: str) -> str:

@@ -27,10 +27,10 @@ HATCHES = {"printed": (3, 6), "computed": (2, 7)}
 
 @dataclass(frozen=True)
 class Frame:
-    """What the pages of a site share."""
+    """Shared parts of the pages of a site."""
 
     title: str
-    """Of the site."""
+    """Title of the site."""
     language: str
     """`en` or `zh`."""
     prices: str | None = None

@@ -42,7 +42,7 @@ def pages(frame: Frame, content: Content) -> Iterator[tuple[str, str]]:
 
 
 def model_address(model: str) -> str:
-    """Of the page of a model."""
+    """Address of the page of a model."""
     return f"models/{slug(model)}.html"
 
 
@@ -187,7 +187,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
 
 
 def _links(frame: Frame, run: SiteRun) -> Iterator[Html]:
-    """What a run can be looked up by."""
+    """Links by which a run can be looked up."""
     model = shown(run.sheet.cell("model"))
     named = (("Model", model, model_address(model)),
              ("Device", run.device, f"devices/{slug(run.device or '')}.html"),

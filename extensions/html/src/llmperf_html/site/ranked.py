@@ -99,7 +99,7 @@ def _part(left: float, right: float, kind: str) -> Html:
 
 
 def _verdict(frame: Frame, entry: Entry) -> Child:
-    """What validation says, whether the entry was imported, and how far it was verified."""
+    """Verdict of validation, a mark for imported entries, and the level of verification."""
     levels = entry.levels or (frame.word("not rerun") if entry.measured else None)
     signatures = sorted({signature_text(frame, sheet) for sheet in entry.sheets} - {""})
     signed = [element("small", text) for text in signatures]
@@ -118,7 +118,7 @@ def _verdict(frame: Frame, entry: Entry) -> Child:
 
 
 def signature_text(frame: Frame, sheet: Sheet) -> str:
-    """Whether somebody signed a submission; empty for a sheet that did not come as one."""
+    """True if somebody signed a submission; empty for a sheet that did not come as one."""
     cell = sheet.cell("signature")
     if cell.value is not None:
         return frame.word("signed by {name}", name=str(cell.value))

@@ -39,7 +39,7 @@ def time_parts(frame: Frame, run: SiteRun, curves: Mapping[str, Any]) -> Iterato
 
 
 def estimate(frame: Frame, run: SiteRun, curves: Mapping[str, Any]) -> Iterator[Html]:
-    """What formulas gave before the run, what was measured, and their ratio."""
+    """Estimate before the run, measured time, and their ratio."""
     rows: list[list[Child]] = []
     for key, measured_key, label, rounding in ESTIMATED:
         expected, measured = curves["expected"].get(key), run.values.get(measured_key)

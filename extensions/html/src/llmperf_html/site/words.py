@@ -1,4 +1,4 @@
-"""What the pages of a site say, in Chinese too."""
+"""Texts of the pages of a site, in English and Chinese."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _DATASET = re.compile(
 
 
 def import_document(data: bytes, name: str, known: Known) -> Published:
-    """What a document says; `name` is the file it comes from. UserError if it is not UTF-8 text or is too large."""
+    """Published document from a file called `name`. UserError if it is not UTF-8 text or is too large."""
     lines = _lines(data, name)
     parts = contents(blocks(lines))
     digest = hashlib.sha256(data).hexdigest()

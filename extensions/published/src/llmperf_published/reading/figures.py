@@ -155,7 +155,7 @@ def _of_one_device(value: Figure, devices: int) -> Figure:
 def _scope(
     value: Figure, header: str, contents: Contents, where: PublishedHardware
 ) -> tuple[Scope | Literal["contradictory"] | None, str]:
-    """What a throughput counts, by its expression, its unit and its header, or the general table; and a problem."""
+    """Scope of a throughput, by its expression, its unit and its header, or the general table; and a problem."""
     divisor = re.search(r"/\s*(\d+)\s*$", value.expression or "")
     devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
     if divisor and devices is not None and int(divisor[1]) == devices:

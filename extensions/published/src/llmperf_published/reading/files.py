@@ -45,7 +45,7 @@ class Imported:
     target: Path
     """The JSON file."""
     published: Published
-    """What the document says."""
+    """Content of the document."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ def _imported(place: Place, out: Path, known: Known) -> Imported | None:
 
 
 def has_results(path: Path) -> bool:
-    """Whether Markdown has a table and mentions throughput or MFU. UserError if it cannot be read."""
+    """True if Markdown has a table and mentions throughput or MFU. UserError if it cannot be read."""
     try:
         with open_regular(path) as file:
             text = file.read(MAX_BYTES).decode("utf-8", "replace")
@@ -122,7 +122,7 @@ def has_results(path: Path) -> bool:
 
 
 def _measures_training(published: Published) -> bool:
-    """Whether a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
+    """True if a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
     return any(table.kind == "performance" and table.measures_speed for table in published.tables)
 
 

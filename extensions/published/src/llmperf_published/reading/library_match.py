@@ -39,11 +39,11 @@ class Known:
     """Squeezed name or title of a model to its name."""
     cases: tuple[Case, ...]
     own: OwnFacts | None = None
-    """What the user adds to the library."""
+    """Facts that the user adds to the library."""
 
     @property
     def stated(self) -> Stated | None:
-        """What the importer says where a document says nothing."""
+        """Statements of the importer for what a document does not say."""
         return self.own.stated if self.own else None
 
     def with_own(self, own: OwnFacts | None) -> Known:
@@ -62,7 +62,7 @@ class Known:
 
 
 def _readable(read: Callable[[str], object], name: str) -> bool:
-    """Whether a file of an installed package can be read; `llmperf models` and `llmperf cases` name the others."""
+    """True if a file of an installed package can be read; `llmperf models` and `llmperf cases` name the others."""
     try:
         read(name)
     except UserError:

@@ -104,7 +104,7 @@ def _beside_device(words: str, device: re.Match[str] | None) -> int | None:
 
 
 def _names_several(device: re.Match[str], words: str) -> bool:
-    """Whether a cell leaves open which of several devices it was: `H100/H200 SXM`."""
+    """True if a cell leaves open which of several devices it was: `H100/H200 SXM`."""
     bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])
     other = device_at(words, device.end() + bar.end()) if bar else None
     names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
@@ -209,7 +209,7 @@ def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> Publis
 
 
 def _may_be(model: str | None, where: PublishedHardware) -> bool:
-    """Whether the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is no A10 and no A100 PCIe."""
+    """True if the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is no A10 and no A100 PCIe."""
     form, known = form_factor(where.configuration or ""), form_factor(model or "")
     if form != known and (form_factor(where.device or "") or (form and known)):
         return False
@@ -225,7 +225,7 @@ def _may_be(model: str | None, where: PublishedHardware) -> bool:
 
 
 def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What could not be parsed of a row's machine: pairs of text and what was expected in its place."""
+    """Parts of a row's machine that could not be parsed: pairs of text and what was expected in its place."""
     problems = []
     configuration = where.configuration or ""
     if where.device is None and layout_in(configuration) != PublishedLayout():

@@ -1,4 +1,4 @@
-"""What `llmperf import` adds to documents: peaks and models of files, and statements; checked by what is installed."""
+"""Facts that `llmperf import` adds to documents: peaks and models from files, and statements; checked by plugins."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def own_facts(
     peaks: Path | None, models: Sequence[str], library: Library, statements: Mapping[str, str | None] | None = None
 ) -> OwnFacts | None:
-    """What the files hold and the options state; None without any.
+    """Facts from files and options; None without any.
 
     `models` are files, and at most one name of a model of the library; `statements` are the values of --vendor,
     --device, --devices and --precision. UserError for a faulty entry, for a device or a model in a file that an

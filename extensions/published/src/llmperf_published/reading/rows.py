@@ -43,7 +43,7 @@ _THOUSANDS = re.compile(r"\(\s*k(?: tokens)?\s*\)|\bin k\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
-    """What all rows of a document share."""
+    """Data shared by all rows of a document."""
 
     contents: Contents
     defaults: PublishedBatch
@@ -205,7 +205,7 @@ def _with_unit(column: Column, cell: str) -> str:
 
 
 def _own_or_general(cells: row_settings.Cells, contents: Contents, name: str) -> str | None:
-    """What the row states, as a setting or in a column; otherwise what the general table states."""
+    """Value that the row states, as a setting or in a column; otherwise that of the general table."""
     return cells.settings.get(name) or stated(cells.by_name.get(name)) or stated(contents.text("general", name))
 
 

@@ -125,7 +125,7 @@ def _claim(match: re.Match[str]) -> Claim | None:
 
 
 def is_prose(text: str) -> bool:
-    """Whether a text has words beside its settings: `FSDP beats TP=4` does, `Megatron with TP=4, PP=2` does not."""
+    """True if a text has words beside its settings: `FSDP beats TP=4` does, `Megatron with TP=4, PP=2` does not."""
     words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
     return re.search(r"[^\W\d_]", software_words().sub(" ", _BESIDE_SETTINGS.sub(" ", words).lower())) is not None
 
@@ -217,7 +217,7 @@ def setting_number(name: str, text: str | None) -> int | None:
 
 
 def expected_value(name: str, text: str) -> str | None:
-    """What a setting accepts, for a value that it does not accept; None for an accepted value."""
+    """Description of the values that a setting accepts, for one that it does not; None for an accepted value."""
     if name == "sharding_stage":
         return None if stage_in(text) is not None else "a sharding stage from 0 to 3"
     if name == "attention":

@@ -12,7 +12,7 @@ from pathlib import Path
 from llmperf.errors import UserError
 
 SUFFIXES = (".md", ".markdown")
-"""Of the files that are read in a folder."""
+"""Suffixes of the files that are read in a folder."""
 MAX_FILES = 20_000
 """Markdown files of one folder."""
 _INDEXES = ("readme", "index")
@@ -28,7 +28,7 @@ class Place:
     folder: Path
     """Relative to the folder of all imports."""
     in_tree: bool = False
-    """Whether it was found in a folder, and not named."""
+    """True if it was found in a folder, and not named."""
 
 
 def places(sources: Sequence[Path]) -> list[Place]:

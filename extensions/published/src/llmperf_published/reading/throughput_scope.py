@@ -1,4 +1,4 @@
-"""What a throughput counts, by the words of its header or unit: tokens of one device, of one node, or of all."""
+"""Scope of a throughput, by the words of its header or unit: tokens of one device, of one node, or of all."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ _WORDS: dict[str, str] = {
     "units higher better 速度 速率 性能 训练 预训练 平均 均值 实测 单位 处理 数量 数 量 的 万 千 百万 个 为 越高越好",
     "precision": "bf16 fp16 fp8 fp32 tf32 amp mixed precision",
 }
-"""What kind of word each is; any other is unknown."""
+"""Kind of each word; any other is unknown."""
 _PIECE = re.compile(r"[a-z][a-z0-9]*|\d+|[\u4e00-\u9fff]+|[/*·()]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThroughputWords:
-    """What the words of a text say about a throughput."""
+    """Words of a text about a throughput."""
 
     named: bool
-    """Whether they name a throughput, and nothing else such as a variant: `tokens/s`, but not `With CP tokens/s`."""
+    """True if they name a throughput, and nothing else such as a variant: `tokens/s`, but not `With CP tokens/s`."""
     rate: bool
-    """Whether they contain tokens and seconds: `tokens/s`."""
+    """True if they contain tokens and seconds: `tokens/s`."""
     scope: Scope | None
     """`unclear` if a rate stands beside words that are not known; None if the text says nothing on it."""
 

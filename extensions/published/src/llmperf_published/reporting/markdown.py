@@ -13,7 +13,7 @@ from llmperf_published.types.document import Entry, Published, Section, Table
 WHOLE = 20_000
 """Characters of a cell or a line: as many as are read."""
 _RISKY = re.compile(r"<(?!br\s?/?>)|[\[\]`|]", re.IGNORECASE)
-"""What may begin a tag, a link, code or a cell; a line break does no harm."""
+"""Characters that may begin a tag, a link, code or a cell; a line break is harmless."""
 _HEADINGS = {
     "hardware": "Hardware", "software": "Software", "parallelism": "Parallelism",
     "optimisation": "Optimisation strategy", "batch": "Batch", "general": "General", "performance": "Performance",

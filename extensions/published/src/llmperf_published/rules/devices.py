@@ -112,7 +112,7 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
 
 
 def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
-    """What of a row has nothing that its figures could be held against."""
+    """Parts of a row whose figures cannot be checked against anything."""
     where, mfu = row.hardware, row.metrics.mfu
     vendor = checking_vendor(published, row)
     comparison = is_comparison(published)
@@ -130,7 +130,7 @@ def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]
 
 @rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")
 def facts_are_installed(published: Published) -> Iterator[Violation]:
-    """What whoever imported it gave instead, with its source: others have to look it up."""
+    """Facts that the importer gave instead, with their source: others have to look them up."""
     for index, device in enumerate(published.own.devices if published.own else ()):
         entry = device.entry
         figures = ", ".join(f"{dtype} {tflops:g}" for dtype, tflops in entry.dense_tflops.items())

@@ -76,7 +76,7 @@ def expression_uses_the_row(published: Published) -> Iterator[Violation]:
 
 
 def _terms(parts: Factors, length: int | None, devices: int | None) -> Iterator[tuple[str, int, int]]:
-    """What a product of at least two numbers has in place of the row's own: in words, expected, found."""
+    """Differences between a product of at least two numbers and the row's own values: in words, expected, found."""
     multiplied, divided = (_whole(one) for one in (parts.multiplied, parts.divided))
     if len(parts.multiplied) < 2 or not parts.divided:
         return

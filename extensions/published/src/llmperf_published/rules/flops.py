@@ -30,10 +30,10 @@ class RowFlops:
     """By `hfu`, were the forward recomputed; None where that is counted already, or is known not to be so."""
     length_known: bool = True
     frozen: bool = False
-    """Whether part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
+    """True if part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
 
     def unknown(self, low: float, high: float) -> str | None:
-        """Why FLOPs per token within these bounds, which no known convention gives, are not wrong for certain."""
+        """Reason why FLOPs per token within these bounds, which no known convention gives, may still be right."""
         if self.frozen:
             return "part of the model is frozen, so that its FLOPs per token are not known"
         if self.recomputed is not None and low <= self.recomputed <= high:
@@ -50,7 +50,7 @@ def model_of(published: Published, row: PublishedRow) -> Model | None:
 
 
 def _frozen(published: Published, row: PublishedRow, model: Model) -> bool:
-    """Whether a row says that weights are frozen, or is the first training of a model with parts beside its decoder."""
+    """True if a row says that weights are frozen, or is the first training of a model with parts beside its decoder."""
     heading = published.tables[row.table].heading if row.table in range(len(published.tables)) else ""
     named = row.configuration_name.text if row.configuration_name else None
     texts = (heading, row.group, row.hardware.configuration, row.fix_hp_text, row.model_text, named)

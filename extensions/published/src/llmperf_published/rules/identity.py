@@ -25,7 +25,7 @@ NEEDED = {
 """Entries without which nobody can run it again: in which section, and what they are called in a message."""
 
 FOLLOWING = ("vendor", "defaults", "strategy", "formula", "configuration_names", "datasets")
-"""What a document's text gives beside its tables and rows."""
+"""Fields that a document's text gives beside its tables and rows."""
 
 
 @rule("LP611", "warning", "A document names one accelerator throughout")
@@ -137,7 +137,7 @@ def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
 
 @rule("LP614", "warning", "The environment is complete")
 def environment_is_complete(published: Published) -> Iterator[Violation]:
-    """What is needed to run it again."""
+    """Facts that are needed to run it again."""
     for name, (section, called) in NEEDED.items():
         entry = published.entry(name, section)  # type: ignore[arg-type]
         if entry is None or withheld(entry.text):
@@ -170,7 +170,7 @@ def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
 
 @rule("LP617", "note", "Everything in the document is understood")
 def all_understood(published: Published) -> Iterator[Violation]:
-    """What was left out of the rows, and why; a maintainer reads these lines himself."""
+    """Text that was left out of the rows, with the reason; a maintainer reads these lines."""
     for index, one in enumerate(published.unread):
         yield f"/unread/{index}", f"{one.reason}, found {shown(one.text)}, line {one.line}"
 

@@ -29,7 +29,7 @@ def _known() -> Known:
 
 
 def read_readme(path: Path, named: bool = True) -> Published | None:
-    """What a published document says; None for Markdown without published results.
+    """Published document of a file; None for Markdown without published results.
 
     UserError for what is no UTF-8 text or too large.
     """
@@ -38,7 +38,7 @@ def read_readme(path: Path, named: bool = True) -> Published | None:
 
 
 def _is_published(published: Published) -> bool:
-    """Whether a document has throughput, and describes a machine or has columns of published tables alone."""
+    """True if a document has throughput, and describes a machine or has columns of published tables alone."""
     described = any(section.kind in ("hardware", "software") for section in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
     return "throughput" in names and (described or not names.isdisjoint(_OWN_COLUMNS))
@@ -55,7 +55,7 @@ def line_of(published: Published, pointer: str) -> int | None:
 
 
 def imported_again(published: Published) -> Published:
-    """What follows from the document's headings, sections, cells and remarks, by the library of cases that is here."""
+    """The document imported again from its headings, sections, cells and remarks, with the cases installed here."""
     contents = Contents(
         title=published.title,
         headings=list(published.headings),
@@ -83,7 +83,7 @@ def _on_device_of(row: PublishedRow, found: PublishedRow) -> PublishedRow:
 
 
 def _beyond_library(row: PublishedRow, found: PublishedRow, own: OwnFacts | None) -> PublishedRow:
-    """What names a model or a case that this library has not got, another one may have: it stands as it is."""
+    """Keep names of models and cases that are not in this library: another library may have them."""
     known = _known().with_own(own)
     if row.framework is None and found.framework not in frameworks():
         row = replace(row, framework=found.framework)

@@ -60,7 +60,7 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
 
 
 def _in_dies(published: Published, row: PublishedRow, replica: int) -> bool:
-    """Whether the layout is of the dies that a configuration's name counts: `..x1x16` for 8 cards of two dies each."""
+    """True if the layout is of the dies that a configuration's name counts: `..x1x16` for 8 cards of two dies each."""
     where, each = row.hardware, row.hardware.devices_per_node
     names = [*published.configuration_names, *([row.configuration_name] if row.configuration_name else [])]
     ranks = {
@@ -73,7 +73,7 @@ def _in_dies(published: Published, row: PublishedRow, replica: int) -> bool:
 
 
 def _told_again(published: Published, row: PublishedRow, path: str) -> Iterator[Violation]:
-    """What other cells count, or set, beside the configuration and the layout."""
+    """Values that other cells repeat, beside the configuration and the layout."""
     where, layout, world = row.hardware, row.parallelism, world_size(row)
     each = where.devices_per_node
     known = {
@@ -197,7 +197,7 @@ def _by(numerator: tuple[str, ...], denominator: tuple[str, ...], known: dict[st
 
 
 def _meant(numerator: tuple[str, ...], denominator: tuple[str, ...], known: dict[str, int], given: int) -> str:
-    """What the formula seems to mean, where that can be told."""
+    """Likely meaning of the formula, where it can be recognised."""
     if "data_parallel" not in numerator or "world_size" not in known:
         return ""
     taken = {**known, "data_parallel": known["world_size"]}
@@ -218,7 +218,7 @@ def configuration_agrees(published: Published) -> Iterator[Violation]:
 
 
 def _named(name: ConfigurationName, row: PublishedRow) -> Iterator[tuple[str, int | None, int | None]]:
-    """What the name says too: of the row's own cells, of the name. What only the name says is not compared."""
+    """Values that the name repeats: the row's own, and the name's. What only the name says is not compared."""
     said, degrees, where = layout_in(row.parallel_text or ""), name.degrees, row.hardware
     yield "TP", said.tensor_parallel, degrees.get("TP", degrees.get("MP"))
     yield "PP", said.pipeline_parallel, degrees.get("PP")

@@ -1,4 +1,4 @@
-"""Which of its vendor's devices a published row may have been run on, and in which dtypes."""
+"""Devices of the vendor that a published row may have been run on, and their dtypes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Machine:
 
 
 def machine_of(published: Published, row: PublishedRow) -> Machine | None:
-    """What the vendor's plugin publishes, otherwise what the importer added; None where neither has the device."""
+    """Device facts of the vendor's plugin, otherwise of the importer; None where neither has the device."""
     vendor = checking_vendor(published, row)
     catalogue = vendor_catalogue(vendor) if vendor else None
     found = devices_of(catalogue, row) if catalogue is not None else []
@@ -111,7 +111,7 @@ def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
 
 
 def in_few_bits(row: PublishedRow) -> bool:
-    """Whether a row names a dtype of 8 bits or fewer, alone or beside another."""
+    """True if a row names a dtype of 8 bits or fewer, alone or beside another."""
     return row.precision is None and None in precisions_in(row.precision_text)
 
 

@@ -21,7 +21,7 @@ def flops_per_token(published: Published, row: PublishedRow) -> dict[str, float]
 
 
 def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
-    """What is not known of a row whose MFU no known convention gives; None where the figure is wrong whatever it is."""
+    """Unknown fact of a row whose MFU no known convention gives; None where the figure is wrong in any case."""
     pairs = [(mfu, each)]
     if mfu.ends is not None and each.ends is not None:
         pairs = list(zip(mfu.numbers, each.numbers, strict=True))
@@ -106,7 +106,7 @@ def _percent(each: Figure, flops_per_peak: float) -> str:
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
-    """Whether some throughput that is printed so gives some share that is; of two ranges, both ends must agree."""
+    """True if some throughput that is printed so gives some share that is; of two ranges, both ends must agree."""
     if mfu.ends is not None and each.ends is not None:
         pairs = zip(mfu.numbers, each.numbers, strict=True)
         return all(mfu_agrees(share, speed, flops, peak) for share, speed in pairs)
@@ -116,7 +116,7 @@ def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
 
 
 def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: PublishedRow) -> str:
-    """What the printed figure would be right for, where that can be told."""
+    """Hint at the conditions under which the printed figure would be right, where they can be recognised."""
     value, peaks = mfu.value, machine.peaks(dtypes_of(row))
     if value is None or each.value is None:
         return ""

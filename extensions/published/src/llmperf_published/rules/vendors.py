@@ -17,7 +17,7 @@ from llmperf_published.types.document import Published, PublishedHardware, Publi
 NAME = re.compile(
     r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"
 )
-"""What accelerators are called in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
+"""Names of accelerators in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
 _Names = tuple[str | None, str | None, str | None]
 
 
@@ -37,7 +37,7 @@ def vendor_of_all(published: Published) -> str | None:
 
 
 def is_comparison(published: Published) -> bool:
-    """Whether rows name devices of several vendors, and the title does not say whose document it is."""
+    """True if rows name devices of several vendors, and the title does not say whose document it is."""
     return _vendors(_Whole(published)).comparison
 
 
@@ -110,7 +110,7 @@ def _unnamed(where: PublishedHardware, vendor: str | None, published: Published)
 
 
 def _titled(published: Published) -> bool:
-    """Whether the title says whose document it is: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
+    """True if the title says whose document it is: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
     title, vendor = normal(published.title), published.vendor
     named = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
     others = {other for device in NAME.findall(title) for other in _publishing(device, vendor)} - {vendor}

@@ -97,7 +97,7 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
 
 
 def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
-    """What its MFU would have to be computed from, and is not there."""
+    """Missing facts that its MFU would have to be computed from."""
     yield from _missing_figures(published, row)
     machine = machine_of(published, row)
     if machine is None:
@@ -201,7 +201,7 @@ def _own_model(published: Published, row: PublishedRow) -> Iterator[str]:
 
 
 def _stated(published: Published, row: PublishedRow) -> Iterator[str]:
-    """What the importer said of the row."""
+    """Statements of the importer about the row."""
     stated = published.own.stated if published.own else None
     names = [*(["vendor"] if stated and stated.vendor else []), *row.stated]
     if stated is not None and names:
@@ -220,7 +220,7 @@ def peak_confidence(verdict: Verdict) -> str | None:
 
 
 def _open(published: Published, row: PublishedRow) -> Iterator[str]:
-    """What is not known of a row whose MFU is by no convention that can be computed."""
+    """Unknown facts of a row whose MFU follows no convention that can be computed."""
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     if mfu is not None and each is not None and machine is not None:
         found = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))

@@ -1,4 +1,4 @@
-"""What a published document says: `published.json`, a pure function of the document's text and the library.
+"""A published document: `published.json`, a pure function of the document's text and the library.
 
 A document has one setting (environment, strategy, batch defaults) and some rows, each a result of its own. Figures
 keep what was printed beside the number; what the document does not say is None, never a guess. The parts live beside
@@ -60,19 +60,19 @@ class PublishedRow:
     framework: str | None
     """Name of the framework plugin that the text points to; None where it points to none."""
     variant: bool
-    """Whether the row changes the contract of its case or, without a case, of the document's defaults."""
+    """True if the row changes the contract of its case or, without a case, of the document's defaults."""
     fix_hp: tuple[Change, ...]
-    """What differs from the case or, without a case, from the document's defaults, as far as the document says."""
+    """Differences from the case or, without a case, from the document's defaults, as far as the document says."""
     fix_hp_text: str | None
     """The cell as printed, without Markdown."""
     claims: tuple[Claim, ...]
-    """What the row says of its global batch."""
+    """Claims of the row about its global batch."""
     options: Mapping[str, str]
     """Everything that the row sets by name, as printed."""
     configuration_name: ConfigurationName | None
     """The configuration that the row names."""
     hardware: PublishedHardware
-    """What it was run on."""
+    """Machine of the run."""
     parallelism: PublishedLayout
     """How ranks shared the model."""
     parallel_text: str | None
@@ -90,7 +90,7 @@ class PublishedRow:
     metrics: PublishedMetrics
     """The figures."""
     stated: tuple[str, ...] = ()
-    """What of the above the importer said, as the document does not: `device`, `devices`, `model`, `precision`."""
+    """Fields above that the importer stated, as the document does not: `device`, `devices`, `model`, `precision`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +129,7 @@ class Published:
     notes: tuple[Note, ...]
     """Remarks."""
     unread: tuple[Unread, ...]
-    """What was not understood."""
+    """Text that was not understood."""
     own: OwnFacts | None = None
     """Peaks, models and statements that whoever imported the document added; None where they added none."""
 
@@ -142,7 +142,7 @@ class Published:
         return next(found, None)
 
     def is_about_results(self, unread: Unread) -> bool:
-        """Whether something unread is in a table of results or general metrics, or in a section that is understood."""
+        """True if something unread is in a table of results or general metrics, or in a section that is understood."""
         tables = (table for table in self.tables if table.kind != "other" or table.measures_speed)
         places = [(table.line, max((row.line for row in table.rows), default=table.line)) for table in tables]
         lines = {entry.line for section in self.sections for entry in section.entries}

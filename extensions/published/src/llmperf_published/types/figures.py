@@ -1,4 +1,4 @@
-"""What published cells give in numbers, with what was printed beside each."""
+"""Numbers of published cells, each with its printed text."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ class Figure:
     expression: str | None = None
     """How the cell says that it was computed: `16.67 * 2048 / 8`."""
     computed: float | None = None
-    """What that expression gives, in printed units."""
+    """Value of that expression, in printed units."""
     ends: tuple[RangeEnd, RangeEnd] | None = None
     """Both ends of a range, the lower first. None for a single number."""
 
     @property
     def stated(self) -> bool:
-        """Whether there is a number, or a range of them."""
+        """True if there is a number, or a range of them."""
         return self.value is not None or self.ends is not None
 
     @property
@@ -74,7 +74,7 @@ class Figure:
         return self.value - low, self.value + high
 
     def admits(self, value: float, slack: float = 1e-9) -> bool:
-        """Whether `value` may have been printed as this figure: rounded or cut off, or by a relative `slack` beside."""
+        """True if `value` may have been printed as this figure: rounded or cut off, or by a relative `slack` beside."""
         low, high = self.bounds
         margin = slack * max(abs(low), abs(high))
         return low - margin <= value <= high + margin
@@ -85,7 +85,7 @@ class MemoryPart:
     """One term of a memory cell: `46.80*2` is 46.80 on each of 2 devices."""
 
     each: Figure
-    """What each device holds, in the cell's unit."""
+    """Memory of each device, in the cell's unit."""
     devices: Positive | None
     """How many; None where the cell does not say."""
 
@@ -97,9 +97,9 @@ class PublishedMemory:
     text: str
     """The cell as printed, without Markdown."""
     used: tuple[MemoryPart, ...]
-    """What is in use; several if the document has one for each pipeline stage. Empty if it gives none."""
+    """Memory in use; several entries if the document has one per pipeline stage. Empty if it gives none."""
     total: Figure | None
-    """Of one device; None where the cell does not say."""
+    """Total memory of one device; None where the cell does not say."""
     unit: str | None
     """As the cell prints it, else as the document explains it; None where neither does."""
 
@@ -121,7 +121,7 @@ class PublishedMetrics:
     memory: PublishedMemory | None = None
     """Device memory."""
     aligned: bool | None = None
-    """Whether the row says that its losses agree with the reference's; None where it does not say."""
+    """True if the row says that its losses agree with the reference's; None where it does not say."""
     evaluation: Mapping[str, Figure] = field(default_factory=dict)
     """Accuracies and the like, by their column's header."""
     other: Mapping[str, Figure] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class PublishedMetrics:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What a row says of its global batch: `GBS=1024=4M tokens`, `(global bs = 4M tokens)`."""
+    """Claim of a row about its global batch: `GBS=1024=4M tokens`, `(global bs = 4M tokens)`."""
 
     text: str
     """As printed."""

@@ -32,7 +32,7 @@ class OwnModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stated:
-    """What whoever imports a document says of its rows, where the document says nothing."""
+    """Statements of the importer about rows, for what the document does not say."""
 
     by: str
     """Who said it, and how: `the importer, by --vendor nvidia --precision bf16`."""
@@ -49,16 +49,16 @@ class Stated:
     model: str | None = None
     """Name of a model of the library."""
     precision: Dtype | None = None
-    """Of the products."""
+    """Precision of the products."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OwnFacts:
-    """What a document was checked with beside the installed packages. It is no part of the document's text."""
+    """Facts that a document was checked with beside the installed packages. They are not part of its text."""
 
     devices: tuple[OwnDevice, ...] = ()
     """In the order of the file."""
     models: tuple[OwnModel, ...] = ()
     """In the order of the files."""
     stated: Stated | None = None
-    """What the options of the import say; None without any."""
+    """Statements from the options of the import; None without any."""

@@ -1,4 +1,4 @@
-"""What published rows were run on and with, as far as it is said."""
+"""Machine and settings of published rows, as far as the document states them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ConfigurationName:
     device: str | None = None
     """The accelerator it is for: `A100`."""
     memory: Positive | None = None
-    """Of that accelerator, GB."""
+    """Memory of that accelerator, GB."""
     nodes: Positive | None = None
     """Machines."""
     devices_per_node: Positive | None = None
@@ -40,12 +40,12 @@ class Formula:
     numerator: tuple[str, ...]
     """Names of the factors: `micro_batch`, `gradient_accumulation`, `data_parallel`, `world_size`, ..."""
     denominator: tuple[str, ...] = ()
-    """What is divided by."""
+    """Denominator of the expression."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedHardware:
-    """What a row was run on."""
+    """Machine of a row."""
 
     configuration: str | None
     """The cell as printed, without Markdown: `A100单机8卡（1x8*80G）`."""
@@ -60,7 +60,7 @@ class PublishedHardware:
     devices: Positive | None
     """Accelerators in all, where the row counts them in words (`16卡`)."""
     device_memory: Positive | None
-    """Of one accelerator as the row names it (`80G`), GB."""
+    """Memory of one accelerator as the row names it (`80G`), GB."""
 
     @property
     def world_size(self) -> int | None:

@@ -8,7 +8,7 @@ from typing import Literal
 from llmperf.types.units import Count, Positive
 
 SectionKind = Literal["hardware", "software", "parallelism", "optimisation", "batch", "general"]
-"""What the entries of a section are about."""
+"""Subject of the entries of a section."""
 
 TableKind = Literal["general", "performance", "other"]
 """`general`: name, value, remark; `performance`: a result in each row."""
@@ -19,13 +19,13 @@ class Source:
     """The document as it was read."""
 
     name: str
-    """Of its file, without folders."""
+    """Name of its file, without folders."""
     sha256: str
-    """Of its bytes."""
+    """SHA-256 of its bytes."""
     lines: Count
     """How many it has."""
     language: Literal["en", "zh"]
-    """Of its headings."""
+    """Language of its headings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Unread:
     text: str
     """As printed."""
     reason: str
-    """What was expected in its place."""
+    """Description of what was expected in its place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,9 +59,9 @@ class Entry:
     label: str
     """As printed; empty where the line has none."""
     name: str | None
-    """What the label means, such as `accelerator`, `driver`, `seq_len`, `dataset`; None where that is not known."""
+    """Meaning of the label, such as `accelerator`, `driver`, `seq_len`, `dataset`; None if unknown."""
     text: str
-    """What it says, as printed."""
+    """Printed text."""
     remark: str = ""
     """The third column of the general table."""
 
@@ -71,11 +71,11 @@ class Section:
     """A part of the document, by its heading."""
 
     line: Positive
-    """Of the heading."""
+    """Line of the heading."""
     heading: str
     """As printed, such as `H800 software environment`."""
     kind: SectionKind
-    """What it is about."""
+    """Subject of the section."""
     entries: tuple[Entry, ...]
     """In their order."""
 
@@ -87,7 +87,7 @@ class Column:
     header: str
     """As it stands in the source."""
     name: str | None
-    """What it means, such as `throughput`, `memory`, `mfu`; None where that is not known."""
+    """Meaning, such as `throughput`, `memory`, `mfu`; None if unknown."""
     unit: Literal["percent"] | None = None
     """How figures of a share are read that have no unit, in the header or beside them: percent where the largest is
     more than a share can be. None where a unit is printed, and for shares of 1."""
@@ -108,21 +108,21 @@ class Table:
     """A table, cell by cell."""
 
     line: Positive
-    """Of the headers."""
+    """Line of the headers."""
     heading: str
-    """What stands above it, as printed."""
+    """Heading above it, as printed."""
     kind: TableKind
-    """What it holds."""
+    """Kind of its content."""
     columns: tuple[Column, ...]
     """In their order."""
     rows: tuple[TableRow, ...]
     """All that are there, also those that name a group of rows."""
 
     def is_aligned(self, row: TableRow) -> bool:
-        """Whether the cells of a row are those of the headers above them; in a shorter row, any cell may be missing."""
+        """True if the cells of a row are those of the headers above them; in a shorter row, any cell may be missing."""
         return len(row.cells) >= len(self.columns)
 
     @property
     def measures_speed(self) -> bool:
-        """Whether a column is one of throughput or MFU."""
+        """True if a column is one of throughput or MFU."""
         return any(column.name in ("throughput", "mfu", "hfu") for column in self.columns)

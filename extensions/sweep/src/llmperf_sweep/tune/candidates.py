@@ -1,4 +1,4 @@
-"""Which combinations can run: all of them planned at once, and none of them started."""
+"""Combinations that can run: all are planned at once, and none is started."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from llmperf_sweep.tune.space import Candidate, given
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What stays the same in all runs of a search."""
+    """Constants of all runs of a search."""
 
     case: str
     """A name, or the path of a file."""
     options: tuple[str, ...] = ()
-    """Of `llmperf run` that a matrix takes too, such as `--launcher`."""
+    """Options of `llmperf run` that a matrix takes too, such as `--launcher`."""
     vendor: str | None = None
     framework: str | None = None
     devices: int | None = None
@@ -43,11 +43,11 @@ class Planned:
 
     values: Candidate
     refusals: tuple[str, ...] = ()
-    """Why it cannot run; empty if it can."""
+    """Reasons why it cannot run; empty if it can."""
     step_seconds: float | None = None
     """By the estimate; None without one."""
     peak_bytes: int | None = None
-    """Of the rank with the most, by the estimate; None without one."""
+    """Estimated peak of the rank with the most; None without an estimate."""
 
 
 def planned(search: Search, candidates: Sequence[Candidate], folder: Path) -> list[Planned]:

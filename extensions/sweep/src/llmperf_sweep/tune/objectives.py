@@ -1,4 +1,4 @@
-"""What a search optimises, and where a result has it."""
+"""Objectives of a search, and their place in a result."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ class Objective:
     """A figure of a result that is to be high or low."""
 
     name: str
-    """What `--objective` takes."""
+    """Name for `--objective`."""
     title: str
     """For people, with the unit."""
     highest: bool
-    """Whether more is better."""
+    """True if more is better."""
     figure: Figure
     """Takes `result.metrics`; None if the result does not have it."""
 
     def better(self, first: float, second: float) -> bool:
-        """Whether `first` is better than `second`."""
+        """True if `first` is better than `second`."""
         return first > second if self.highest else first < second
 
 

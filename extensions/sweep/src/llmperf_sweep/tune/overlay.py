@@ -57,7 +57,7 @@ def overlay_text(outcome: Outcome, folder: Path) -> str:
 
 
 def evidence(outcome: Outcome, folder: Path) -> list[str]:
-    """What the overlay rests on, a line each."""
+    """Evidence for the overlay, one line each."""
     best, objective = outcome.best[0], outcome.objectives[0]
     date = datetime.now(timezone.utc).date().isoformat()
     complete = sum(trial.state == "complete" for trial in outcome.trials)
@@ -74,7 +74,7 @@ def evidence(outcome: Outcome, folder: Path) -> list[str]:
 
 
 def confirmed_text(outcome: Outcome) -> str:
-    """What whole runs say about the winner."""
+    """Text on the whole runs that confirm the winner."""
     confirmation = outcome.confirmation
     if confirmation is None:
         return "Not confirmed by whole runs."

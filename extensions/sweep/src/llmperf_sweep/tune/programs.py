@@ -26,7 +26,7 @@ class Ended:
     code: int
     """Its exit code; negative for a signal."""
     document: Any
-    """What it printed as JSON; None if that is no JSON."""
+    """JSON that it printed; None if it printed no JSON."""
     error: str
     """The last line on standard error."""
 
@@ -54,7 +54,7 @@ def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = Non
 
 
 def _end_with_parent() -> Callable[[], None] | None:
-    """What makes the kernel end a child gently when its parent dies; None where there is no such call."""
+    """Function that makes the kernel end a child gently when its parent dies; None where there is no such call."""
     if not sys.platform.startswith("linux"):
         return None
     library = ctypes.CDLL(None, use_errno=True)

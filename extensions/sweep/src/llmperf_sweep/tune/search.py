@@ -32,7 +32,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user asks of a search, apart from its case."""
+    """Options of a search, apart from its case."""
 
     objectives: tuple[str, ...]
     trials: int
@@ -58,14 +58,14 @@ class Confirmation:
 
     @property
     def certain(self) -> bool:
-        """Whether there are two pairs or more, and all point the same way."""
+        """True if there are two pairs or more, and all point the same way."""
         ratios = [best / default for best, default in zip(self.best, self.default, strict=True)]
         return len(ratios) > 1 and (min(ratios) > 1 or max(ratios) < 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a search knows at its end, or when it was interrupted."""
+    """State of a search at its end, or when it was interrupted."""
 
     search: Search
     space: Space
@@ -79,7 +79,7 @@ class Outcome:
     best: tuple[Trial, ...]
     """One trial, or those that none surpasses in every figure; empty if none is complete."""
     plan: Mapping[str, Any]
-    """Of the case as it is, from `llmperf plan --json`."""
+    """Plan of the unchanged case, from `llmperf plan --json`."""
     confirmation: Confirmation | None = None
 
 
@@ -211,7 +211,7 @@ class Tuner:
             self._confirmation = Confirmation(best=fast, default=slow, folders=tuple(folders))
 
     def outcome(self) -> Outcome:
-        """What is known now."""
+        """Current outcome."""
         return Outcome(
             search=self._search,
             space=self.space,
@@ -268,7 +268,7 @@ def _compare(path: Path, document: Mapping[str, Any]) -> None:
 
 
 def reasons(candidates: Sequence[Planned]) -> list[tuple[int, str]]:
-    """Why candidates cannot run: how many have each code of a problem, with one of the messages."""
+    """Reasons why candidates cannot run: the count for each problem code, with one of the messages."""
     counts: dict[str, list[str]] = {}
     for each in candidates:
         for reason in each.refusals[:1]:

@@ -1,4 +1,4 @@
-"""What is searched: the settings with the values that each may take, and the candidates that they combine to."""
+"""Search space: the settings with the values that each may take, and the candidates that they combine to."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Dimension:
 
     @property
     def ordered(self) -> bool:
-        """Whether the values are rising numbers, so that neighbours are alike."""
+        """True if the values are rising numbers, so that neighbours are alike."""
         try:
             numbers = [float(value) for value in self.values]
         except ValueError:
@@ -102,7 +102,7 @@ def checked(space: Space) -> Space:
 
 
 def default_space(plan: Mapping[str, Any]) -> Space:
-    """What is searched if the user does not say: settings that often matter, around those of the plan.
+    """Default search space: settings that often matter, around those of the plan.
 
     `plan` is the `plan` of `llmperf plan --json`. Combinations that cannot run are left out by planning.
     """

@@ -1,4 +1,4 @@
-"""Which candidate to measure next: an Optuna study whose journal, lines of JSON, outlives the process."""
+"""Choice of the next candidate: an Optuna study whose journal, lines of JSON, outlives the process."""
 
 from __future__ import annotations
 

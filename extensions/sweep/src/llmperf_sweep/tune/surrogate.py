@@ -1,4 +1,4 @@
-"""Which candidate looks best: a Bayesian linear model of the logarithm of a figure, with an effect for each value.
+"""Ranking of candidates: a Bayesian linear model of the logarithm of a figure, with an effect for each value.
 
 Settings mostly act independently of each other: each multiplies the throughput by a factor. The model is a Gaussian
 process whose covariance is the sum of one part for each equal value and a small part for the combination (Rasmussen and
@@ -22,9 +22,9 @@ Floats = npt.NDArray[np.float64]
 EFFECT = 0.2
 """Standard deviation of the logarithm of one value's factor."""
 COMBINATION = 0.04
-"""Of what a combination has beyond its values."""
+"""Variance of the effect of a combination beyond its values."""
 NOISE = 0.02
-"""Of one measurement."""
+"""Variance of one measurement."""
 CURIOSITY = 0.6
 """Standard deviations that are added to the mean of what was not measured."""
 

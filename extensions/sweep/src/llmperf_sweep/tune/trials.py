@@ -33,7 +33,7 @@ class Trial:
     folder: str | None = None
     """Name of the run folder."""
     reason: str = ""
-    """Why it failed or was ended early."""
+    """Reason why it failed or was stopped early."""
     seconds: float
     """From start to end."""
 

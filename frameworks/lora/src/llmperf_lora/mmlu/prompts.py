@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Encoder(Protocol):
-    """What `llmperf.open_encoder` gives."""
+    """The encoder that `llmperf.open_encoder` returns."""
 
     begin: tuple[int, ...]
 
@@ -67,7 +67,7 @@ def prompts_of(subject: Subject, encoder: Encoder, model: Model) -> Iterator[Pro
 
 
 def introduction(subject: Subject) -> str:
-    """What all questions of a subject begin with: a sentence, and examples with their answers."""
+    """Prefix of all questions of a subject: a sentence, and examples with their answers."""
     topic = subject.name.replace("_", " ")
     examples = (f"{asked(one)} {LETTERS[one.answer]}\n\n" for one in subject.shots)
     return f"The following are multiple choice questions (with answers) about {topic}.\n\n{''.join(examples)}"

@@ -40,7 +40,7 @@ def visible(seq_len: int, window: int, device: torch.device, sinks: bool) -> tor
 
 
 def forget_positions() -> None:
-    """What an earlier trainer has computed is not in a new one's memory."""
+    """Drop positions computed for an earlier trainer."""
     turns.cache_clear()
     visible.cache_clear()
 

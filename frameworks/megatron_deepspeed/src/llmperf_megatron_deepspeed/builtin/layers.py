@@ -64,7 +64,7 @@ class VocabEmbedding(nn.Module):
         return self._ranks.products(states, self.weight)[0]
 
     def head(self, states: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """What the logits are the product of, for a loss that computes them in parts."""
+        """Factors of the logits, for a loss that computes them in parts."""
         return self._ranks.shared(states), self.weight
 
 

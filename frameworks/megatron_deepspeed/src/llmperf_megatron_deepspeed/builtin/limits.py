@@ -1,4 +1,4 @@
-"""What the built-in engine cannot run, found while planning; imports no torch."""
+"""Limits of the built-in engine, checked while planning; imports no torch."""
 
 from __future__ import annotations
 

@@ -20,22 +20,22 @@ EMBEDDING = "model.embed_tokens.weight"
 
 @dataclass(frozen=True)
 class Shard:
-    """Which part of which whole parameter a rank has."""
+    """Part of a whole parameter that a rank holds."""
 
     name: str
     """As Hugging Face names the whole."""
     shape: tuple[int, ...]
-    """Of the whole."""
+    """Shape of the whole parameter."""
     dim: int | None
     """The dimension that is shared out in equal contiguous parts; None: every rank has all of it."""
     ranks: TensorParallel
     """Among whom."""
     of_heads: bool = False
-    """Whether a rank's gradient of a parameter that it has whole is that of its own heads alone."""
+    """True if a rank's gradient of a parameter that it has whole is that of its own heads alone."""
 
     @property
     def local_shape(self) -> tuple[int, ...]:
-        """Of this rank's part."""
+        """Shape of this rank's part."""
         parts = [self.ranks.size if axis == self.dim else 1 for axis in range(len(self.shape))]
         return tuple(size // part for size, part in zip(self.shape, parts, strict=True))
 

@@ -26,15 +26,15 @@ class TensorParallel:
     """The ranks that share layers with this one."""
 
     rank: int = 0
-    """Of this process among them."""
+    """Rank of this process in the group."""
     size: int = 1
     """How many they are."""
     group: Any = None
     """torch's process group; None where there is one rank."""
     sequence: bool = False
-    """Whether states between layers are divided by position."""
+    """True if states between layers are divided by position."""
     overlap: bool = False
-    """Whether gradients of weights are computed while gradients of states are communicated."""
+    """True if gradients of weights are computed while gradients of states are communicated."""
 
     def projected(self, states: torch.Tensor, *projections: Any) -> tuple[torch.Tensor, ...]:
         """`products` with the weights of projections, their biases added."""

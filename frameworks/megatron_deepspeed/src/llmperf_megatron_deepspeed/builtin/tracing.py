@@ -1,4 +1,4 @@
-"""What the pipeline engine needs beside DeepSpeed's stand-ins, so that a stage runs on tensors without data."""
+"""Stand-ins for the pipeline engine, beside DeepSpeed's, so that a stage runs on tensors without data."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ WRONG_ANGLES = (
 
 
 def defect_problems(home: Path, spec: RunSpec, layout: Layout) -> Iterator[Problem]:
-    """Of this checkout, as far as this run meets them."""
+    """Defects of this checkout that affect this run."""
     if spec.model.kv_heads != spec.model.attention_heads and _has(home, THIRDS):
         message = f"this checkout trains no grouped keys: expected {spec.model.attention_heads} key/value heads,"
         where = "model.kv_heads"
@@ -51,7 +51,7 @@ def defect_problems(home: Path, spec: RunSpec, layout: Layout) -> Iterator[Probl
 
 
 def defect_notes(home: Path) -> tuple[str, ...]:
-    """What is wrong with what this checkout computes, for the result."""
+    """Notes for the result on what this checkout computes wrongly."""
     return (WRONG_ANGLES,) if _has(home, ROTARY_LIST) and _has(home, ANGLE_TWICE) else ()
 
 

@@ -14,9 +14,9 @@ WHERE = f"framework.{OPTION}"
 SCRIPT = "pretrain_gpt.py"
 ARGUMENTS = "megatron/arguments.py"
 PARTS = (SCRIPT, ARGUMENTS, "megatron/training.py", "megatron/data/gpt_dataset.py")
-"""What has to be there."""
+"""Required files."""
 SOURCES = (SCRIPT, "megatron", "tools/retro")
-"""What a run imports."""
+"""Source files that a run imports."""
 FROM_DEEPSPEED = ("--deepspeed", "--deepspeed_config")
 """Options that DeepSpeed adds to those of `ARGUMENTS`."""
 
@@ -28,7 +28,7 @@ def chosen_home(options: Mapping[str, object]) -> Path | None:
 
 
 def home_problem(home: Path | None) -> str | None:
-    """Why a folder is no checkout that can be driven; None if it is one."""
+    """Reason why a folder is not a usable checkout; None if it is one."""
     if home is None:
         return (
             f"engine 'checkout' drives your checkout of Megatron-DeepSpeed: --set {WHERE}=FOLDER or {VARIABLE}=FOLDER;"
@@ -50,7 +50,7 @@ def missing_options(home: Path, argv: Iterable[str]) -> list[str]:
 
 
 def describe(home: Path) -> str:
-    """Which checkout it is, for the result: its commit, and a hash that local changes show in."""
+    """Identity of the checkout, for the result: its commit, and a hash that changes with local edits."""
     commit = commit_of(home)
     return (
         f"trained by a checkout of Megatron-DeepSpeed, {f'commit {commit}' if commit else 'commit unknown'};"

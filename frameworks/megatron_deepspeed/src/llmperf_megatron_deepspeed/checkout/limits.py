@@ -1,4 +1,4 @@
-"""What `pretrain_gpt.py` cannot run, found while planning; imports no torch."""
+"""Limits of `pretrain_gpt.py`, checked while planning; imports no torch."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
 BACKENDS = ("nccl", "gloo", "ccl", "hccl")
-"""What `--distributed-backend` takes."""
+"""Values of `--distributed-backend`."""
 NAME = "megatron_deepspeed"
 OPTIONS = {"engine": ("builtin", "checkout")}
 NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
 FUSED_IN_SCRIPT = ("auto", "rms_norm")
 """`rms_norm`: the script takes apex's where apex is installed."""
 ATTENTION = ("auto", "eager", "flash")
-"""What `pretrain_gpt.py` has."""
+"""Attention implementations of `pretrain_gpt.py`."""
 
 
 def checkout_problems(

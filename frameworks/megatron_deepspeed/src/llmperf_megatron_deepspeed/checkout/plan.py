@@ -26,7 +26,7 @@ RANK_ENVIRONMENT = {
     "CUDA_DEVICE_MAX_CONNECTIONS": "1",
     "HF_HUB_OFFLINE": "1",
 }
-"""What DeepSpeed and the script look for; whatever the script may load is local."""
+"""Variables for DeepSpeed and the script; everything that the script may load is local."""
 
 OWN_WEIGHTS = (
     "initial weights are the script's own draw, not llmperf's: losses of the first steps differ from other frameworks'"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class LayerAttention(nn.Module):
-    """What all kinds have in common: rotation, windows, sinks, the kernel, the output projection."""
+    """Shared parts of all kinds of attention: rotation, windows, sinks, the kernel, the output projection."""
 
     def __init__(self, facts: Model, kernel: str, kernels: Kernels, *, windowed: bool) -> None:
         super().__init__()

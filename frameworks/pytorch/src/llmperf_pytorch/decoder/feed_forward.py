@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GatedActivation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """The activation of what the gate and the up projection give, of one shape."""
 CLAMP, SIGMOID_SLOPE = 7.0, 1.702
-"""Of GPT-OSS (`swiglu_limit` and `alpha` of its published code)."""
+"""Constants of GPT-OSS (`swiglu_limit` and `alpha` in its published code)."""
 
 
 class Projection(nn.Linear):

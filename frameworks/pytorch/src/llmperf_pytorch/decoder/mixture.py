@@ -36,7 +36,7 @@ class Router(Projection):
         self._mixture = mixture
 
     def choose(self, hidden: torch.Tensor, forced: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
-        """Of tokens [tokens, width]: weights, float32, and indexes of their experts, both [tokens, top_k].
+        """Weights (float32) and indexes of the experts of tokens [tokens, width], both [tokens, top_k].
 
         `forced` [tokens, top_k] takes the place of the experts with the highest scores.
         """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Positions(NamedTuple):
-    """What a layer needs to tell positions apart."""
+    """Position information of a layer."""
 
     cosines: torch.Tensor | None
     """[seq_len, rotated width], both halves equal; None without rotary positions."""
@@ -114,7 +114,7 @@ class PositionEncoding(nn.Module):
 
 
 def visible_keys(seq_len: int, window: int, device: torch.device, *, sinks: bool) -> torch.Tensor:
-    """Which keys (columns) a query (row) sees: itself and the `window` - 1 before it, and a sink before them all."""
+    """Mask of the keys (columns) that a query (row) sees: itself, `window` - 1 before it, and a sink before all."""
     places = torch.arange(seq_len + sinks, device=device)
     distance = places[:, None] - places[None, :]
     visible = (distance >= 0) & (distance < window)
@@ -134,12 +134,12 @@ def alibi_slopes(heads: int) -> torch.Tensor:
 
 
 def position_bias(attention: str, slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:
-    """What a kernel takes for ALiBi: the slopes themselves, or the whole bias of the scores."""
+    """The ALiBi argument of a kernel: the slopes themselves, or the whole bias of the scores."""
     return slopes if attention == "flex" else causal_alibi(slopes, seq_len, dtype)
 
 
 def causal_alibi(slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:
-    """What is added to the scores, [1, heads, seq_len, seq_len]: -slope x distance, minus infinity ahead."""
+    """Bias of the scores, [1, heads, seq_len, seq_len]: -slope x distance, minus infinity for later positions."""
     places = torch.arange(seq_len, device=slopes.device)
     distance = places[:, None] - places[None, :]
     bias = -slopes.float()[:, None, None] * distance

@@ -1,4 +1,4 @@
-"""Which operations of a run are fused, by what, and how the result names them."""
+"""Choice of fused operations: which, by which kernels, and their names in the result."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class Kernels:
     fused: tuple[str, ...] = ()
     """Such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`."""
     by_compiler: bool = False
-    """Whether the compiler makes the kernels of `rope` and `swiglu`; otherwise torch's own operations do, fewer and
+    """True if the compiler makes the kernels of `rope` and `swiglu`; otherwise torch's own operations do, fewer and
     with less memory than separately."""
     compiles_blocks: bool = False
-    """Whether whole blocks are compiled."""
+    """True if whole blocks are compiled."""
     groups_products: bool = True
-    """Whether the products of all experts are one kernel on the devices."""
+    """True if the products of all experts are one kernel on the devices."""
 
     @classmethod
     def of(cls, plan: Plan) -> Kernels:
@@ -48,7 +48,7 @@ class Kernels:
 
     @property
     def cross_entropy(self) -> bool:
-        """Whether output projection and loss are one operation."""
+        """True if output projection and loss are one operation."""
         return "cross_entropy" in self.fused
 
     def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float, *, offset: bool = False) -> torch.Tensor:

@@ -23,7 +23,7 @@ LOGIT_BYTES = {"cpu": 2**24}
 LARGEST_PART = 2**28
 """The same on accelerators: enough rows to keep matrix products fast."""
 FP16_SCALE = 2.0**-4
-"""Of the weight's gradient in fp16 while it is added up over tokens, against overflow."""
+"""Scale of the weight's gradient in fp16 while it is summed over tokens; prevents overflow."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class VocabularyShard:
     """The rows of the output projection that this rank has."""
 
     rank: int
-    """Of this process among those that share the vocabulary; each has equally many rows, in order."""
+    """Rank of this process among those that share the vocabulary; each has the same number of rows, in order."""
     group: Any
     """torch's process group of those."""
 

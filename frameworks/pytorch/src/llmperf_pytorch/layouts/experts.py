@@ -75,12 +75,12 @@ class ExpertShard(Shard):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the projection of all experts."""
+        """Shape of the projection of all experts."""
         experts, *rest = self.parameter.shape
         return (experts * self._ranks.count, *rest)
 
     def ranges(self) -> list[range]:
-        """Which indexes of each dimension of the whole parameter this rank holds."""
+        """Ranges of indexes, by dimension of the whole parameter, that this rank holds."""
         experts, *rest = self.parameter.shape
         first = self._ranks.place * experts
         return [range(first, first + experts), *map(range, rest)]

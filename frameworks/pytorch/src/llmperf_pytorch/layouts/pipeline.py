@@ -93,7 +93,7 @@ class PipelineTrainer(ShardedTrainer):
         return ids if stage.first else hidden, loss if stage.last else hidden
 
     def _share(self, loss: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
-        """What one micro batch adds to the loss of the step."""
+        """Contribution of one micro batch to the loss of the step."""
         share = loss.sum() / self._plan.batch.gradient_accumulation
         self._shares.append(share.detach())
         return self._scaler.scale(share)

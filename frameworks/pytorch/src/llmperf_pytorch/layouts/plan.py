@@ -1,4 +1,4 @@
-"""What a shared model means for the plan: which layouts run, and what they hold; imports no torch."""
+"""Layouts that share a model among ranks, for the plan: which run, and what each rank holds; imports no torch."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SETTINGS = ("accumulation_dtype", "emulate_precision", "pipeline_schedule", "vir
 
 
 def shares_model(layout: Layout) -> bool:
-    """Whether a rank holds only a part of the model or of its states."""
+    """True if a rank holds only a part of the model or of its states."""
     sharded = bool(layout.sharding_stage) and layout.sharding_degree > 1
     return sharded or max(layout.tensor_parallel, layout.pipeline_parallel, layout.expert_parallel) > 1
 
 
 def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
-    """What FSDP2 holds at most beside ZeRO's states, bytes for each parameter of a rank's shard.
+    """Upper bound of FSDP2's memory beside ZeRO's states, in bytes per parameter of a rank's shard.
 
     Gathered parameters are a copy: the float32 shards stay beside them at stages 0 to 2. In 16 bits ZeRO's count has
     these shards as master weights. Reduced gradients are float32, which ZeRO counts with 2 bytes in 16 bits. At stage 1
@@ -145,7 +145,7 @@ def _pipeline_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
 
 
 def micro_batches(spec: RunSpec, layout: Layout) -> int:
-    """Of one step, on each data-parallel rank."""
+    """Number of micro batches of one step, on each data-parallel rank."""
     tuning = spec.tuning
     share = spec.contract.global_batch // (tuning.micro_batch * layout.data_parallel)
     return tuning.gradient_accumulation or max(1, share)

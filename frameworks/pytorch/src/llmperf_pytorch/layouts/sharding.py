@@ -71,7 +71,7 @@ def settle_shards(model: torch.nn.Module) -> None:
 
 
 def begin_micro_batch(model: FSDPModule, stage: int, *, last: bool) -> None:
-    """What the next forward and backward pass keeps and reduces; `last` of its step."""
+    """Set what the next forward and backward pass keeps and reduces; `last`: the last micro batch of its step."""
     model.set_is_last_backward(last)
     model.set_requires_gradient_sync(last or stage >= 2)
     model.set_requires_all_reduce(last)

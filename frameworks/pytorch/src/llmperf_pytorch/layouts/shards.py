@@ -37,7 +37,7 @@ class Shard:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the whole parameter."""
+        """Shape of the whole parameter."""
         return tuple(self.parameter.shape)
 
     @property
@@ -50,7 +50,7 @@ class Shard:
         return tuple(mesh.get_group(axis) for axis, placement in cut if _dimension(placement) is not None)
 
     def ranges(self) -> list[range]:
-        """Which indexes of each dimension of the whole parameter this rank holds.
+        """Ranges of indexes, by dimension of the whole parameter, that this rank holds.
 
         Tensor-parallel ranks, the last dimension of the mesh, divide a parameter before other ranks share its parts.
         """

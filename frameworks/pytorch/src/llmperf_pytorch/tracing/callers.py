@@ -1,4 +1,4 @@
-"""Which functions are running when an operation is dispatched."""
+"""Functions on the stack when an operation is dispatched."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FLAG_FRAMES = 6
 
 
 def within(functions: set[str]) -> bool:
-    """Whether one of these functions is running."""
+    """True if one of these functions is running."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name in functions:
@@ -24,7 +24,7 @@ def within(functions: set[str]) -> bool:
 
 
 def reads_a_flag() -> bool:
-    """Whether a function runs that reads whether a gradient overflowed."""
+    """True if a function runs that reads whether a gradient overflowed."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(FLAG_FRAMES):
         if frame is None:

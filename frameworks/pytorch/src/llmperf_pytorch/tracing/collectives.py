@@ -53,14 +53,14 @@ class Call:
     phase: Phase
     tensors: list[torch.Tensor] = field(repr=False)
     waited: bool
-    """Whether nothing else runs before it has ended."""
+    """True if nothing else runs before it has ended."""
     overlaps: bool = False
     work: Any = field(default=None, repr=False)
-    """What a caller waits for: torch's `Work`, or None for the functional collectives."""
+    """Handle that a caller waits for: torch's `Work`; None for the functional collectives."""
 
 
 def is_communication(operation: Any) -> bool:
-    """Whether an operation belongs to torch.distributed."""
+    """True if an operation belongs to torch.distributed."""
     return operation_name(operation).partition(".")[0] in ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 
 NAME = "traced"
-"""Of the device type, in torch's place for device types of others (PrivateUse1)."""
+"""Name of the device type, registered as torch's PrivateUse1."""
 MEMORY_BYTES = 2**40
-"""What the device says it has, to libraries that ask: more than any case needs."""
+"""Memory size reported to libraries that ask: more than any case needs."""
 
 
 class Stream:
@@ -29,14 +29,14 @@ class Stream:
         """Work of another stream comes first."""
 
     def wait_event(self, event: object) -> None:
-        """What an event marks comes first."""
+        """Wait until the event has passed."""
 
     def record_event(self, event: Event | None = None) -> Event:
         """A mark at the end of the stream."""
         return event or Event()
 
     def query(self) -> bool:
-        """Whether all is done."""
+        """True if all is done."""
         return True
 
     def synchronize(self) -> None:
@@ -69,7 +69,7 @@ class Event:
         """A stream continues after the mark."""
 
     def query(self) -> bool:
-        """Whether the mark has been passed."""
+        """True if the mark has been passed."""
         return True
 
     def synchronize(self) -> None:
@@ -81,7 +81,7 @@ class Event:
         return 0.0
 
     def ready(self) -> bool:
-        """Whether the mark has been passed."""
+        """True if the mark has been passed."""
         return True
 
     def seconds_since(self, earlier: object) -> float:
@@ -90,7 +90,7 @@ class Event:
 
 
 class Module:
-    """What torch calls the device module, `torch.traced`."""
+    """The device module of torch, `torch.traced`."""
 
     def is_initialized(self) -> bool:
         """Always."""

@@ -23,9 +23,9 @@ class Allocation:
     phase: Phase
     """When it was made."""
     operation: str
-    """Which operation made it."""
+    """Operation that allocated it."""
     shape: tuple[int, ...]
-    """Of its first tensor."""
+    """Shape of its first tensor."""
     made: int
     """Position in the sequence of allocations and releases."""
     freed: int | None = None
@@ -33,9 +33,9 @@ class Allocation:
     freed_phase: Phase | None = None
     """When it was released; None while it lives."""
     kind: MemoryKind | None = None
-    """What it holds, where that is known for certain."""
+    """Kind of its content, where that is certain."""
     recomputed: bool = False
-    """Whether a forward pass that is repeated in the backward pass made it."""
+    """True if a forward pass that is repeated in the backward pass made it."""
 
 
 def blocks(size: int) -> int:
@@ -54,7 +54,7 @@ class LiveMemory:
         self.phase: Phase = "forward"
         """Part of the step that runs."""
         self.recomputing = False
-        """Whether a forward pass is repeated in the backward pass."""
+        """True if a forward pass is repeated in the backward pass."""
 
     def add(self, tensor: torch.Tensor, operation: str) -> None:
         """Count the tensor's storage, unless it is counted already."""
@@ -108,7 +108,7 @@ class LiveMemory:
 
     @property
     def live_bytes(self) -> int:
-        """Of all storages now."""
+        """Bytes of all live storages."""
         return sum(allocation.bytes for _, allocation in self._living.values())
 
     def summary(self, start: int, logits_widths: Iterable[int]) -> TracedMemory:
@@ -142,7 +142,7 @@ def _by_kind(allocations: Iterable[Allocation], start: int, widths: set[int]) ->
 
 
 def kind_of(allocation: Allocation, start: int, logits_widths: set[int]) -> MemoryKind:
-    """What an allocation holds: as marked, or else by its shape and by when it was made and released.
+    """Kind of an allocation: as marked, otherwise by its shape and lifetime.
 
     `start`: the beginning of the step; older allocations that nobody marked are `other`.
     """

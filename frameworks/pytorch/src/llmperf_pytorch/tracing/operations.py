@@ -1,4 +1,4 @@
-"""What a dispatched operation is: its kind, FLOPs, bytes, dtype and shape.
+"""Classification of dispatched operations: kind, FLOPs, bytes, dtype and shape.
 
 To classify a new operation, add its name to `KINDS`; to classify what a function or a module computes by general
 operations, add the function to `FUNCTIONS` or the end of the module's class name to `MODULES`.
@@ -125,7 +125,7 @@ TENSORS_A_LAUNCH = 32
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one call computes."""
+    """Work of one call."""
 
     dtype: str
     flops: float
@@ -143,7 +143,7 @@ def operation_name(operation: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def is_free(operation: Any) -> bool:
-    """Whether no kernel runs: views, and tensors without values."""
+    """True if no kernel runs: views, and tensors without values."""
     return operation_name(operation) in FREE or bool(getattr(operation, "is_view", False))
 
 
@@ -272,7 +272,7 @@ def grouped_flops(args: tuple[Any, ...]) -> tuple[float, tuple[int, ...]]:
 
 
 def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
-    """Of a fused kernel: 2 x batch x heads x queries x keys x (width + width of values), half of it if causal.
+    """FLOPs of a fused kernel: 2 x batch x heads x queries x keys x (width + width of values), half of it if causal.
 
     Kernels of FlexAttention say how many `pairs` of query and key they compute. 2.5 times that backward.
     """

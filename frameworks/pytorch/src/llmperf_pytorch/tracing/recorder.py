@@ -43,7 +43,7 @@ BUFFERS: dict[str, MemoryKind] = {
     "reduce_gradients": "communication",
     "_configure_offloading": "communication",
 }
-"""What large tensors without values hold, by the function that makes them."""
+"""Content of large tensors without values, by the function that makes them."""
 LARGE = 2**24
 """Elements from which on a tensor without values is looked up there."""
 NOT_UPDATES = {
@@ -158,7 +158,7 @@ class Recorder(TorchDispatchMode):
         self.memory.recomputing = self.phase == "backward" and torch.is_grad_enabled()
 
     def _value(self, tensor: torch.Tensor) -> bool | int | float:
-        """What stands for a number without value: 1, by which one can divide; False and 0 for flags."""
+        """Placeholder of a number without value: 1, which is safe as a divisor; False and 0 for flags."""
         if tensor.device.type == NAME:
             self.note("Tensor.item")
         elif getattr(tensor, "constant", None) is not None:
@@ -317,7 +317,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """Whether a copy goes from the device to the host, and the host waits for it."""
+    """True if a copy goes from the device to the host, and the host waits for it."""
     source = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
     non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
     return source.device.type == NAME and result.device.type == "cpu" and not non_blocking

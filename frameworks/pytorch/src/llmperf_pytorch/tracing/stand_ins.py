@@ -1,4 +1,4 @@
-"""What the contract gives trainers, without data: batches, initial weights, the process group."""
+"""Stand-ins, without data, for what the contract gives trainers: batches, initial weights, the process group."""
 
 from __future__ import annotations
 
