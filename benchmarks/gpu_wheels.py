@@ -27,7 +27,15 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
-    *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-cpu", "llmperf-nvidia", "llmperf-published"),
+    *(
+        "llmperf-core",
+        "llmperf-schemas",
+        "llmperf-testing",
+        "llmperf-vendorkit",
+        "llmperf-cpu",
+        "llmperf-nvidia",
+        "llmperf-published",
+    ),
     *("llmperf-huggingface", "llmperf-sweep", "llmperf-tracking"),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )

@@ -25,11 +25,12 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 51900,
+    "core": 50350,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
     "vendors/cpu": 800,
+    "vendors/kit": 1600,
     "vendors/kunlunxin": 300,
     "vendors/nvidia": 1000,
     "vendors/rocm": 350,

@@ -78,7 +78,7 @@ def test_the_listing_says_which_packages_of_the_first_edition_no_longer_work_and
     assert states(capsys) == {
         **dict.fromkeys(("brass", "bellows", "tongs", "winch", "stamp"), "ok"),
         "rivet": "broken: vendor 'rivet' (llmperf-rivet) cannot be imported: ImportError: llmperf.PeakTable is now"
-        " llmperf.vendorkit.PeakTable",
+        " llmperf_vendorkit.PeakTable",
         "flange": "broken: framework 'flange' (llmperf-flange): llmperf_flange.py, line 9:"
         " llmperf_pytorch.limits.needed_features is now llmperf.needed_features",
         "quench": "broken: extension 'quench' (llmperf-quench): hook 'llmperf_check_result' was removed; use"
@@ -119,7 +119,7 @@ def refusal(capsys, *words):
         (
             "rivet",
             "vendor 'rivet' (llmperf-rivet) cannot be imported: ImportError: llmperf.PeakTable is now"
-            " llmperf.vendorkit.PeakTable",
+            " llmperf_vendorkit.PeakTable",
         ),
     ],
 )

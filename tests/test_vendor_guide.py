@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import COMMANDS, call, extra_commands
-from llmperf.vendorkit.peaks import PeakTable
+from llmperf_vendorkit import PeakTable
 
 ROOT = Path(__file__).parents[1]
 GUIDE = ROOT / "docs" / "vendors.md"

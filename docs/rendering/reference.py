@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import llmperf.types
-import llmperf.vendorkit
+import llmperf_vendorkit
 from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
 from llmperf.cases.settings import describe
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, DataSource, Tuning
-from llmperf.vendorkit.readings import FIGURES, TEXTS
 from llmperf_sweep.matrix_file import MatrixFile
+from llmperf_vendorkit.readings import FIGURES, TEXTS
 
 from rendering.docstrings import class_description, field_descriptions
 
@@ -157,8 +157,8 @@ def types_page() -> str:
 
 def vendorkit_page() -> str:
     """Every public class and function of the vendor kit, and the names of cells that it understands."""
-    public = {name: getattr(llmperf.vendorkit, name) for name in llmperf.vendorkit.__all__}
-    parts = [(inspect.getdoc(llmperf.vendorkit) or "").strip(), "## Functions"]
+    public = {name: getattr(llmperf_vendorkit, name) for name in llmperf_vendorkit.__all__}
+    parts = [(inspect.getdoc(llmperf_vendorkit) or "").strip(), "## Functions"]
     for name, function in public.items():
         if inspect.isfunction(function):
             text = (inspect.getdoc(function) or "").strip()

@@ -17,9 +17,9 @@ from llmperf.errors import UserError
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import pip_command
-from llmperf.vendorkit.peaks import PeakTable
 from llmperf_testing.scaffold.names import LONGEST, PackageName, package_name
 from llmperf_testing.scaffold.render import rendered, write_package
+from llmperf_vendorkit import PeakTable
 
 if sys.version_info >= (3, 11):
     import tomllib

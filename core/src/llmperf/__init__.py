@@ -1,7 +1,7 @@
 """llmperf measures how fast an accelerator trains large language models.
 
-Plugins may import the names of this module and of `llmperf.types`, `llmperf.hookspecs` and `llmperf.errors`; vendors
-may also import `llmperf.vendorkit`. Each name below is imported when it is first used.
+Plugins may import the names of this module and of `llmperf.types`, `llmperf.hookspecs` and
+`llmperf.errors`. Each name below is imported when it is first used.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_table as print_table
     from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
+    from llmperf.files.json_files import convert as convert
     from llmperf.files.json_files import encode_pretty as encode_pretty
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
@@ -69,13 +70,13 @@ API_VERSION = 1
 _HOMES = lazy_names(__file__)
 
 _MOVED = {
-    "AcceleratorDevice": "llmperf.vendorkit.AcceleratorDevice",
-    "PeakEntry": "llmperf.vendorkit.PeakEntry",
-    "PeakTable": "llmperf.vendorkit.PeakTable",
+    "AcceleratorDevice": "llmperf_vendorkit.AcceleratorDevice",
+    "PeakEntry": "llmperf_vendorkit.PeakEntry",
+    "PeakTable": "llmperf_vendorkit.PeakTable",
     "huggingface_config": "llmperf_huggingface.export.huggingface_config",
-    "of_one_model": "llmperf.vendorkit.of_one_model",
-    "tool_output": "llmperf.vendorkit.tool_output",
-    "visible_devices": "llmperf.vendorkit.visible_devices",
+    "of_one_model": "llmperf_vendorkit.of_one_model",
+    "tool_output": "llmperf_vendorkit.tool_output",
+    "visible_devices": "llmperf_vendorkit.visible_devices",
 }
 """What replaces the names that this module once had. They stay here as long as the major version of the hooks."""
 

@@ -85,7 +85,7 @@ def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listin
 def absent_name(module: str, name: str, moved: Mapping[str, str]) -> Exception:
     """The error for a name that a module lacks, to be raised by the module's `__getattr__`.
 
-    `moved` has what replaces each name that the module once had, such as `llmperf.vendorkit.PeakTable`. For those it is
+    `moved` has what replaces each name that the module once had, such as `llmperf_vendorkit.PeakTable`. For those it is
     an ImportError, because Python drops the text of an AttributeError in `from MODULE import NAME`.
     """
     if name in moved:

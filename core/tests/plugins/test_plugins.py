@@ -94,7 +94,7 @@ def test_a_moved_name_says_where_it_is(install, statement):
         Plugins([find("vendor", "mover")])
     assert str(caught.value) == (
         "vendor 'mover' (llmperf-mover) cannot be imported:"
-        " ImportError: llmperf.PeakTable is now llmperf.vendorkit.PeakTable"
+        " ImportError: llmperf.PeakTable is now llmperf_vendorkit.PeakTable"
     )
 
 

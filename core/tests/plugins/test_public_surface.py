@@ -14,7 +14,8 @@ from typing import Any
 
 import llmperf
 import llmperf_testing as testing
-from llmperf import hookspecs, types, vendorkit
+import llmperf_vendorkit as vendorkit
+from llmperf import hookspecs, types
 from llmperf_testing.running import checks_of
 
 RECORD = Path(__file__).parent / "public_surface" / "surface.json"
@@ -60,7 +61,7 @@ def contract_shape(kind: Any) -> dict[str, Any]:
 
 
 def present_surface() -> dict[str, dict[str, dict[str, Any]]]:
-    """Hooks, types and names of `llmperf`, `llmperf.vendorkit` and `llmperf_testing`, by their names."""
+    """Hooks, types and names of `llmperf`, `llmperf_vendorkit` and `llmperf_testing`, by their names."""
     return {
         "hooks": {name: hook_shape(name) for name in hookspecs.OWNERS},
         "types": {name: type_shape(getattr(types, name)) for name in sorted(types.__all__)},

@@ -23,8 +23,8 @@ def llmperf_catalogue():
 @pytest.mark.parametrize(
     ("statement", "problem"),
     [
-        ("from llmperf import of_one_model", "llmperf.of_one_model is now llmperf.vendorkit.of_one_model"),
-        ("llmperf.PeakTable", "llmperf.PeakTable is now llmperf.vendorkit.PeakTable"),
+        ("from llmperf import of_one_model", "llmperf.of_one_model is now llmperf_vendorkit.of_one_model"),
+        ("llmperf.PeakTable", "llmperf.PeakTable is now llmperf_vendorkit.PeakTable"),
         ("from llmperf.types import Colour", "llmperf.types has no Colour"),
         ("from llmperf.colours import Red", "there is no module llmperf.colours"),
         (
@@ -65,7 +65,7 @@ def test_what_a_try_guards_or_type_checkers_see_is_left_out(install):
 
 def test_the_listing_and_doctor_say_what_the_first_hook_would_fail_for(install, capsys):
     install("llmperf-user", "user", PLUGIN.replace("{statement}", "from llmperf import tool_output"))
-    expected = "llmperf_user.py, line 7: llmperf.tool_output is now llmperf.vendorkit.tool_output"
+    expected = "llmperf_user.py, line 7: llmperf.tool_output is now llmperf_vendorkit.tool_output"
     assert call(["plugins", "--json"]) == 0
     rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
     assert rows["user"] == f"broken: vendor 'user' (llmperf-user): {expected}"

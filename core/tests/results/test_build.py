@@ -17,7 +17,6 @@ from llmperf.runfolder.recorder import Recorder
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, Script, StepRecord
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings
-from llmperf.vendorkit import CommandReader, CsvCommand
 
 
 class Folder:
@@ -255,27 +254,22 @@ def test_what_one_of_two_devices_showed_is_not_taken_for_both(folder, name, figu
         assert told == ([] if expected is not None else [one])
 
 
-def test_power_of_a_card_is_no_power_of_its_two_chips_and_a_note_says_so(folder, tmp_path):
-    (tmp_path / "tool").write_text(
-        "#!/bin/sh\ncase $1 in power) echo 0, 512;; *) cat <<'END'\n0,0,9,8\n0,1,9,7\nEND\nesac\n"
-    )
-    (tmp_path / "tool").chmod(0o755)
-    chips = CsvCommand(
-        argv=(str(tmp_path / "tool"), "list"), columns=("card", "chip", "memory_total_gib", "memory_used_gib")
-    )
-    power = CsvCommand(argv=(str(tmp_path / "tool"), "power"), columns=("card", "power_watts"))
-    inventory = CommandReader(chips, power).inventory()
-    folder.plan = replace(folder.plan, device_share=1.0, probe=replace(folder.plan.probe, problems=inventory.problems))
+def test_power_that_the_tool_does_not_show_is_unknown_and_a_note_says_why(folder):
+    problem = "tool: power_watts of a card with several chips is left out"
+    folder.plan = replace(folder.plan, device_share=1.0, probe=replace(folder.plan.probe, problems=(problem,)))
     folder.build()
     (folder.run / filenames.MEMORY).unlink(missing_ok=True)
+    devices = tuple(
+        DeviceSample(index=index, memory_used_bytes=used * 2**30, memory_total_bytes=9 * 2**30)
+        for index, used in ((0, 8), (1, 7))
+    )
     with Recorder(folder.run / filenames.MEMORY) as recorder:
         for at in range(99, 112):
-            devices = tuple(reading.sample() for reading in inventory.readings)
             recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=devices))
     result = build_result(folder.run)
     assert (result.metrics.power_watts, result.metrics.energy_joules) == (None, None)
     assert result.metrics.device_memory_used_bytes == 8 * 2**30
-    assert [note for note in result.notes if "power_watts of a card with several chips is left out" in note]
+    assert [note for note in result.notes if problem in note]
 
 
 def test_a_counter_that_was_set_back_is_not_used(folder):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from llmperf.plugins.own_packages import vendors_with_catalogues
+from llmperf.types.device_names import device_names
 from llmperf.validation.installed import other_owners, vendor_catalogue
-from llmperf.vendorkit.peaks import device_names
 
 
 @pytest.mark.parametrize("vendor", vendors_with_catalogues())

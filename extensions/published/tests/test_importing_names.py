@@ -31,8 +31,7 @@ DOCUMENT = """
 | A1 (1x8) | 2868 | 38.6% |
 | Road Runner A2 (1x8) | 2868 | 38.6% |
 """
-PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "llmperf.validation",
-          "llmperf.vendorkit")  # fmt: skip
+PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "llmperf.validation")
 
 
 @pytest.fixture

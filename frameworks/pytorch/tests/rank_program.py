@@ -68,7 +68,7 @@ class TestDevice:
         if self.places["torch"] == "cpu":
             return HostEvent()
         import torch
-        from llmperf.vendorkit.accelerator import RuntimeEvent
+        from llmperf_vendorkit.accelerator import RuntimeEvent
 
         return RuntimeEvent(torch.cuda.Event(enable_timing=True))
 

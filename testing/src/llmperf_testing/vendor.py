@@ -15,7 +15,7 @@ from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run, worker_env
 from llmperf.planning.states import Request
 from llmperf.types import DeviceInfo, Dtype, Plan, Probe
-from llmperf.vendorkit.peaks import device_names
+from llmperf.types.device_names import device_names
 
 from llmperf_testing.check import Skip
 from llmperf_testing.children import observe

@@ -31,7 +31,7 @@ def llmperf_query_memory(devices):
 
 @llmperf.hookimpl
 def llmperf_setup_device(plan, local_rank):
-    from llmperf.vendorkit import AcceleratorDevice
+    from llmperf_vendorkit import AcceleratorDevice
 
     from llmperf_accel.runtime import install
 

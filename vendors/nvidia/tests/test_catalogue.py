@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.types import PeakFlops
-from llmperf.vendorkit import PeakEntry
 from llmperf_nvidia import probe as catalogue
+from llmperf_vendorkit import PeakEntry
 
 ENTRIES = catalogue.table().entries
 SPARSE = (

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.types import DeviceInfo
-from llmperf.vendorkit import visible_devices
+from llmperf_vendorkit import visible_devices
 
 
 def probe() -> Any:

@@ -16,6 +16,8 @@ from llmperf.plugins.own_packages import of_this_project
 
 MAX_FILES, MAX_BYTES = 300, 2**20
 """Files of a package that are read, and bytes of each."""
+RENAMED = {"llmperf.vendorkit": "llmperf_vendorkit"}
+"""Modules under their earlier names, which still work."""
 
 
 def missing_name(found: Found) -> str | None:
@@ -52,7 +54,7 @@ def _used(tree: ast.Module, own: str) -> Iterator[tuple[int, str, str]]:
 
 def _problem(module: str, name: str) -> str | None:
     """What is wrong with a name of a module; None if it is there, or if nothing is known of the module's package."""
-    top, *rest = module.split(".")
+    top, *rest = RENAMED.get(module, module).split(".")
     place = _place(top)
     if place is None or not place.is_dir() or name == "*" or name.startswith("__"):
         return None

@@ -53,7 +53,7 @@ def one_model(name: str, other: str, aliases: Iterable[Sequence[str]]) -> bool:
 def catalogued_names() -> list[list[str]]:
     """The names of each device in the catalogues of the installed vendor plugins; plugins that fail are left out."""
     from llmperf.planning.vendors import catalogues
-    from llmperf.vendorkit.peaks import device_names
+    from llmperf.types.device_names import device_names
 
     return [device_names(entry.devices[0]) for _, entry in catalogues(None)[0]]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from llmperf.errors import PluginError
-from llmperf.vendorkit import AcceleratorDevice
+from llmperf_vendorkit import AcceleratorDevice
 
 from llmperf_acme.tool import VENDOR
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from llmperf.vendorkit import AcceleratorVendor, CommandReader, CsvCommand
+from llmperf_vendorkit import AcceleratorVendor, CommandReader, CsvCommand
 
 DEVICES = CsvCommand(
     argv=("acme-smi", "--format=csv,noheader"),

@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 from llmperf.types import Baseline, Result
+from llmperf.types.device_names import normalised
 from llmperf.validation import vendor_catalogue
-from llmperf.vendorkit.peaks import normalised
 
 from llmperf_published.rules.machine import devices_of, dtypes_of
 from llmperf_published.rules.vendors import vendor_of

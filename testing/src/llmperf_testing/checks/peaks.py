@@ -7,8 +7,8 @@ import math
 import re
 
 from llmperf.types import Dtype, PeakFlops, Probe
+from llmperf.types.device_names import device_names, normalised
 from llmperf.validation.installed import about
-from llmperf.vendorkit.peaks import device_names, normalised
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.probe import probe_has_its_shape, require_line, require_probe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmperf.errors import PluginError
-from llmperf.vendorkit import AcceleratorDevice
+from llmperf_vendorkit import AcceleratorDevice
 
 
 def npu_device(local_rank: int) -> AcceleratorDevice:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.vendorkit import AcceleratorVendor, Inventory, Misfit, Reading, Row, read_rows, tool_output
+from llmperf_vendorkit import AcceleratorVendor, Inventory, Misfit, Reading, Row, read_rows, tool_output
 
 VERSION = re.compile(r"npu-smi\s+\S+\s+Version:\s*(?P<version>[\w.]{1,40})")
 NUMBER = r"(\d{1,9}(?:\.\d{1,9})?|-|NA|N/A)"

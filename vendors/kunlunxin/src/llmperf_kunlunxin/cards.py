@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
+from llmperf_vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
 
 if TYPE_CHECKING:
     from llmperf.types import Plan

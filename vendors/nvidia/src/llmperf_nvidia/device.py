@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmperf.vendorkit import AcceleratorDevice
+from llmperf_vendorkit import AcceleratorDevice
 
 
 def torch_device(local_rank: int) -> AcceleratorDevice:

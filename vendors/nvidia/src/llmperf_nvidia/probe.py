@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo, Dtype, Offers, Probe
-from llmperf.vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
+from llmperf_vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
-    from llmperf.vendorkit import RateTable
+    from llmperf_vendorkit import RateTable
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 TENSOR_CORES: tuple[Dtype, ...] = ("fp32", "tf32", "bf16", "fp16")
@@ -38,7 +38,7 @@ def table() -> PeakTable:
 @cache
 def rate_table() -> RateTable:
     """Assumed rates of GPUs."""
-    from llmperf.vendorkit import RateTable
+    from llmperf_vendorkit import RateTable
 
     return RateTable.read(Path(__file__).parent / "data" / "rates.toml", table())
 

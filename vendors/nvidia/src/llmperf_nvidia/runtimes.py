@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from llmperf.types import DeviceInfo
-from llmperf.vendorkit import read_toml
+from llmperf_vendorkit import read_toml
 
 TABLE = Path(__file__).parent / "data" / "cuda_drivers.toml"
 PACKAGES = {"torch": "torch", "paddle": "paddlepaddle-gpu"}

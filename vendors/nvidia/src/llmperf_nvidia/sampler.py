@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from llmperf.types import DeviceSample
-from llmperf.vendorkit import samples_by_index
+from llmperf_vendorkit import samples_by_index
 
 from llmperf_nvidia import nvml, smi
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from llmperf.vendorkit import tool_output
+from llmperf_vendorkit import tool_output
 
 SECONDS = 20
 NO_SUCH_FIELD = "not a valid field"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 from llmperf.errors import PluginError
-from llmperf.vendorkit import AcceleratorDevice
+from llmperf_vendorkit import AcceleratorDevice
 
 
 def rocm_device(local_rank: int) -> AcceleratorDevice:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo
-from llmperf.vendorkit import (
+from llmperf_vendorkit import (
     AcceleratorVendor,
     CommandReader,
     Inventory,

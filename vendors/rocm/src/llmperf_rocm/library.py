@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import redirect_stdout
 from typing import Any
 
-from llmperf.vendorkit import Row
+from llmperf_vendorkit import Row
 
 _library: list[Any] = []
 """The module once it is initialised; kept between readings."""

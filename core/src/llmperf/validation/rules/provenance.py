@@ -8,12 +8,12 @@ from datetime import date
 from typing import TYPE_CHECKING
 
 from llmperf.types import Result
+from llmperf.types.device_names import normalised
 from llmperf.types.documents import Violation
 from llmperf.types.problems import PROBLEM_CODES
 from llmperf.validation.installed import installed_frameworks, installed_vendors, vendor_catalogue
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
-from llmperf.vendorkit.peaks import normalised
 
 if TYPE_CHECKING:
     from llmperf.types import Plan

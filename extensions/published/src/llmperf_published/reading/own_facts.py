@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 from llmperf.errors import UserError, unknown
 from llmperf.types import Dtype
 from llmperf.validation import installed_vendors, vendor_catalogue
-from llmperf.vendorkit import PeakEntry, PeakTable
+from llmperf_vendorkit import PeakEntry, PeakTable
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.types.document import PublishedHardware

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from llmperf.types import Model
 from llmperf.types.devices import Dtype
 from llmperf.types.units import Positive
-from llmperf.vendorkit import PeakEntry
+from llmperf_vendorkit import PeakEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

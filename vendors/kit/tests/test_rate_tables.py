@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.vendorkit import PeakTable, RateTable
+from llmperf_vendorkit import PeakTable, RateTable
 
 PEAKS = """
 [[device]]

@@ -10,7 +10,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types import Offers
-from llmperf.vendorkit import PeakTable
+from llmperf_vendorkit import PeakTable
 
 ENTRY = """
 [[device]]
@@ -134,7 +134,7 @@ VENDOR = """
 from pathlib import Path
 from llmperf import hookimpl
 from llmperf.types import DeviceInfo, Offers, Probe
-from llmperf.vendorkit import PeakTable
+from llmperf_vendorkit import PeakTable
 
 OFFERS = Offers(precisions=("fp32", "bf16"), runtimes=("torch",), collective_backend="gloo")
 

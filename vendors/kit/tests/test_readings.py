@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.vendorkit import Misfit, Reading, Row, read_rows
+from llmperf_vendorkit import Misfit, Reading, Row, read_rows
 
 
 @pytest.mark.parametrize("cell", ["N/A", "[N/A]", "-", "", None, "Not Supported", "[Not Supported]", {"value": "N/A"}])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.vendorkit import Inventory, PeakTable, read_layouts
+from llmperf_vendorkit import Inventory, PeakTable, read_layouts
 
 LAYOUTS = """
 [[layout]]

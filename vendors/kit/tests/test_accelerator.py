@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from llmperf.types import Device
-from llmperf.vendorkit import AcceleratorDevice
+from llmperf_vendorkit import AcceleratorDevice
 
 
 class Runtime:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from llmperf.vendorkit.readings import FIGURES, MAX_SHOWN, TEXTS, Inventory, Reading, Row, is_shown, read_rows, text
-from llmperf.vendorkit.tool import json_output, tool_output
+from llmperf_vendorkit.readings import FIGURES, MAX_SHOWN, TEXTS, Inventory, Reading, Row, is_shown, read_rows, text
+from llmperf_vendorkit.tool import json_output, tool_output
 
 RULE = frozenset("+-=|─━═│┃┼╪ \t")
 """Letters of the lines between the rows of a table."""

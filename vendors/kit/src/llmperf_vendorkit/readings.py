@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
-from llmperf.files.text import printable
+from llmperf import printable
 from llmperf.types.devices import DeviceInfo, DeviceSample, ThrottleReason
 
 MAX_INDEX = 1023

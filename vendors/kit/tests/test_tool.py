@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from llmperf.vendorkit import tool_output
+from llmperf_vendorkit import tool_output
 
 
 def script(code: str) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import IO, Any
 
-from llmperf.files.text import printable
+from llmperf import printable
 
 MAX_BYTES = 2**20
 BLOCK = 2**16

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from llmperf.types import DeviceInfo
-from llmperf.vendorkit import of_one_model, planned_indices, visibility_variable, visible_devices
+from llmperf_vendorkit import of_one_model, planned_indices, visibility_variable, visible_devices
 
 THREE = [
     DeviceInfo(index=index, model=model, memory_bytes=None, uuid=f"GPU-{index}{index}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from llmperf.vendorkit import AcceleratorVendor, CommandReader, CsvCommand, JsonCommand, TableCommand
+from llmperf_vendorkit import AcceleratorVendor, CommandReader, CsvCommand, JsonCommand, TableCommand
 
 Play = Callable[[str, str], tuple[str, ...]]
 

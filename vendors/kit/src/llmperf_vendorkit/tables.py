@@ -1,23 +1,26 @@
-"""A vendor's table of devices, `peaks.toml`: the dense peaks of each device, found by its whole name only."""
+"""A vendor's tables of devices, found by their whole names only.
+
+`peaks.toml` has the dense peaks of each device, `rates.toml` the efficiencies that it is assumed to achieve.
+"""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import msgspec
-
+from llmperf import convert, read_toml
 from llmperf.errors import UserError, unknown
-from llmperf.files.json_files import convert
-from llmperf.files.user_files import read_toml
+from llmperf.types.device_names import normalised
 from llmperf.types.devices import Confidence, DeviceInfo, Dtype, Offers, PeakFlops, Probe
+from llmperf.types.rates import DeviceRates, LinkRate
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]
 Tflops = Annotated[float, msgspec.Meta(gt=0, lt=1e5)]
 """In 1e12 FLOP/s. No device reaches a hundredth of the limit in 16 bits; a larger figure is FLOP/s by mistake."""
+Efficiency = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Date = Annotated[str, msgspec.Meta(pattern=r"^\d{4}(-\d{2}){0,2}$")]
 
@@ -122,17 +125,6 @@ class PeakTable:
         ]
 
 
-def normalised(model: str, vendor: str) -> str:
-    """A device's name in lower case, without spaces, dashes, underscores and a leading vendor's name."""
-    return re.sub(r"[\s_-]+", "", model).lower().removeprefix(vendor)
-
-
-def device_names(device: DeviceInfo) -> list[str]:
-    """Names of a device: its model, and its vendor's aliases (`details["aliases"]`, separated by commas)."""
-    aliases = [alias.strip() for alias in device.details.get("aliases", "").split(",")]
-    return [device.model, *(alias for alias in aliases if alias)]
-
-
 def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
     if isinstance(table, dict):
         keys = [entry_field.name for entry_field in fields(PeakEntry)]
@@ -184,3 +176,112 @@ def _device(entry: PeakEntry) -> DeviceInfo:
     }
     memory = None if entry.memory_gib is None else round(entry.memory_gib * 2**30)
     return DeviceInfo(index=0, model=entry.model, memory_bytes=memory, details=details)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assumption:
+    """One `[[assumption]]` of the file: devices of one generation with the same links."""
+
+    models: tuple[Text, ...]
+    """As in the peak table."""
+    matmul_efficiency: Mapping[Dtype, Efficiency]
+    """Of the peak that large matrix products reach, by dtype."""
+    attention_efficiency: Mapping[str, Efficiency]
+    """Of the peak that fused attention reaches, by dtype; of one kernel by its name and dtype: `"cudnn bf16"`."""
+    memory_gb_per_second: Amount | None = None
+    """Bandwidth of the memory, if the peak table has none because no datasheet prints it."""
+    memory_efficiency: Efficiency
+    """Of the bandwidth of the memory."""
+    launch_microseconds: Amount
+    """From one kernel to the next."""
+    overhead_gib: Amount | None = None
+    """Memory of a process beside its tensors."""
+    node_gb_per_second: Amount | None = None
+    """Bus bandwidth of each device to others of its node, in one direction."""
+    cluster_gb_per_second: Amount | None = None
+    """The same to devices of other nodes."""
+    link_microseconds: Amount = 10.0
+    """Latency of one message."""
+    link_source: Text = "not known"
+    """Where the figures of the links are from."""
+    source: Text
+    """What the efficiencies are from."""
+    date: Date
+    """ISO date."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateTable:
+    """What a vendor assumes of its devices."""
+
+    peaks: PeakTable
+    """The vendor's peak table, which the efficiencies multiply."""
+    by_name: Mapping[str, Assumption]
+    """Each assumption under its normalised models."""
+
+    @classmethod
+    def read(cls, path: Path, peaks: PeakTable) -> RateTable:
+        """The table in a file; UserError with the file and the place in it if something does not fit."""
+        document = read_toml(path)
+        for key in document.keys() - {"assumption"}:
+            raise unknown(str(path), "key", key, ["assumption"])
+        by_name: dict[str, Assumption] = {}
+        for place, table in enumerate(document.get("assumption", [])):
+            assumption = _assumption(table, f"{path}: assumption[{place}]")
+            for model in assumption.models:
+                if peaks.find(model) is None:
+                    known = [entry.model for entry in peaks.entries]
+                    raise unknown(f"{path}: assumption[{place}].models", "device", model, known)
+                if by_name.setdefault(normalised(model, peaks.vendor), assumption) is not assumption:
+                    raise UserError(f"{path}: assumption[{place}].models: {model!r} has two assumptions")
+        return cls(peaks, by_name)
+
+    def device_rates(self, device_model: str) -> DeviceRates | None:
+        """What `llmperf_device_rates` answers: None if the device, its assumption or its bandwidth is not known."""
+        entry = self.peaks.find(device_model)
+        assumption = self.by_name.get(normalised(entry.model, self.peaks.vendor)) if entry else None
+        if entry is None or assumption is None:
+            return None
+        bandwidth = entry.memory_gb_per_second or assumption.memory_gb_per_second
+        if bandwidth is None:
+            return None
+        return DeviceRates(
+            device_model=device_model,
+            basis="assumed",
+            matmul_flops_per_second=_achieved(entry, assumption.matmul_efficiency),
+            attention_flops_per_second=_achieved(entry, assumption.attention_efficiency),
+            memory_bytes_per_second=bandwidth * 1e9 * assumption.memory_efficiency,
+            launch_seconds=assumption.launch_microseconds * 1e-6,
+            memory_bytes=None if entry.memory_gib is None else round(entry.memory_gib * 2**30),
+            links=_links(assumption),
+            source=f"{entry.source}; {assumption.source}",
+            date=assumption.date,
+            overhead_bytes=None if assumption.overhead_gib is None else round(assumption.overhead_gib * 2**30),
+        )
+
+
+def _assumption(table: Any, where: str) -> Assumption:
+    keys = [field.name for field in fields(Assumption)]
+    for key in table.keys() - set(keys) if isinstance(table, dict) else ():
+        raise unknown(where, "key", key, keys)
+    return convert(table, Assumption, where)
+
+
+def _achieved(entry: PeakEntry, efficiency: Mapping[Any, float]) -> dict[str, float]:
+    peaks = {str(dtype): tflops * 1e12 for dtype, tflops in entry.dense_tflops.items()}
+    named = {str(name): (str(name).split()[-1], share) for name, share in efficiency.items()}
+    return {name: float(round(peaks[dtype] * share)) for name, (dtype, share) in named.items() if dtype in peaks}
+
+
+def _links(assumption: Assumption) -> tuple[LinkRate, ...]:
+    scopes = (("node", assumption.node_gb_per_second), ("cluster", assumption.cluster_gb_per_second))
+    return tuple(
+        LinkRate(
+            scope="node" if scope == "node" else "cluster",
+            bytes_per_second=bandwidth * 1e9,
+            latency_seconds=assumption.link_microseconds * 1e-6,
+            source=assumption.link_source,
+        )
+        for scope, bandwidth in scopes
+        if bandwidth is not None
+    )

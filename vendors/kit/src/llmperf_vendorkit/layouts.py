@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from llmperf.files.json_files import convert
-from llmperf.files.user_files import read_toml
-from llmperf.vendorkit.peaks import PeakTable
-from llmperf.vendorkit.readings import MAX_SHOWN, Inventory, Misfit, Reading, Row, read_rows
+from llmperf import convert, read_toml
+
+from llmperf_vendorkit.readings import MAX_SHOWN, Inventory, Misfit, Reading, Row, read_rows
+from llmperf_vendorkit.tables import PeakTable
 
 WORD = re.compile(r'"[^"]*"|\S+')
 
