@@ -28,7 +28,7 @@ from pathlib import Path
 
 from llmperf.errors import LlmperfError
 from llmperf.estimating import calibration
-from llmperf.estimating.communication import with_network
+from llmperf.estimating.seconds import with_network
 from llmperf.estimating.step_time import step_time
 from llmperf.files import json_files
 from llmperf.planning.build import plan_only

@@ -46,16 +46,13 @@ def forge(tmp_path_factory):
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(UV is None, reason="needs uv, which makes the environment")
-def test_one_package_adds_a_vendor_a_rule_a_reporter_a_launcher_an_observer_an_option_and_a_command(forge):
+def test_one_package_adds_whatever_the_guide_shows(forge):
     folder, llmperf = forge
     printed = {line.split()[1]: llmperf(line) for line in COMMANDS if "--explain" not in line}
     (explain,) = [line for line in COMMANDS if "--explain" in line]
     assert "Drivers before 2.0" in llmperf(explain)
-    assert {"forge", "anvil", "forge-tools", "forge-flops", "forge-options"} <= set(printed["plugins"].split())
-    assert printed["forge-info"] == "Forge F1: 1e+12 FLOP/s, Forge F1 datasheet, page 2\n"
-    assert "parameters, counted by extension forge-flops" in printed["models"]
-    assert re.search(r"model +llama_tiny", printed["plan"])
-    assert "forge-info Show what is known about the Forge F1." in " ".join(llmperf("llmperf --help").split())
+    added = {"forge", "anvil", *(f"forge-{name}" for name in ("tools", "flops", "options", "checks"))}
+    assert added <= set(printed["plugins"].split())
     (run,) = (folder / "runs").iterdir()
     result = json.loads((run / "result.json").read_text())
     assert (result["status"], result["metrics"]["measured_steps"]) == ("complete", 25)

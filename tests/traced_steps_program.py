@@ -11,7 +11,7 @@ import sys
 from importlib import import_module
 
 from llmperf.accounting.counting import forward_flops
-from llmperf.estimating.answers import wrong_trace
+from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         Observer,
         PeakFlops,
         Plan,
+        PlanCheck,
         Probe,
         Reporter,
         Rule,
@@ -64,6 +65,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_time_peak": ("vendor",),
     "llmperf_device_rates": ("vendor",),
     "llmperf_plan_workers": ("framework",),
+    "llmperf_plan_checks": ("extension", "core"),
     "llmperf_trace_step": ("framework",),
     "llmperf_count_flops": ("extension", "core"),
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
@@ -254,6 +256,22 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     ... def llmperf_plan_workers(spec, probe):
     ...     return WorkerPlan(layout=llmperf.standard_layout(spec), agent=llmperf.agent_argv(),
     ...                       needs=Needs(precision=spec.contract.precision, runtime="torch"))
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
+    """Called in the controller for a planned run, before anything starts: why it would fail, and what to expect of it.
+
+    The core and extensions may answer; all answers are collected. It must be quick: settings are tried by planning.
+    While they are tried, a plan has neither peak nor rates. With `--no-preflight`, problems refuse nothing.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_plan_checks(plan):
+    ...     if plan.vendor == "acme" and plan.layout.world_size > 8:
+    ...         problem = Problem(code="acme.too_many", where="tuning.devices", message="expected at most 8 Acme A1")
+    ...         yield PlanCheck(problems=(problem,))
     """
     raise NotImplementedError
 

@@ -10,7 +10,6 @@ import llmperf_schemas
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.types import DeviceRates
 
 CASE = ("estimate", "default", "--vendor", "stub", "--framework", "stub", "--set", "precision=fp32")
 
@@ -86,14 +85,21 @@ def test_without_rates_memory_is_estimated_and_time_is_unknown(estimate, monkeyp
     assert "stub gives no rates of 'Stub S1'; measure them there: llmperf peak" in document["time_problem"]
 
 
-def test_measured_rates_of_a_file_are_used(estimate, tmp_path):
+@pytest.fixture
+def rates(tmp_path):
+    """A function that writes the stub's rates with changes to a file; the options that use it."""
     from llmperf_stub.vendor import llmperf_device_rates
 
-    rates: DeviceRates = llmperf_device_rates("Stub S1")
-    file = tmp_path / "rates.json"
-    slow = json_files.builtins(rates) | {"basis": "measured", "memory_bytes_per_second": 1e6, "source": "llmperf peak"}
-    json_files.save(file, slow)
-    code, out, _ = estimate("--rates", str(file), "--json")
+    def written(**changes: object) -> tuple[str, str]:
+        json_files.save(tmp_path / "rates.json", json_files.builtins(llmperf_device_rates("Stub S1")) | changes)
+        return "--rates", str(tmp_path / "rates.json")
+
+    return written
+
+
+def test_measured_rates_of_a_file_are_used(estimate, rates):
+    slow = rates(basis="measured", memory_bytes_per_second=1e6, source="llmperf peak")
+    code, out, _ = estimate(*slow, "--json")
     document = json.loads(out)
     assert code == 0
     assert document["rates"]["basis"] == "measured"
@@ -101,33 +107,18 @@ def test_measured_rates_of_a_file_are_used(estimate, tmp_path):
 
 
 @pytest.mark.slow
-def test_rates_of_another_device_are_refused(estimate, tmp_path):
-    from llmperf_stub.vendor import llmperf_device_rates
-
-    file = tmp_path / "rates.json"
-    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | {"device_model": "Stub S2"})
-    code, _, err = estimate("--rates", str(file))
-    assert code == 2
-    assert "expected rates of 'Stub S1', found those of 'Stub S2'" in err
-
-
-@pytest.mark.slow
-def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_tensors(estimate, tmp_path):
-    from llmperf_stub.vendor import llmperf_device_rates
-
-    file = tmp_path / "rates.json"
-    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | {"overhead_bytes": None})
+def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_tensors(estimate, rates):
     assumed = json.loads(estimate("--json")[1])["memory"][0]["overhead_bytes"]
-    document = json.loads(estimate("--rates", str(file), "--json")[1])
+    document = json.loads(estimate(*rates(overhead_bytes=None), "--json")[1])
     assert document["memory"][0]["overhead_bytes"] == assumed
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
+        ({"device_model": "Stub S2"}, "expected rates of 'Stub S1', found those of 'Stub S2'"),
         ({"memory_bytes_per_second": 0}, "memory_bytes_per_second: expected 1000 to 1e+19, found 0"),
         ({"matmul_flops_per_second": {"fp32": -1}}, "matmul_flops_per_second.fp32: expected 1000 to"),
-        ({"matmul_flops_per_second": {"fp32": 1e-300}}, "matmul_flops_per_second.fp32: expected 1000 to"),
         ({"launch_seconds": 3600}, "launch_seconds: expected 0 to 1 s, found 3600"),
         ({"source": "A" * 100_000}, "source: expected at most 2000 characters, found 100000"),
         ({"overhead_bytes": -1}, "overhead_bytes: expected 0 to 1,125,899,906,842,624 bytes, found -1"),
@@ -135,12 +126,8 @@ def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_t
         ({"date": "yesterday"}, "date: expected a date such as 2026-01-31, found 'yesterday'"),
     ],
 )
-def test_rates_that_no_device_can_have_are_refused(estimate, tmp_path, change, message):
-    from llmperf_stub.vendor import llmperf_device_rates
-
-    file = tmp_path / "rates.json"
-    json_files.save(file, json_files.builtins(llmperf_device_rates("Stub S1")) | change)
-    code, _, err = estimate("--rates", str(file))
+def test_rates_that_the_device_cannot_have_are_refused(estimate, rates, change, message):
+    code, _, err = estimate(*rates(**change))
     assert code == 2
     assert message in err
 

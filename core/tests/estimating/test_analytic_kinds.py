@@ -65,21 +65,6 @@ def test_dense_and_mixture_blocks_of_a_stage_are_told_apart() -> None:
     assert others.block_matrices > 256 * 3 * 2048 * 7168
 
 
-def test_one_kind_of_block_is_left_as_it_is() -> None:
-    sizes = rank_sizes(plan_of("qwen3_30b_a3b"), 0)
-    assert sizes.kinds == (sizes,)
-    assert sizes.query_width == 32 * 128 != sizes.hidden
-
-
-def test_a_mixture_keeps_more_activations_than_its_active_columns_alone() -> None:
-    sizes = rank_sizes(plan_of("mixtral_8x7b"), 0)
-    dense = replace(sizes, mixture=False)
-    from llmperf.estimating.activations import block_bytes
-
-    routed = 2 * 2 * sizes.compute_bytes * sizes.hidden * sizes.tokens
-    assert block_bytes(sizes) - block_bytes(dense) == routed
-
-
 def test_pipeline_stages_hold_their_own_layers() -> None:
     plan = plan_of("deepseek_v2_lite", "llama2_7b_pretrain_megatron", "tensor_parallel=1", "pipeline_parallel=2")
     plan = replace(plan, spec=replace(plan.spec, model=replace(plan.spec.model, layers=26)))

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.answers import wrong_profile, wrong_trace
+from llmperf.estimating.analytic import analytic_trace, wrong_profile, wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 from llmperf.types import ProfiledOperation, StepProfile

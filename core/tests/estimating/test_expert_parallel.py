@@ -11,8 +11,8 @@ from llmperf.accounting.model_states import stage_state_bytes, state_bytes
 from llmperf.accounting.parameters import count_parameters, stage_experts
 from llmperf.cases.library import library
 from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.communication import collective_seconds
-from llmperf.estimating.expert_load import expert_load, load_notes
+from llmperf.estimating.rank_sizes import expert_load, load_notes
+from llmperf.estimating.seconds import collective_seconds
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 from llmperf.types import DeviceRates, LinkRate, Plan, TracedCollective, Workload

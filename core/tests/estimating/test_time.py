@@ -8,8 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.estimating.calibration import calibration
-from llmperf.estimating.communication import collective_seconds, scope_of, sent_bytes, with_network
-from llmperf.estimating.roofline import missing_rate, operation_seconds, tile_waste
+from llmperf.estimating.seconds import (
+    collective_seconds,
+    missing_rate,
+    operation_seconds,
+    scope_of,
+    sent_bytes,
+    tile_waste,
+    with_network,
+)
 from llmperf.estimating.step_time import bubble_seconds, step_time
 from llmperf.types import DeviceRates, Layout, LinkRate, MatmulRate, TracedCollective, TracedOperation
 

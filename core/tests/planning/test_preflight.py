@@ -9,7 +9,7 @@ from functools import cache
 import pytest
 from llmperf.cli.main import call
 from llmperf.planning.build import plan_only
-from llmperf.planning.preflight import estimate_problems, memory_note
+from llmperf.planning.preflight import llmperf_plan_checks
 from llmperf.planning.states import Outcome, Planned, Request
 
 MEGATRON = ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8")
@@ -67,26 +67,20 @@ def test_the_refusal_can_be_overridden(capsys):
     assert "expected step" in shown
 
 
-def test_a_run_that_may_not_fit_has_a_note_and_is_not_refused():
+@pytest.mark.parametrize(("share", "noted"), [(1.1, True), (None, False)])
+def test_a_run_that_may_not_fit_has_a_note_and_unknown_memory_none(share, noted):
     plan = outcome(*MEGATRON).plan
-    memory = replace(plan.memory[0], peak_bytes=int(1.1 * 40 * 2**30))
-    plan = replace(plan, memory=(memory,))
-    assert memory_note(plan).startswith("memory may not suffice: about 44.0 GiB a rank are estimated, 40.0 GiB are")
-    assert estimate_problems(plan) == []
+    memory = share and int(plan.memory[0].peak_bytes / share)
+    devices = tuple(replace(device, memory_bytes=memory) for device in plan.probe.devices)
+    (check,) = llmperf_plan_checks(replace(plan, probe=replace(plan.probe, devices=devices)))
+    assert [note.startswith("memory may not suffice: about ") for note in check.notes] == [True] * noted
+    assert (check.problems, check.fits) == ((), not noted)
 
 
 def test_settings_for_smaller_devices_plan_with_a_note():
     planned = outcome("baichuan2_13b_pretrain_zero", "A100-SXM4-40GB:1x8")
     assert isinstance(planned, Planned), planned.problems
     assert planned.plan.notes[-1].startswith("memory may not suffice")
-
-
-def test_unknown_memory_refuses_nothing():
-    plan = outcome(*MEGATRON).plan
-    devices = tuple(replace(device, memory_bytes=None) for device in plan.probe.devices)
-    plan = replace(plan, probe=replace(plan.probe, devices=devices))
-    assert memory_note(plan) is None
-    assert estimate_problems(plan) == []
 
 
 def test_recomputed_activations_take_time_and_no_more_memory():  # nominal FLOPs leave them out

@@ -22,6 +22,7 @@ ARGUMENTS = {
     "llmperf_peak_flops": {"device_model": "Acme A1", "dtype": "fp32"},
     "llmperf_time_peak": {"device_model": "Acme A1", "dtype": "fp32"},
     "llmperf_count_flops": {"model": None, "workload": None},
+    "llmperf_plan_checks": {"plan": SimpleNamespace(vendor="acme", layout=SimpleNamespace(world_size=16))},
     "llmperf_worker_env": {"plan": None},
     "llmperf_query_memory": {"devices": (0, 1)},
     "llmperf_rules": {},

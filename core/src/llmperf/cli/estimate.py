@@ -26,34 +26,15 @@ Examples:
 
 @click.command("estimate", epilog=EXAMPLES)
 @request_options
-@click.option(
-    "--on",
-    metavar="MODEL:NxD",
-    shell_complete=device_names,
-    help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.",
-)
-@click.option(
-    "--rates",
-    "rates_file",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="What `llmperf peak --output FILE` measured, in place of the vendor's assumptions.",
-)
-@click.option(
-    "--network",
-    metavar="GBIT",
-    type=Finite(min=0.001, max=1e6),
-    help="Network of each node, all adapters together, in Gb/s of one direction.",
-)
+@click.option("--on", metavar="MODEL:NxD", shell_complete=device_names,
+              help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
+@click.option("--rates", "rates_file", metavar="FILE", type=click.Path(path_type=Path),
+              help="What `llmperf peak --output FILE` measured, in place of the vendor's assumptions.")  # fmt: skip
+@click.option("--network", metavar="GBIT", type=Finite(min=0.001, max=1e6),
+              help="Network of each node, all adapters together, in Gb/s of one direction.")  # fmt: skip
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
-@click.option(
-    "--trace-timeout",
-    metavar="SECONDS",
-    type=Seconds(),
-    default=300.0,
-    show_default=True,
-    help="Time limit of the trace of one pipeline stage.",
-)
+@click.option("--trace-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
+              help="Time limit of the trace of one pipeline stage.")  # fmt: skip
 @prices_option
 @train_tokens_option
 @click.pass_context

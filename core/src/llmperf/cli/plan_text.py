@@ -15,7 +15,6 @@ from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.interfaces import compact
 from llmperf.planning.nodes import LOCAL
-from llmperf.planning.preflight import peak_text
 from llmperf.planning.states import Outcome, Planned
 from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
@@ -164,7 +163,7 @@ def _estimate_facts(plan: Plan) -> Iterator[tuple[str, str]]:
     """The estimated memory and the expected duration of a step."""
     for stage, memory in enumerate(plan.memory):
         which = f", stage {stage}" if len(plan.memory) > 1 else ""
-        total = f"{memory.peak_bytes / 2**30:.2f} GiB a rank, analytic: {peak_text(memory)}"
+        total = f"{memory.peak_bytes / 2**30:.2f} GiB a rank, analytic: {memory.largest_parts()}"
         yield f"memory of tensors{which}", f"{total}; highest at: {memory.operation}"
     if plan.expected_step_seconds is not None:
         yield "expected step", f"{plan.expected_step_seconds:.3g} s, analytic, {plan.expected_step_basis}"

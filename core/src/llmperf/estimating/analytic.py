@@ -1,16 +1,19 @@
-"""The analytic trace: one step of one rank by formulas, in milliseconds and without the framework."""
+"""The analytic trace: one step of one rank by formulas, in milliseconds; and what contradicts it in other answers."""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Iterable
 
 from llmperf.accounting.parameters import count_parameters
 from llmperf.accounting.precisions import products_dtype
 from llmperf.estimating.analytic_collectives import analytic_collectives
 from llmperf.estimating.analytic_memory import analytic_memory
 from llmperf.estimating.analytic_operations import analytic_operations
-from llmperf.estimating.expert_load import load_notes
-from llmperf.estimating.rank_sizes import rank_sizes
+from llmperf.estimating.rank_sizes import load_notes, rank_sizes
 from llmperf.types.plan import Plan
-from llmperf.types.tracing import StepTrace
+from llmperf.types.profile import StepProfile
+from llmperf.types.tracing import StepTrace, TracedOperation
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
 FP8_NOTE = "fp8: casts are counted by the bytes that their operations move, not by measurement"
@@ -38,3 +41,80 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
 def first_rank_of(plan: Plan, stage: int) -> int:
     """The first rank of a pipeline stage."""
     return next(rank for rank in range(plan.layout.world_size) if plan.layout.coordinate(rank, "pipeline") == stage)
+
+
+SHARE = 0.02
+"""Two ways to say the same may differ by so much."""
+PARAMETER_SHARE = 0.05
+"""The same for parameters: a trainer may pad its vocabulary, or have adapters."""
+LEAST_SHARE = 0.5
+"""Of the products by formulas, at least these are in a trace: a trainer may fuse some into other operations."""
+
+
+def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
+    """Where a trace contradicts itself or its plan, what was expected and found; None if it does not."""
+    if trace.rank != rank:
+        return f"rank: expected {rank}, which was asked for, found {trace.rank}"
+    parameters = plan.flops.parameters
+    if trace.parameters is not None and abs(trace.parameters - parameters) > PARAMETER_SHARE * parameters:
+        return f"parameters: expected those of the plan, {parameters:,}, found {trace.parameters:,}"
+    held, peak = sum(trace.memory.at_peak.values()), trace.memory.peak_bytes
+    if abs(held - peak) > SHARE * peak:
+        return f"memory.at_peak: expected a sum of peak_bytes, {peak:,}, found {held:,}"
+    for place, operation in enumerate(trace.operations):
+        if (expected := _flops_of_shape(operation)) and abs(operation.flops - expected) > SHARE * expected:
+            shape, flops = operation.shape, operation.flops
+            return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
+    return _too_little_computed(trace, plan) or _too_little_communicated(trace, plan)
+
+
+def _too_little_computed(trace: StepTrace, plan: Plan) -> str | None:
+    """A trainer whose tensors are on the host gives a trace of nearly nothing."""
+    if plan.flops.counted_by != "core":
+        return None
+    sizes = rank_sizes(plan, trace.rank)
+    formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
+    expected = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
+    found = _step_flops(trace.operations, plan)
+    if found >= LEAST_SHARE * expected:
+        return None
+    advice = "a trainer's tensors belong on the device that `Device.places` names"
+    return f"operations: expected about {expected:.3g} FLOPs of products in a step, found {found:.3g}; {advice}"
+
+
+def _too_little_communicated(trace: StepTrace, plan: Plan) -> str | None:
+    """Data-parallel ranks that send each other nothing train different models."""
+    layout = plan.layout
+    counted = [collective for collective in trace.collectives if collective.per_micro_batch or collective.per_step]
+    shares = [{layout.data_parallel_rank(rank) for rank in collective.ranks} for collective in counted]
+    if layout.data_parallel == 1 or any(len(share) > 1 for share in shares):
+        return None
+    ranks = f"{layout.data_parallel} data-parallel ranks"
+    return f"collectives: expected one between {ranks}, which average their gradients, found none"
+
+
+def _step_flops(operations: Iterable[TracedOperation], plan: Plan) -> float:
+    count = plan.batch.gradient_accumulation
+    return sum(one.flops * (one.per_micro_batch * count + one.per_step) for one in operations)
+
+
+def _flops_of_shape(operation: TracedOperation) -> int | None:
+    if operation.kind != "matmul" or len(operation.shape) != 4:
+        return None
+    return 2 * math.prod(operation.shape)
+
+
+def wrong_profile(profile: StepProfile) -> str | None:
+    """Where a profile contradicts itself, what was expected and found; None if it does not."""
+    step, communication = profile.step_seconds, profile.communication_seconds
+    parts = [
+        ("communication_seconds", communication, step),
+        ("idle_seconds", profile.idle_seconds, step),
+        ("overlapped_seconds", profile.overlapped_seconds, communication),
+    ]
+    if profile.clock == "host":  # kernels of a device may run beside each other
+        parts += [(f"operation {operation.name[:60]}", operation.seconds, step) for operation in profile.operations]
+    for name, seconds, most in parts:
+        if seconds > most * (1 + SHARE):
+            return f"{name}: expected at most {most:g} s, found {seconds:g}"
+    return None

@@ -7,9 +7,8 @@ from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
-from llmperf.estimating.calibration import expected_error
-from llmperf.estimating.expert_load import load_notes
-from llmperf.estimating.memory import stage_memory
+from llmperf.estimating.calibration import calibration, expected_error
+from llmperf.estimating.rank_sizes import load_notes
 from llmperf.estimating.savings import savings
 from llmperf.estimating.step_time import communications, operation_times, stage_times, step_time
 from llmperf.types.estimate import Estimate, StageMemory, TracerUse
@@ -80,7 +79,7 @@ def estimate_of(
         communication=communications(trace, rates, plan.layout, rounds),
         savings=() if rates is None or time is None else savings(plan, traces, rates, time, slowest),
         host_waits=trace.host_waits,
-        kernels=kernels(trace, rounds),
+        kernels=sum((each.per_micro_batch * rounds + each.per_step) * each.kernels for each in trace.operations),
         rates=known.rates,
         expected_error=expected_error(plan, trace.method),
         tracing=tracing,
@@ -103,13 +102,6 @@ def fits(memory: tuple[StageMemory, ...]) -> bool | None:
     return None if None in verdicts else all(verdicts)
 
 
-def kernels(trace: StepTrace, rounds: int) -> int:
-    """Kernels launched in a step."""
-    return sum(
-        (operation.per_micro_batch * rounds + operation.per_step) * operation.kernels for operation in trace.operations
-    )
-
-
 def for_rank(rates: DeviceRates, plan: Plan) -> DeviceRates:
     """The rates of the part of a device that one rank has."""
     share = plan.device_share
@@ -122,3 +114,42 @@ def for_rank(rates: DeviceRates, plan: Plan) -> DeviceRates:
         memory_bytes_per_second=rates.memory_bytes_per_second * share,
         matmuls=tuple(replace(product, flops_per_second=product.flops_per_second * share) for product in rates.matmuls),
     )
+
+
+def stage_memory(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates | None) -> tuple[StageMemory, ...]:
+    """The memory of each traced stage."""
+    capacity = device_bytes(plan)
+    stages = []
+    for stage, trace in sorted(traces.items()):
+        overhead = overhead_bytes(trace.memory.peak_bytes, rates)
+        total = trace.memory.peak_bytes + (overhead or 0)
+        stages.append(
+            StageMemory(
+                stage=stage,
+                rank=trace.rank,
+                method=trace.method,
+                peak_bytes=trace.memory.peak_bytes,
+                at_peak=trace.memory.at_peak,
+                phase=trace.memory.phase,
+                operation=trace.memory.operation,
+                between_steps=trace.memory.between_steps,
+                overhead_bytes=overhead,
+                total_bytes=total,
+                capacity_bytes=capacity,
+                fits=None if capacity is None else total <= capacity,
+            )
+        )
+    return tuple(stages)
+
+
+def overhead_bytes(peak_bytes: int, rates: DeviceRates | None) -> int | None:
+    """What a process takes beside its tensors; None if the device's part of it is not known."""
+    if rates is None or rates.overhead_bytes is None:
+        return None
+    return rates.overhead_bytes + round(calibration().fragmentation * peak_bytes)
+
+
+def device_bytes(plan: Plan) -> int | None:
+    """Memory of the part of a device that one rank has; None if it is not known."""
+    memory = plan.probe.devices[0].memory_bytes
+    return None if memory is None else int(memory * plan.device_share)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from llmperf.estimating.calibration import calibration
-from llmperf.estimating.communication import collective_seconds, scope_of, sent_bytes
-from llmperf.estimating.roofline import operation_seconds
+from llmperf.estimating.seconds import collective_seconds, operation_seconds, scope_of, sent_bytes
 from llmperf.types.estimate import Communication, OperationTime, StageTime, StepTime
 from llmperf.types.layout import Layout
 from llmperf.types.plan import Plan

@@ -17,12 +17,12 @@ from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting
 from llmperf.errors import PluginError, UserError
+from llmperf.planning.checks import Checked, checked
 from llmperf.planning.fitting import nearest_fitting
 from llmperf.planning.injection import injecting
 from llmperf.planning.measured_rates import rates_of
 from llmperf.planning.nodes import LOCAL, by_interpreter, installed_problem, machine_of, packages_problem
 from llmperf.planning.peak import NOT_ASKED, peaks_of
-from llmperf.planning.preflight import estimate_problems, fits, state_bytes, with_preflight
 from llmperf.planning.problems import (
     data_problems,
     machine_problems,
@@ -33,6 +33,7 @@ from llmperf.planning.problems import (
     routing_problems,
     setting_problems,
     size_problems,
+    state_bytes,
     worker_problems,
 )
 from llmperf.planning.requested_nodes import node_request
@@ -72,46 +73,47 @@ def give_back(machine: Machine, request: Request) -> None:
 
 
 def _planned(resolved: Resolved) -> Outcome:
-    plan, problems = _draft(resolved)
-    if plan is None:
+    draft, problems = _draft(resolved)
+    if draft is None:
         return Refused(resolved=resolved, problems=tuple(problems), plan=None)
-    problems += _memory_problems(resolved, plan, search=not problems)
+    plan, problems = draft.plan, [*problems, *_memory_problems(resolved, draft, search=not problems)]
     if problems:
         return Refused(resolved=resolved, problems=tuple(problems), plan=replace(plan, problems=tuple(problems)))
     return Planned(resolved=resolved, plan=plan)
 
 
-def _draft(resolved: Resolved) -> tuple[Plan | None, list[Problem]]:
-    """The plan, None if there is no layout, and all its problems but those of memory."""
+def _draft(resolved: Resolved) -> tuple[Checked | None, list[Problem]]:
+    """The checked plan, None if there is no layout, and all its problems but those of memory and of checks."""
     worker, framework_problems = _framework_answer(resolved)
     problems = [*resolved.problems, *framework_problems]
     if worker is None or resolved.arithmetic is None:
         return None, problems
-    plan = _plan(resolved, resolved.arithmetic, worker)
+    draft = Checked(_plan(resolved, resolved.arithmetic, worker), [], True)
     faulty = any(problem.code == "framework_fault" for problem in problems)
-    return plan if faulty else with_preflight(plan), problems
+    return draft if faulty else checked(draft.plan, resolved.plugins), problems
 
 
-def _memory_problems(resolved: Resolved, plan: Plan, search: bool) -> list[Problem]:
-    """Model states, or the estimated peak, beyond the memory of the devices; with the nearest that fits if `search`."""
+def _memory_problems(resolved: Resolved, draft: Checked, search: bool) -> list[Problem]:
+    """Model states beyond the memory of the devices, or what checks found; with the nearest that fits if `search`."""
+    plan = draft.plan
     states = memory_problems(plan.state_bytes_per_stage, plan.probe, plan.device_share)
-    problems = states or (estimate_problems(plan) if resolved.request.preflight else [])
-    if not problems or not search or resolved.request.skip_peak_and_env:
+    problems = states or (draft.problems if resolved.request.preflight else [])
+    of_memory = all(problem.code.startswith("memory_") for problem in problems)
+    if not (problems and search and of_memory) or resolved.request.skip_peak_and_env:
         return problems
     nearest = nearest_fitting(plan, lambda settings: _fits_with(resolved, settings))
-    if nearest is None:
-        return problems
-    return [replace(problem, message=f"{problem.message}; nearest that fits: {nearest}") for problem in problems]
+    suggestion = "" if nearest is None else f"; nearest that fits: {nearest}"
+    return [replace(problem, message=problem.message + suggestion) for problem in problems]
 
 
 def _fits_with(resolved: Resolved, settings: Sequence[str]) -> bool:
     """Whether the same request with further settings has no problems and fits."""
     request = replace(resolved.request, settings=(*resolved.request.settings, *settings), skip_peak_and_env=True)
     try:
-        plan, problems = _draft(_resolved(request.read_case(), resolved.machine, request))
+        draft, problems = _draft(_resolved(request.read_case(), resolved.machine, request))
     except (UserError, PluginError):
         return False
-    return plan is not None and not problems and fits(plan)
+    return draft is not None and not problems and draft.fits
 
 
 def resolve_request(request: Request) -> Resolved:
@@ -212,9 +214,9 @@ def _load(machine: Machine, framework: str, request: Request) -> tuple[Plugins, 
 
 def _plans(request: Request, framework: str) -> bool:
     """Whether a request has no problems with another framework."""
-    settings = (*request.settings, f"tuning.framework={framework}")
+    changed = replace(request, settings=(*request.settings, f"tuning.framework={framework}"), skip_peak_and_env=True)
     try:
-        return isinstance(plan_run(replace(request, settings=settings, skip_peak_and_env=True)), Planned)
+        return isinstance(plan_run(changed), Planned)
     except UserError:
         return False
 
@@ -259,8 +261,8 @@ def _framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Probl
         *need_problems(worker.needs, probe, spec.tuning.framework),
         *padding_problems(spec, worker),
         *routing_problems(spec, worker),
+        *setting_problems(spec, worker),
     ]
-    core += setting_problems(spec, worker)
     return worker, [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
 
 
@@ -344,6 +346,5 @@ def now() -> str:
 
 def run_id(case: str, vendor: str, framework: str) -> str:
     """A name for the run folder that sorts by time and names the run; safe on any file system."""
-    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%d-%H%M%S")
     plain = re.sub(r"[^A-Za-z0-9_.-]+", "-", f"{case}-{vendor}-{framework}")[:80]
-    return f"{now}-{plain}-{secrets.token_hex(2)}"
+    return f"{datetime.datetime.now(datetime.timezone.utc):%Y%m%d-%H%M%S}-{plain}-{secrets.token_hex(2)}"

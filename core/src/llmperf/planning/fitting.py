@@ -36,7 +36,8 @@ def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
     yield from ((change,) for change in free)
     if len(free) > 1:
         yield tuple(free)
-    smaller = [f"micro_batch={size}" for size in _halves(tuning.micro_batch)]
+    halved = (tuning.micro_batch >> times for times in range(1, tuning.micro_batch.bit_length()))
+    smaller = [f"micro_batch={size}" for size in halved]
     checkpointing = [] if tuning.gradient_checkpointing else ["gradient_checkpointing=true"]
     stages = range(layout.sharding_stage + 1, 4) if layout.data_parallel * layout.context_parallel > 1 else ()
     sharding = [f"sharding_stage={stage}" for stage in stages]
@@ -49,11 +50,3 @@ def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
     for degree in (2, 4, 8):
         if degree > tuning.tensor_parallel and layout.devices_per_node % degree == 0:
             yield (*smaller[-1:], *checkpointing, f"tensor_parallel={degree}")
-
-
-def _halves(size: int) -> list[int]:
-    sizes = []
-    while size > 1:
-        size //= 2
-        sizes.append(size)
-    return sizes

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from llmperf.accounting.flops import workload_of
-from llmperf.accounting.model_states import Transient, stage_state_bytes
+from llmperf import hookimpl
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
-from llmperf.estimating.memory import device_bytes, overhead_bytes
+from llmperf.estimating.estimate import device_bytes, overhead_bytes
 from llmperf.estimating.step_time import step_time
-from llmperf.types.devices import Probe
-from llmperf.types.plan import Plan, WorkerPlan
+from llmperf.types.plan import Plan
+from llmperf.types.plan_checks import PlanCheck
 from llmperf.types.problems import Problem
-from llmperf.types.spec import RunSpec
 from llmperf.types.tracing import StepTrace, TracedMemory
 
 TOLERANCE = 0.15
@@ -27,40 +25,34 @@ USUAL_UTILISATION = 0.3
 GIB = 2**30
 
 
-def with_preflight(plan: Plan) -> Plan:
-    """The plan with estimated memory and step time, and a note if the memory may not suffice."""
-    traces = traced_stages(plan)
-    seconds, basis = _step(plan, traces)
-    plan = replace(
-        plan,
-        memory=tuple(_resident(trace.memory, plan) for trace in traces.values()),
-        expected_step_seconds=seconds,
-        expected_step_basis=basis,
-    )
-    note = memory_note(plan)
-    return replace(plan, notes=(*plan.notes, note)) if note else plan
-
-
-def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
-    """Bytes of model states on a rank of each pipeline stage, without activations.
-
-    Buffers of communication on a host are left out: they take no space before they are written.
-    """
-    trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
-    transient = Transient(
-        update_bytes=worker.update_bytes_per_parameter,
-        update_parameters=worker.update_parameters,
-        buffer_bytes=0 if probe.on_cpu else worker.buffer_bytes,
-        offloaded=worker.offloaded,
-        sums_in_fp32=spec.tuning.accumulation_dtype == "fp32",
-    )
-    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
-
-
-def traced_stages(plan: Plan) -> dict[int, StepTrace]:
-    """The analytic trace of a rank of each pipeline stage, by the stage."""
+@hookimpl
+def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
+    """Estimated memory and step time; a problem for a run far beyond its devices, a note if they may not suffice."""
     stages = range(plan.layout.pipeline_parallel)
-    return {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}
+    traces = {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}
+    memory = tuple(_resident(trace.memory, plan) for trace in traces.values())
+    most, available = max(memory, key=lambda each: each.peak_bytes), device_bytes(plan)
+    problems, notes = list[Problem](), list[str]()
+    if available is not None:
+        needed = f"about {most.peak_bytes / GIB:.1f} GiB a rank are estimated"
+        beside = overhead_bytes(most.peak_bytes, plan.rates)
+        if most.peak_bytes + (USUAL_OVERHEAD * available if beside is None else beside) > available:
+            there = f"{available / GIB:.1f} GiB are there, and a process takes some beside its tensors"
+            notes.append(f"memory may not suffice: {needed}, {there}")
+        # an external script may hold something else
+        if plan.worker.script is None and most.peak_bytes > (1 + TOLERANCE) * available:
+            parts = f"({most.largest_parts()}; highest at: {most.operation})"
+            message = f"{needed} {parts}, {available / GIB:.1f} GiB are there (--no-preflight starts it anyway)"
+            problems.append(Problem(code="memory_estimate_too_large", where="tuning.micro_batch", message=message))
+    seconds, basis = _step(plan, traces)
+    yield PlanCheck(
+        problems=tuple(problems),
+        notes=tuple(notes),
+        memory=memory,
+        step_seconds=seconds,
+        step_basis=basis,
+        fits=not notes,
+    )
 
 
 def _resident(memory: TracedMemory, plan: Plan) -> TracedMemory:
@@ -92,48 +84,3 @@ def _step(plan: Plan, traces: Mapping[int, StepTrace]) -> tuple[float | None, st
         for trace in traces.values()
     )
     return flops / (USUAL_UTILISATION * peak), f"{100 * USUAL_UTILISATION:.0f} % of the peak assumed"
-
-
-def needed_bytes(plan: Plan) -> int:
-    """The estimated peak of the rank that needs most."""
-    return max((memory.peak_bytes for memory in plan.memory), default=0)
-
-
-def fits(plan: Plan) -> bool:
-    """Whether the estimated peak leaves room in the device for what a process takes beside its tensors."""
-    available = device_bytes(plan)
-    if available is None:
-        return True
-    needed = needed_bytes(plan)
-    known = overhead_bytes(needed, plan.rates)
-    return needed + (USUAL_OVERHEAD * available if known is None else known) <= available
-
-
-def memory_note(plan: Plan) -> str | None:
-    """That memory may not suffice; None if it is estimated to."""
-    available = device_bytes(plan)
-    if available is None or fits(plan):
-        return None
-    return (
-        f"memory may not suffice: about {needed_bytes(plan) / GIB:.1f} GiB a rank are estimated, {available / GIB:.1f}"
-        " GiB are there, and a process takes some beside its tensors"
-    )
-
-
-def peak_text(memory: TracedMemory) -> str:
-    """The parts of a peak, largest first; none below a hundredth of it."""
-    parts = sorted(memory.at_peak.items(), key=lambda part: -part[1])
-    return ", ".join(f"{kind} {size / GIB:.2f}" for kind, size in parts if size >= 0.01 * memory.peak_bytes)
-
-
-def estimate_problems(plan: Plan) -> list[Problem]:
-    """A run whose estimated memory is far beyond that of its devices. An external script may hold something else."""
-    available = device_bytes(plan)
-    if available is None or plan.worker.script is not None or needed_bytes(plan) <= (1 + TOLERANCE) * available:
-        return []
-    memory = max(plan.memory, key=lambda each: each.peak_bytes)
-    message = (
-        f"about {memory.peak_bytes / GIB:.1f} GiB a rank are estimated ({peak_text(memory)}; highest at:"
-        f" {memory.operation}), {available / GIB:.1f} GiB are there (--no-preflight starts it anyway)"
-    )
-    return [Problem(code="memory_estimate_too_large", where="tuning.micro_batch", message=message)]

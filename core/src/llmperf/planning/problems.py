@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
+from llmperf.accounting.flops import workload_of
 from llmperf.accounting.layout import standard_layout
+from llmperf.accounting.model_states import Transient, stage_state_bytes
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.planning.injection import injecting
 from llmperf.planning.vendors import Machine
@@ -83,6 +85,22 @@ def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem
     from llmperf.tokens.preflight import check_data
 
     return list(check_data(spec, batch))
+
+
+def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
+    """Bytes of model states on a rank of each pipeline stage, without activations.
+
+    Buffers of communication on a host are left out: they take no space before they are written.
+    """
+    trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
+    transient = Transient(
+        update_bytes=worker.update_bytes_per_parameter,
+        update_parameters=worker.update_parameters,
+        buffer_bytes=0 if probe.on_cpu else worker.buffer_bytes,
+        offloaded=worker.offloaded,
+        sums_in_fp32=spec.tuning.accumulation_dtype == "fp32",
+    )
+    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
 
 
 def memory_problems(state_bytes_per_stage: Sequence[int], probe: Probe, device_share: float) -> list[Problem]:

@@ -10,13 +10,13 @@ from llmperf.cases.library import whole_library
 from llmperf.cases.overlays import Facts, on_other_devices
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import UserError
-from llmperf.estimating.communication import with_network
 from llmperf.estimating.estimate import KnownRates, estimate_of
+from llmperf.estimating.seconds import with_network
 from llmperf.files import json_files
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Outcome, Refused, Request
 from llmperf.running.fitting import nearest_setting
-from llmperf.running.step_traces import TRACE_SECONDS, Traces, analytic_traces, step_traces
+from llmperf.running.step_traces import TRACE_SECONDS, analytic_traces, step_traces
 from llmperf.types.estimate import Estimate
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates, wrong_rate
@@ -49,7 +49,8 @@ def estimate(
     if plan is None or (isinstance(outcome, Refused) and others):
         return outcome, None
     traces = analytic_traces(plan) if options.analytic else step_traces(plan, progress, options.trace_seconds)
-    made = replace(estimated(plan, traces, outcome, options), tuned_elsewhere=tuned_elsewhere(request, plan))
+    made = estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
+    made = replace(made, tuned_elsewhere=tuned_elsewhere(request, plan))
     return outcome, made if made.fits is not False else replace(made, nearest=nearest_setting(request, plan, made))
 
 
@@ -78,11 +79,6 @@ def tuned_elsewhere(request: Request, plan: Plan) -> tuple[str, ...]:
         changed = ", ".join(path.removeprefix("tuning.") for path in paths)
         lines += [] if not paths else [f"{changed} on {named}{f' and {more} more' if more > 0 else ''}"]
     return tuple(lines)
-
-
-def estimated(plan: Plan, traces: Traces, outcome: Outcome, options: EstimateOptions) -> Estimate:
-    """The estimate of traces that were made."""
-    return estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
 
 
 ABOVE_PEAK = 1.5

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llmperf.errors import LlmperfError
-from llmperf.estimating.memory import overhead_bytes
+from llmperf.estimating.estimate import overhead_bytes
 from llmperf.planning.build import plan_run
 from llmperf.planning.fitting import MOST_TRIED, candidates
 from llmperf.planning.states import Request

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmperf.errors import PluginError, RunFailed, UserError
-from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.answers import wrong_profile
+from llmperf.estimating.analytic import analytic_trace, wrong_profile
 from llmperf.estimating.estimate import for_rank
 from llmperf.estimating.step_time import operation_times
 from llmperf.files import json_files

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.answers import wrong_trace
+from llmperf.estimating.analytic import analytic_trace, wrong_trace
 from llmperf.files import json_files
 from llmperf.launching.agent import inherited_environment, python_module
 from llmperf.measuring.processes import TAG, end_with_parent, sweep

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
+    from llmperf.types.plan_checks import PlanCheck as PlanCheck
     from llmperf.types.precision import Precision as Precision
     from llmperf.types.precision import PrecisionRecipe as PrecisionRecipe
     from llmperf.types.problems import Problem as Problem

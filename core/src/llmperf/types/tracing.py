@@ -96,6 +96,11 @@ class TracedMemory:
     between_steps: Mapping[MemoryKind, Count]
     """Held between two steps, by kind."""
 
+    def largest_parts(self) -> str:
+        """The parts of the peak in GiB as text, largest first; none below a hundredth of it."""
+        parts = sorted(self.at_peak.items(), key=lambda part: -part[1])
+        return ", ".join(f"{kind} {size / 2**30:.2f}" for kind, size in parts if size >= 0.01 * self.peak_bytes)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTrace:

@@ -12,7 +12,7 @@ from functools import partial
 
 import llmperf
 import torch
-from llmperf.estimating.answers import wrong_trace
+from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Request
 from llmperf.types import StepOutput
