@@ -51,9 +51,9 @@ def model_of(published: Published, row: PublishedRow) -> Model | None:
 
 def _frozen(published: Published, row: PublishedRow, model: Model) -> bool:
     """True if a row says that weights are frozen, or is the first training of a model with parts beside its decoder."""
-    heading = published.tables[row.table].heading if row.table in range(len(published.tables)) else ""
-    named = row.configuration_name.text if row.configuration_name else None
-    texts = (heading, row.group, row.hardware.configuration, row.fix_hp_text, row.model_text, named)
+    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
+    cells = table.rows[row.row].cells if table and row.row in range(len(table.rows)) else ()  # also of unknown columns
+    texts = (table and table.heading, row.group, row.hardware.configuration, row.model_text, *cells)
     words = normal(" ".join(text for text in texts if text)).lower()
     return bool(_FROZEN.search(words) or (model.stated_parts and _FIRST_TRAINING.search(words)))
 
