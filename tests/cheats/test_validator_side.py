@@ -33,7 +33,7 @@ def forged(run_folder):
 
 def validate_there(folder):
     """`llmperf validate` of a folder, typed in that folder."""
-    program = "import sys; from llmperf.cli.supervisor import supervised; sys.argv[0] = 'llmperf'; supervised()"
+    program = "import sys; from llmperf.cli.program import program; sys.argv[0] = 'llmperf'; program()"
     command = [sys.executable, "-P", "-c", program, "validate", "."]
     return subprocess.run(command, cwd=folder, capture_output=True, text=True)
 

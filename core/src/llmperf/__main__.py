@@ -1,5 +1,5 @@
 """`python -m llmperf`."""
 
-from llmperf.cli.supervisor import supervised
+from llmperf.cli.program import program
 
-supervised()
+program()

@@ -35,7 +35,7 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     ],
 )
 def test_a_working_directory_that_was_deleted_is_said_in_one_line(tmp_path, words, said):
-    program = "import os, sys; os.rmdir(os.getcwd()); from llmperf.cli.supervisor import supervised; supervised()"
+    program = "import os, sys; os.rmdir(os.getcwd()); from llmperf.cli.program import program; program()"
     folder = tmp_path / "gone"
     folder.mkdir()
     command = [sys.executable, "-c", program, *words.split()]
@@ -204,8 +204,8 @@ def test_completion_scripts(capsys, shell):
 
 def test_a_bug_keeps_its_traceback():
     program = (
-        "import llmperf.cli.supervisor as s, llmperf.cli.listings as c;"
-        "c.cases.callback = lambda **_: 1 / 0; s.supervised(['cases'])"
+        "import sys, llmperf.cli.program as p, llmperf.cli.listings as c;"
+        "c.cases.callback = lambda **_: 1 / 0; sys.argv[1:] = ['cases']; p.program()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert "ZeroDivisionError" in done.stderr

@@ -110,4 +110,4 @@ def test_a_command_that_raises_names_its_package_and_shows_its_traceback(install
     assert rest[-1] == "KeyError: 'world'"
     assert "llmperf_hello.py" in rest[1]
     assert "click" not in "\n".join(rest)
-    assert "supervisor" not in "\n".join(rest)
+    assert "program.py" not in "\n".join(rest)

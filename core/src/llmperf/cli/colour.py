@@ -14,7 +14,6 @@ from contextvars import ContextVar
 import click
 
 from llmperf.files.text import printable
-from llmperf.plugins.asking import already_reported
 
 COLOURS = {
     "failed": "red",
@@ -118,7 +117,5 @@ def painted_severities(text: str) -> str:
 
 
 def warn(message: str) -> None:
-    """`llmperf: warning: ...` on standard error, unless the supervisor has printed the message before."""
-    if already_reported(message):
-        return
+    """`llmperf: warning: ...` on standard error."""
     click.echo(f"llmperf: {painted('warning')}: {printable(message)}", err=True)

@@ -18,7 +18,6 @@ from llmperf.cli import colour
 from llmperf.cli.help import OPTIONS, help_text, home
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
-from llmperf.plugins.asking import cannot_be_repeated, may_be_repeated
 from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
 
 PROVIDERS = {
@@ -29,9 +28,6 @@ PROVIDERS = {
     "check-plugin": "llmperf-testing",
 }
 """Commands that other distributions of this project add, for an error message that names the package."""
-
-GO_ON = {"validate"}
-"""Commands that keep a tally of what they have printed, and go on from there when they are run again."""
 
 
 @cache
@@ -140,33 +136,23 @@ def command(arguments: list[str] | None) -> int:
     Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
     """
     gc.set_threshold(YOUNG_OBJECTS)
-    words = sys.argv[1:] if arguments is None else arguments
-    name = next((word for word in words if not word.startswith("-")), None)
-    if name in COMMANDS:
-        may_be_repeated()
-    _keep_stdout(name in GO_ON)
+    _keep_stdout()
     return call(arguments)
 
 
 class _Output(TextIOWrapper):
-    """Standard output of the main thread; what other threads print, such as those of plugins, goes to standard error.
+    """Standard output of the main thread; what other threads print, such as those of plugins, goes to stderr."""
 
-    A command that has printed something cannot be run again, unless it goes on from there.
-    """
-
-    goes_on = False
     thread = 0
 
     def write(self, text: str) -> int:
         """Write a text here, or to standard error."""
         if get_ident() != self.thread:
             return sys.stderr.write(text)
-        if text and not self.goes_on:
-            cannot_be_repeated()
         return super().write(text)
 
 
-def _keep_stdout(goes_on: bool) -> None:
+def _keep_stdout() -> None:
     """Reserve standard output for llmperf.
 
     Output of native code or of a plugin's child processes goes to standard error, also when it comes late, so that a
@@ -178,7 +164,7 @@ def _keep_stdout(goes_on: bool) -> None:
     own = os.dup(given.fileno())
     os.dup2(sys.stderr.fileno(), given.fileno())
     output = _Output(os.fdopen(own, "wb"), given.encoding, given.errors, line_buffering=given.line_buffering)
-    output.goes_on, output.thread = goes_on, get_ident()
+    output.thread = get_ident()
     sys.stdout = output
 
 

@@ -9,7 +9,6 @@ import click
 
 from llmperf.cli.colour import ColourOption
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.asking import already_reported
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -55,8 +54,7 @@ def added_options(command: str, own: Iterable[click.Parameter]) -> Added:
             taken |= dict.fromkeys(_names(option), found)
         groups.append((found, group))
     for line in faults:
-        if not already_reported(line):
-            click.echo(f"left out: {line}", err=True)
+        click.echo(f"left out: {line}", err=True)
     return Added(groups, [*plugins.left_out, *faults])
 
 

@@ -12,7 +12,6 @@ from llmperf.cli.completed_values import case_names, launcher_names, plugin_name
 from llmperf.cli.options import Seconds, Text
 from llmperf.cli.output import json_option
 from llmperf.files.text import printable
-from llmperf.plugins.asking import already_reported
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
@@ -102,8 +101,7 @@ def say_what_was_left_out(outcome: Outcome) -> None:
     Differences of nodes are left out where one of them lacks a plugin of the run: the problem says so.
     """
     for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
-        if not already_reported(line):
-            click.echo(f"left out: {line}", err=True)
+        click.echo(f"left out: {line}", err=True)
     unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
     for line in () if unusable else outcome.machine.concerns:
         warn(printable(line, " "))

@@ -16,7 +16,6 @@ from llmperf.cli.completed_values import rule_codes, run_folders
 from llmperf.cli.levels import level_checks, level_options, signature_checks
 from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.output import language_option, print_text
-from llmperf.plugins.asking import Tally, keep_tally, tally
 
 if TYPE_CHECKING:
     from llmperf.types import FileFindings, Verdict
@@ -122,7 +121,7 @@ def command(
     For published tables, each row gets a verdict: it agrees, it is wrong, or it was not checked and why. A row without
     an error may not have been checked.
 
-    Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read.
+    Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read or a plugin fails.
     """
     from llmperf.errors import PluginError
     from llmperf.plugins.faults import blaming
@@ -162,7 +161,7 @@ def command(
     for path in levels.record(kept) if levels else ():
         line = "{path}: what was verified; sign it: llmperf sign {path} --key KEY"
         click.echo(sentence(line, language, path=path), err=True)
-    ctx.exit(code)
+    ctx.exit(2 if catalogue.faults else code)
 
 
 def _kept(files: Iterable[FileFindings], kept: list[FileFindings]) -> Iterator[FileFindings]:
@@ -196,34 +195,31 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
     from llmperf.validation.catalogue import RULESET, counted
     from llmperf.validation.causes import Repeats
 
-    printed = tally()  # by an attempt that a plugin ended: those files are read again, but not printed
     verdicts: dict[str, list[Verdict]] = {}
-    repeats = Repeats()
-    for number, full in enumerate(files, 1):
+    repeats, exit_code, count = Repeats(), 0, 0
+    totals = [0, 0]
+    for full in files:
         file = repeats.without(full)
         if file.verdicts:
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
-        if number <= printed.items:
-            continue
         print_text(painted_severities(text([file], language)), nl=False)
         for line in _by_outcome(file.verdicts, language):
             click.echo(f"{file.path}: {line}", err=True)
-        errors, warnings = (counted(full.findings, severity) for severity in SEVERITIES)
-        printed = Tally(number, max(printed.code, _code(file)), printed.errors + errors, printed.warnings + warnings)
+        totals = [total + counted(full.findings, severity) for total, severity in zip(totals, SEVERITIES, strict=True)]
+        exit_code, count = max(exit_code, _code(file)), count + 1
         sys.stdout.flush()
-        keep_tally(printed)
-    for finding, count in repeats.listed():
+    for finding, more in repeats.listed():
         line = "in {count} more files: {finding}"
         print_text(
-            painted_severities(f"{sentence(line, language, count=count, finding=finding_text(finding, language))}\n"),
+            painted_severities(f"{sentence(line, language, count=more, finding=finding_text(finding, language))}\n"),
             nl=False,
         )
-    counts = zip((printed.items, printed.errors, printed.warnings), ("file", "error", "warning"), strict=True)
+    counts = zip((count, *totals), ("file", "error", "warning"), strict=True)
     parts = [word(f"{number} {what}{'s' * (number != 1)}", language) for number, what in counts]
     line = "{files}: {errors}, {warnings} (ruleset {ruleset})"
     values = dict(zip(("files", "errors", "warnings"), parts, strict=True))
     click.echo(sentence(line, language, **values, ruleset=RULESET), err=True)
-    return printed.code, verdicts
+    return exit_code, verdicts
 
 
 def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
@@ -250,7 +246,8 @@ def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
 
 
 def _code(file: FileFindings) -> int:
-    return 2 if file.unreadable else 1 if file.failed else 0
+    not_applied = any(finding.code == "LP901" for finding in file.findings)
+    return 2 if file.unreadable or not_applied else 1 if file.failed else 0
 
 
 def _codes(typed: Sequence[str], option: str, catalogue: Catalogue) -> tuple[str, ...]:

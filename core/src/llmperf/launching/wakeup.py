@@ -9,8 +9,6 @@ import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-from llmperf.plugins.asking import new_request
-
 
 class Wakeup:
     """While entered, the given signals are recorded instead of ending the process, and end `wait` early.
@@ -35,8 +33,6 @@ class Wakeup:
             os.read(self._read, 4096)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if not new_request(number):
-            return
         self.signal = number if self.signal is None else self.signal
         self.count += 1
 

@@ -13,8 +13,6 @@ from pathlib import Path
 import msgspec
 
 from llmperf.measuring.host_load import HostMeter, load_average, memory_total_bytes, names_of, on_devices
-from llmperf.plugins.asking import asking
-from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.runfolder.recorder import Moment, Recorder
@@ -164,8 +162,7 @@ def device_query(plugins: Plugins) -> Query | None:
         return None
 
     def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-        with asking(who(plugins.owner(hook)), hook):
-            return tuple(plugins.ask(hook, devices=devices))
+        return tuple(plugins.ask(hook, devices=devices))
 
     return query
 

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
 from llmperf.files.text import printable
-from llmperf.plugins.asking import asking, supervised
+from llmperf.plugins.asking import asking
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -41,9 +41,8 @@ def printing_aside() -> redirect_stdout[IO[str]]:
 def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = False) -> Iterator[None]:
     """Turn any exception of a plugin's hook in this context into a PluginError of one line.
 
-    Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error. Meanwhile, the
-    supervisor of this command knows which plugin is being called, unless the call may take as long as it likes. If
-    the hook `prints` what the command prints, its output stays on standard output.
+    Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error, unless it `prints`
+    what the command prints. The call is `limited` in time if the command runs in a child process.
     """
     if found.role == "core":
         with printing_aside():
@@ -56,11 +55,9 @@ def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = Fal
     try:
         with asking(who(found), hook) if limited else nullcontext(), nullcontext() if prints else printing_aside():
             yield
-    except (LlmperfError, Interrupted, Terminated):
+    except (LlmperfError, Interrupted, Terminated, KeyboardInterrupt):
         raise
     except BaseException as error:
-        if isinstance(error, KeyboardInterrupt) and not supervised():
-            raise
         raise PluginError(f"{who(found)}: {hook} raised {described(error)}") from error
 
 

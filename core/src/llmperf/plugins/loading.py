@@ -14,7 +14,7 @@ import pluggy
 from llmperf import API_VERSION, hookspecs
 from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportError, Terminated
 from llmperf.hookspecs import OWNERS, PROJECT, Role
-from llmperf.plugins.asking import asking, fault_of, supervised
+from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
 from llmperf.plugins.hook_names import announcing, unasked
@@ -52,16 +52,12 @@ CORE = Found("core", "core", "llmperf", f"{PROJECT}-core", "")
 
 def load(found: Found) -> ModuleType:
     """Import a plugin's module; PluginError with the cause if that fails."""
-    if (fault := fault_of(who(found))) is not None:
-        raise PluginError(fault)
     try:
         with asking(who(found), "import"), printing_aside():
             return import_module(found.module)
-    except (Interrupted, Terminated):
+    except (Interrupted, Terminated, KeyboardInterrupt):
         raise
     except BaseException as error:  # also SystemExit, which would end the command without a message
-        if isinstance(error, KeyboardInterrupt) and not supervised():
-            raise
         raise PluginImportError(f"{who(found)} cannot be imported: {named(error)}") from error
 
 

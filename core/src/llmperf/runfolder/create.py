@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import without_secrets
-from llmperf.plugins.asking import run_begins
 from llmperf.runfolder import filenames
 from llmperf.runfolder.loss_curve import MOST_EVEN_POINTS, MOST_NONFINITE_POINTS
 from llmperf.types.plan import Plan
@@ -27,7 +26,6 @@ def create_run_folder(run: Path, plan: Plan) -> None:
     """Create the folder with all files that workers read; UserError if it exists, cannot be written or has no space."""
     for name in plan.worker.files:
         _check_inside(name)
-    run_begins(str(run))
     try:
         run.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError
-from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
@@ -38,7 +37,6 @@ class _ObserverThread:
     def __init__(self, observer: Observer, owner: Found, limit_seconds: float) -> None:
         self._observer = observer
         self._limit_seconds = limit_seconds
-        self._owner = owner
         self.label = f"observer {observer.name!r} of {who(owner)}"
         self._changed = threading.Condition()
         self._started: Call | None = None
@@ -84,8 +82,7 @@ class _ObserverThread:
             name, arguments = self._next()
             self._busy_with, self._busy_since = name, time.monotonic()
             try:
-                with asking(who(self._owner), HOOK):
-                    getattr(self._observer, name)(*arguments)
+                getattr(self._observer, name)(*arguments)
             except BaseException as error:  # also SystemExit, which would end this thread silently
                 self.problem = self.problem or f"{HOOK}: {name} raised {described(error)}"
             self._busy_since = None

@@ -1,4 +1,4 @@
-"""Commands with plugins that end the process, hang it, or close its output: one line that names them, never exit 0."""
+"""Commands with plugins that end the process, hang it or raise: a line that names them, and exit code 2."""
 
 from __future__ import annotations
 
@@ -17,7 +17,35 @@ LIMIT_SECONDS = 100
 """For what takes a second on a machine that has nothing else to do."""
 BROKEN = Path(__file__).parents[3] / "testing" / "tests" / "broken_plugins"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="commands are supervised on Linux only")
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="commands have no child process here")
+
+FAULTS = {
+    "leaves": ("os._exit(0)", "the process was ended with status 0"),
+    "crashes": ("__import__('ctypes').string_at(0)", "the process was killed by SIGSEGV"),
+    "is replaced": ("os.execv('/bin/true', ['true'])", "the process was ended with status 0"),
+    "sleeps": ("time.sleep(600)", "gave no answer in 1 s"),
+    "hangs in C": ("__import__('ctypes').PyDLL(None).sleep(600)", "gave no answer in 1 s"),
+    "swallows": ("exec('while True:\\n try: time.sleep(9)\\n except BaseException: pass')", "gave no answer in 1 s"),
+    "exits": ("sys.exit(0)", "SystemExit: 0"),
+    "raises": ("raise ValueError('no')", "ValueError: no"),
+    "raises BaseException": ("raise type('Odd', (BaseException,), {})('no')", "Odd: no"),
+    "recurses": ("exec('def f(): f()\\nf()', {})", "RecursionError"),
+}
+"""Statements in a plugin, and how the plugin is blamed."""
+QUICK = [
+    ("extension", "IMPORT", "leaves"),
+    ("extension", "IMPORT", "raises"),
+    ("extension", "IMPORT", "sleeps"),
+    ("extension", "RULE", "crashes"),
+    ("framework", "RULE", "leaves"),
+    ("framework", "RULE", "raises"),
+]
+SLOW = [
+    *(("extension", "IMPORT", fault) for fault in FAULTS if ("extension", "IMPORT", fault) not in QUICK),
+    *(("extension", "RULE", fault) for fault in ("leaves", "exits", "raises", "hangs in C", "swallows")),
+    *(("extension", place, fault) for place in ("RULES", "KINDS") for fault in ("leaves", "raises", "sleeps")),
+    *(("framework", "IMPORT", fault) for fault in ("leaves", "exits")),
+]
 
 
 def llmperf(*words: object, env: dict[str, str] | None = None, **options) -> subprocess.CompletedProcess[str]:
@@ -32,6 +60,54 @@ def archive_of(forged: Path) -> Path:
     return archive
 
 
+@pytest.mark.parametrize(
+    ("role", "place", "fault"), [*QUICK, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)]
+)
+def test_no_fault_of_a_plugin_lets_a_result_pass(site, example, tmp_path, role, place, fault):
+    """A plugin that raises and one that hangs give the same exit code, also for a sound result."""
+    statement, blamed = FAULTS[fault]
+    env = site(role, place, statement)
+    if " in 1 s" not in blamed:
+        env["LLMPERF_PLUGIN_SECONDS"] = "20"  # a busy machine may take longer than a second
+    if role == "framework":
+        example["plugins"].append({**example["plugins"][0], "role": "framework", "name": "bad"})
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    done = llmperf("validate", path, env=env)
+    shown = done.stdout + done.stderr
+    lines = [line for line in shown.splitlines() if f"{role} 'bad' (llmperf-bad)" in line]
+    assert any(blamed in line for line in lines), shown
+    assert (done.returncode, "Traceback" in shown) == (2, False), shown
+
+
+@pytest.mark.parametrize(
+    ("role", "place", "words"),
+    [
+        ("vendor", "IMPORT", "plugins"),
+        pytest.param("vendor", "PROBE", "devices --json", marks=pytest.mark.slow),
+        pytest.param("vendor", "PEAK", "plan --vendor bad --framework pytorch", marks=pytest.mark.slow),
+        pytest.param("vendor", "CATALOGUE", "plan --on Bad-B1:1x2", marks=pytest.mark.slow),
+        pytest.param("extension", "RESOURCES", "plan --framework pytorch", marks=pytest.mark.slow),
+        pytest.param("extension", "IMPORT", "run --help", marks=pytest.mark.slow),
+        ("extension", "FACTS", "run"),
+    ],
+)
+def test_a_plugin_that_ends_another_command_is_named(site, tmp_path, role, place, words):
+    env = {**site(role, place, "os._exit(0)"), "LLMPERF_PLUGIN_SECONDS": "20"}
+    done = llmperf(*words.split(), env=env, cwd=tmp_path)
+    assert f"llmperf: {role} 'bad' (llmperf-bad): " in done.stderr, done.stderr
+    assert "the process was ended with status 0" in done.stderr
+    assert done.returncode == 2
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_report_names_the_reporter_that_ends_it(site, example, tmp_path):
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    done = llmperf("report", path, "--format", "csv", env=site("extension", "REPORTERS", "os._exit(0)"))
+    assert (done.returncode, "(llmperf-bad): llmperf_reporters" in done.stderr) == (2, True), done.stderr
+
+
 @pytest.mark.slow
 def test_a_rule_that_is_not_selected_is_not_called(site, forged):
     env = site("extension", "RULE", "os._exit(0)")
@@ -41,37 +117,6 @@ def test_a_rule_that_is_not_selected_is_not_called(site, forged):
         assert "/parameters: LP" in done.stdout
 
 
-@pytest.mark.slow
-def test_a_listing_goes_on_without_the_plugin_that_ends_it(site):
-    env = site("vendor", "IMPORT", "os._exit(0)")
-    told = "vendor 'bad' (llmperf-bad): import: the process was ended with status 0"
-    done = llmperf("devices", "--json", env=env)
-    listed = json.loads(done.stdout)
-    assert "cpu" in [one["vendor"] for one in listed["probes"]]
-    assert listed["broken"] == [told]
-    assert (done.returncode, done.stderr) == (2, f"llmperf: {told}\n")
-    states = {one["name"]: one["state"] for one in json.loads(llmperf("plugins", "--json", env=env).stdout)}
-    assert (states["bad"], states["cpu"]) == (f"broken: {told}", "ok")
-
-
-@pytest.mark.slow
-def test_the_files_before_and_after_a_plugin_ends_the_process_are_shown_once(site, forged):
-    leaves = "pid = os.getpid()\n    if result.run_id == 'second': os._exit(0)"
-    env = site("extension", "RULE", leaves)
-    document = json.loads(forged.read_text())
-    files = [forged, *(forged.parent.parent / name / "result.json" for name in ("second", "third"))]
-    for file in files[1:]:
-        file.parent.mkdir()
-        file.write_text(json.dumps({**document, "run_id": file.parent.name}))
-    done = llmperf("validate", *files, env=env)
-    assert done.returncode == 1
-    lines = [line for line in done.stdout.splitlines() if "/parameters: LP" in line]
-    assert [line.partition(":")[0] for line in lines] == list(map(str, files))
-    told, total = done.stderr.splitlines()
-    assert told == "llmperf: extension 'bad' (llmperf-bad): rule BAD1: the process was ended with status 0"
-    assert total.startswith("3 files: 3 errors")
-
-
 @pytest.mark.parametrize(
     "statement",
     [
@@ -79,39 +124,26 @@ def test_the_files_before_and_after_a_plugin_ends_the_process_are_shown_once(sit
         *(
             pytest.param(statement, id=name, marks=pytest.mark.slow)
             for name, statement in {
+                "thread that prints": "threading.Thread(target=lambda: [print('noise') or time.sleep(0.001) for _ in "
+                "range(10**9)], daemon=True).start()",
+                "prints": "print('noise' * 2_000_000)",
+                "prints in C": "os.write(1, b'noise' * 200_000)",
+                "forks": "os.fork()",
                 "exit handler": "__import__('atexit').register(time.sleep, 600)",
                 "exit handler that leaves": "__import__('atexit').register(os._exit, 0)",
                 "executor": "__import__('concurrent.futures').futures.ThreadPoolExecutor().submit(time.sleep, 600)",
-                "ignored children": "signal.signal(signal.SIGCHLD, signal.SIG_IGN)",
+                "raising thread": "threading.Thread(target=lambda: 1 / 0).start()",
             }.items()
         ),
     ],
 )
-def test_what_a_plugin_leaves_behind_changes_neither_the_end_nor_the_exit_code(site, forged, statement):
+def test_what_a_plugin_leaves_behind_changes_neither_the_output_nor_the_exit_code(site, forged, statement):
     begin = time.monotonic()
-    done = llmperf("validate", forged, env=site("extension", "IMPORT", statement))
+    env = {**site("extension", "IMPORT", statement), "LLMPERF_PLUGIN_SECONDS": "20"}
+    done = llmperf("validate", forged, env=env)
     assert done.returncode == 1, done.stderr
-    assert "1 file: 1 error" in done.stderr
+    assert ("noise" in done.stdout, done.stderr.count("1 file: 1 error")) == (False, 1)
     assert time.monotonic() - begin < 140
-
-
-@pytest.mark.slow
-def test_processes_that_a_hanging_plugin_started_end_with_it(site, forged):
-    mark = f"sleep 77.{os.getpid()}"
-    done = llmperf("validate", forged, env=site("extension", "IMPORT", f"os.system('{mark}')"))
-    assert done.returncode == 1
-    assert mark not in [" ".join(words) for words in running()]
-
-
-def running() -> list[list[str]]:
-    """The command lines of all processes."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            found.append(entry.read_bytes().decode(errors="replace").rstrip("\0").split("\0"))
-        except OSError:
-            continue
-    return found
 
 
 @pytest.fixture
@@ -193,29 +225,6 @@ def test_time_spent_suspended_is_not_the_plugins(asked):
     assert process.returncode == 1, shown
 
 
-@pytest.mark.slow
-def test_a_supervisor_that_was_paused_goes_on(asked):
-    process, _ = asked("time.sleep(3)")
-    for _ in range(2):
-        process.send_signal(signal.SIGSTOP)
-        time.sleep(0.7)
-        process.send_signal(signal.SIGCONT)
-        time.sleep(0.1)
-    _, shown = process.communicate(timeout=LIMIT_SECONDS)
-    assert "Traceback" not in shown
-    assert process.returncode == 1
-
-
-@pytest.mark.slow
-def test_a_signal_ends_a_command_that_is_stopped(asked):
-    process, child = asked()
-    os.kill(child, signal.SIGSTOP)
-    time.sleep(0.5)
-    process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=LIMIT_SECONDS)
-    assert process.returncode == 143
-
-
 def test_a_command_goes_on_once_where_a_plugin_forks(site):
     done = llmperf("devices", "--json", env=site("vendor", "PROBE", "os.fork()"))
     listed = json.loads(done.stdout)  # one document, not two
@@ -223,37 +232,13 @@ def test_a_command_goes_on_once_where_a_plugin_forks(site):
     assert done.returncode == 0
 
 
-@pytest.mark.slow
-def test_a_command_that_was_stopped_is_continued(asked, tmp_path):
-    go = tmp_path / "go"
-    wait = f"while not os.path.exists({str(go)!r}): time.sleep(0.01)"
-    process, child = asked(f"exec({wait!r})")
-    os.kill(child, signal.SIGSTOP)
-    go.touch()
-    time.sleep(1.5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGCONT)  # passed on
-    process.communicate(timeout=LIMIT_SECONDS)
-    assert process.returncode == 1
-
-
-@pytest.mark.parametrize(
-    ("ending", "said"),
-    [
-        (
-            "__import__('os')._exit(0)",
-            "(llmperf-good-vendor): llmperf_query_memory: the process was ended",
-        ),
-        ("time.sleep(600)", "complete"),
-    ],
-    ids=["leaves", "hangs"],
-)
 @pytest.mark.timeout(200)
 @pytest.mark.slow
-def test_a_reading_that_leaves_or_hangs(tmp_path, ending, said):
+def test_a_reading_that_hangs_does_not_hold_up_a_run(tmp_path):
+    """The plugins of a run are loaded in the process of the command, which has no parent of its own."""
     for role in ("vendor", "framework"):
         source = (BROKEN / f"good_{role}.py").read_text()
-        source = source.replace("CALLS.append(devices)\n", f"{ending}\n")
+        source = source.replace("CALLS.append(devices)\n", "time.sleep(600)\n")
         info = tmp_path / f"llmperf_good_{role}-1.0.dist-info"
         info.mkdir()
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-good-{role}\nVersion: 1.0\n")
@@ -263,15 +248,7 @@ def test_a_reading_that_leaves_or_hangs(tmp_path, ending, said):
     words = ["--vendor", "good", "--framework", "good", "--devices", "1", "--set", "model=llama_tiny"]
     words += ["--set", "steps=4", "--set", "warmup_steps=1", "--set", "seq_len=16"]
     done = llmperf("run", *words, "--out", "runs", env=env, cwd=tmp_path)
-    shown = done.stdout + done.stderr
-    assert said in shown, shown
-    assert done.returncode == (2 if "leaves" in said or "ended" in said else 0), shown
-    if done.returncode:
-        (run,) = (tmp_path / "runs").iterdir()
-        assert f"`llmperf recover {run}` makes it" in shown
-        recovered = llmperf("recover", run, env={**env, "LLMPERF_PLUGIN_SECONDS": "20"}, cwd=tmp_path)
-        assert (recovered.returncode, "llmperf was killed" in recovered.stdout) == (1, True), recovered.stderr
-    assert str(tmp_path) not in [" ".join(words) for words in running()]
+    assert (done.returncode, "complete" in done.stdout + done.stderr) == (0, True), done.stderr
 
 
 def test_a_time_limit_that_is_none_is_refused(forged):
