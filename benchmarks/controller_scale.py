@@ -32,7 +32,8 @@ from llmperf.launching.progress import Follower
 from llmperf.launching.shipping import Receiver
 from llmperf.links.messages import Piece, line_of, message_of, packed
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Planned, Selection, Site
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -54,7 +55,7 @@ def simulated_plan(ranks: int, steps: int) -> Plan:
     """The plan of a real case on so many devices."""
     shape = f"{max(1, ranks // PER_NODE)}x{min(ranks, PER_NODE)}"
     settings = (f"global_batch={ranks}", f"steps={steps}", "warmup_steps=2")
-    planned = plan_run(Request(case="llama2_7b_pretrain_zero", on=f"H800:{shape}", settings=settings))
+    planned = ready(plan_run(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on=f"H800:{shape}")))
     if not isinstance(planned, Planned):
         sys.exit(f"{planned.problems[0].where}: {planned.problems[0].message}")
     return replace(planned.plan, created=BEGIN.isoformat(timespec="seconds"))

@@ -89,7 +89,7 @@ class Estimated:
 
 def estimated(row: PublishedRow, analytic: bool, folder: Path | None, seconds: float = TRACE_SECONDS) -> Estimated:
     """One row, traced or from the folder of traces."""
-    outcome = plan_only(row.request)
+    outcome = plan_only(*row.request)
     others = [problem.message for problem in outcome.problems if problem.code not in MEMORY_PROBLEMS]
     assert outcome.plan is not None, row.name
     assert not others, (row.name, others)
@@ -104,8 +104,10 @@ def estimated(row: PublishedRow, analytic: bool, folder: Path | None, seconds: f
 
 def _traced(row: PublishedRow, plan: Plan, folder: Path | None, seconds: float) -> Traces:
     """Rows that differ in the number of micro batches alone have one trace."""
-    changes = [setting for setting in row.request.settings if "global_batch" not in setting]
-    key = f"{row.request.case}-{hashlib.sha256(repr((row.request.on, changes)).encode()).hexdigest()[:8]}"
+    changes = [setting for setting in row.request.selection.settings if "global_batch" not in setting]
+    key = (
+        f"{row.request.selection.case}-{hashlib.sha256(repr((row.request.site.on, changes)).encode()).hexdigest()[:8]}"
+    )
     path = None if folder is None else folder / f"{key}.json"
     if path is not None and path.exists():
         stages = json_files.load(path, dict[str, StepTrace])  # type: ignore[arg-type]
@@ -162,7 +164,7 @@ def fitted_memory(rows: list[Estimated]) -> MemoryFit:
 
 def print_memory(rows: list[Estimated]) -> list[float]:
     """The table of memory; returns the error of each distinct figure that is fitted, with a fit on the others."""
-    distinct = {(item.row.document, item.row.request.case, item.row.memory_gib): item for item in rows}
+    distinct = {(item.row.document, item.row.request.selection.case, item.row.memory_gib): item for item in rows}
     rows = list(distinct.values())
     print("| Row | By | Published GiB | Tensors | Fit on the others | Error |\n|---|---|---|---|---|---|")
     errors = []

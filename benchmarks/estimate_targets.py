@@ -10,7 +10,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from llmperf.planning.states import Request
+from llmperf.planning.states import Request, Selection, Site
 from llmperf.running.estimate import EstimateOptions, estimate
 from llmperf.types import Estimate
 
@@ -103,7 +103,7 @@ TARGETS = (
 
 def estimated(target: Target, analytic: bool) -> Estimate | None:
     """The estimate; None, with the reasons on standard error, if the settings do not fit together."""
-    request = Request(case=target.case, on=target.on, framework=target.framework, settings=target.settings)
+    request = Request(Selection(target.case, framework=target.framework, settings=target.settings), Site(on=target.on))
     network = None if target.network is None else target.network * 1e9 / 8
     options = EstimateOptions(analytic=analytic, network_bytes_per_second=network, trace_seconds=3600)
     outcome, made = estimate(request, options, lambda line: print(f"{target.name}: {line}", file=sys.stderr))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf.files import json_files
 from llmperf.files.user_files import read_toml
-from llmperf.planning.states import Request
+from llmperf.planning.states import Request, Selection, Site
 from llmperf_published.types.document import Published
 from llmperf_published.types.document import PublishedRow as Row
 
@@ -58,7 +58,7 @@ def held_out_rows() -> Iterator[PublishedRow]:
     """Published throughput, and memory, on devices that nothing was fitted to."""
     for document, table in read_toml(HELD_OUT).items():
         for number, row in enumerate(table["rows"], 1):
-            request = Request(case=row["case"], on=row["on"], settings=tuple(row["settings"]))
+            request = Request(Selection(row["case"], settings=tuple(row["settings"])), Site(on=row["on"]))
             network = row.get("network_gbit", NETWORK_BYTES_PER_SECOND * 8e-9) * 1e9 / 8
             bandwidth, datasheet = table.get("memory_gb_per_second", (1, 1))
             throughput = row.get("throughput")
@@ -83,7 +83,7 @@ def _published_row(document: str, row: Row) -> PublishedRow:
     return PublishedRow(
         document=document,
         line=row.line,
-        request=Request(case=row.case, on=_machine(row), settings=settings),
+        request=Request(Selection(row.case, settings=settings), Site(on=_machine(row))),
         throughput=None if throughput is None else throughput.value,
         memory_gib=tuple(used.each.value for used in metrics.memory.used if used.each.value is not None),
     )

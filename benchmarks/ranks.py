@@ -15,7 +15,8 @@ from llmperf.files.json_files import save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Planned, Selection
 from llmperf.running.measure import startable
 from llmperf.types import Plan
 
@@ -24,8 +25,8 @@ HERE = Path(__file__).parent
 
 def planned(case: str, framework: str | None, settings: Sequence[str]) -> Planned:
     """A draft that can run here."""
-    sketch = plan_run(Request(case=case, framework=framework, settings=tuple(settings)))
-    return startable(sketch)
+    sketch = plan_run(Selection(case, framework=framework, settings=tuple(settings)))
+    return ready(startable(sketch))
 
 
 def run_ranks(script: str, plan: Plan, folder: Path, *words: str, python: str = sys.executable) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ import os
 import pytest
 from llmperf import library
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.validation import installed_vendors, vendor_catalogue
 
 NODES = 128
@@ -29,7 +29,7 @@ def plan(model: str, device: tuple[str, str, str], *settings: str, refused_by: f
     vendor, name, precision = device
     chosen = (f"model={model}", f"precision={precision}", *SETTINGS, *settings)
     on = f"{name}:{NODES}x8"
-    outcome = plan_only(Request(case="default", vendor=vendor, framework="pytorch", on=on, settings=chosen))
+    outcome = plan_only(Selection("default", framework="pytorch", settings=chosen), Site(vendor=vendor, on=on))
     assert {problem.code for problem in outcome.problems} <= refused_by, outcome.problems
     assert outcome.plan is not None
     assert outcome.plan.memory

@@ -13,7 +13,7 @@ from importlib import import_module
 from llmperf.accounting.counting import forward_flops
 from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 
 IMPORTED = (
     "llmperf_pytorch.tracing.step",
@@ -31,7 +31,7 @@ IMPORTED = (
 def traced(device, rank, framework, settings):
     """The figures of one trace."""
     chosen = (f"tuning.framework={framework}", *settings)
-    outcome = plan_only(Request(case="default", on=device, settings=chosen))
+    outcome = plan_only(Selection("default", settings=chosen), Site(on=device))
     plan = outcome.plan
     assert plan is not None, outcome.problems
     trace = import_module(f"llmperf_{framework}.plugin").llmperf_trace_step(plan, rank)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from llmperf import initial_normal, library
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf_testing import reference, transformers_reference
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ KINDS = (
 @pytest.fixture(scope="module")
 def plan_of():
     """`plan_of(name, **facts)`: the plan of a few steps of a shipped model, some of its facts replaced."""
-    tiny = plan_run(Request(case="llama2_7b_pretrain_zero", framework="pytorch", settings=SETTINGS, devices=1)).plan
+    tiny = plan_run(Selection("llama2_7b_pretrain_zero", framework="pytorch", settings=SETTINGS), Site(devices=1)).plan
 
     def make(name, **facts):
         model = replace(library().model(name), **facts)

@@ -14,7 +14,8 @@ import numpy as np
 from llmperf import open_batches
 from llmperf.files import json_files
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Planned, Selection, Site
 from llmperf.reference.decoder import first_losses
 from llmperf.reporting.markdown import render_results
 from llmperf.results.build import build_result
@@ -35,8 +36,8 @@ Document = dict[str, Any]
 
 @cache
 def _planned(settings: tuple[str, ...], devices: int, options: tuple[tuple[str, str], ...]) -> str:
-    request = Request(case=CASE, framework=FRAMEWORK, devices=devices, settings=settings, **dict(options))
-    outcome = plan_only(request)
+    site = Site(devices=devices, **dict(options))
+    outcome = ready(plan_only(Selection(CASE, framework=FRAMEWORK, settings=settings), site))
     assert isinstance(outcome, Planned), outcome
     return json_files.encode(outcome.plan).decode()
 

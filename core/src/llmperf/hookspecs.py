@@ -265,7 +265,8 @@ def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
     """Called in the controller for a planned run, before anything starts: why it would fail, and what to expect of it.
 
     The core and extensions may answer; all answers are collected. It must be quick: settings are tried by planning.
-    While they are tried, a plan has neither peak nor rates. With `--no-preflight`, problems refuse nothing.
+    Problems count while a plan has neither peak nor rates; the rest is asked for again when it has them. With
+    `--no-preflight`, problems refuse nothing.
 
     >>> @llmperf.hookimpl
     ... def llmperf_plan_checks(plan):

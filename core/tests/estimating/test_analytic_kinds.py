@@ -15,7 +15,7 @@ from llmperf.cases.library import library
 from llmperf.estimating.analytic import analytic_trace, first_rank_of
 from llmperf.estimating.rank_sizes import rank_sizes
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Plan, Workload
 
 MIXTURES = ("qwen3_30b_a3b", "mixtral_8x7b", "gpt_oss_20b", "deepseek_v2_lite", "deepseek_v3", "qwen1_5_moe_a2_7b")
@@ -24,7 +24,7 @@ NAMES = (*MIXTURES, "qwen3_32b", "gemma3_12b", "chatglm3_6b", "llama3_1_8b")
 
 @cache
 def llama_plan(case: str, *settings: str) -> Plan:
-    outcome = plan_only(Request(case=case, on="A100-SXM4-80GB:1x8", settings=settings))
+    outcome = plan_only(Selection(case, settings=settings), Site(on="A100-SXM4-80GB:1x8"))
     assert outcome.plan is not None, outcome.problems
     return outcome.plan
 

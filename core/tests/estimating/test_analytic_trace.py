@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 from llmperf.estimating.analytic import analytic_trace
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.running.step_traces import step_traces
 from llmperf.types import Plan, StepTrace
 
@@ -17,7 +17,7 @@ GIB = 2**30
 
 @cache
 def plan(case: str, on: str, *settings: str) -> Plan:
-    outcome = plan_only(Request(case=case, on=on, settings=settings))
+    outcome = plan_only(Selection(case, settings=settings), Site(on=on))
     assert outcome.plan is not None, outcome.problems
     return outcome.plan
 

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from llmperf.estimating.analytic import analytic_trace, wrong_profile, wrong_trace
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import ProfiledOperation, StepProfile
 
 
 @pytest.fixture(scope="module")
 def plan():
-    return plan_only(Request(case="default", on="A100-SXM4-80GB:1x2", framework="pytorch")).plan
+    return plan_only(Selection("default", framework="pytorch"), Site(on="A100-SXM4-80GB:1x2")).plan
 
 
 def product(trace):

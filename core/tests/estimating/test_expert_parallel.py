@@ -14,7 +14,7 @@ from llmperf.estimating.analytic import analytic_trace
 from llmperf.estimating.rank_sizes import expert_load, load_notes
 from llmperf.estimating.seconds import collective_seconds
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import DeviceRates, LinkRate, Plan, TracedCollective, Workload
 
 NAME = "qwen3_30b_a3b"
@@ -24,7 +24,7 @@ MODEL = library().model(NAME)
 @cache
 def llama_plan(nodes: int = 1) -> Plan:
     settings = ("gradient_checkpointing=false", "micro_batch=1", "sharding_stage=0", "global_batch=16")
-    outcome = plan_only(Request(case="llama2_7b_pretrain_zero", on=f"A100-SXM4-80GB:{nodes}x8", settings=settings))
+    outcome = plan_only(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on=f"A100-SXM4-80GB:{nodes}x8"))
     assert outcome.plan is not None, outcome.problems
     return outcome.plan
 

@@ -15,7 +15,7 @@ from llmperf.estimating.calibration import expected_error, throughput_errors
 from llmperf.estimating.estimate import KnownRates, estimate_of
 from llmperf.estimating.savings import least_bytes
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.reporting.cost_rows import Costing
 from llmperf.reporting.estimated_cost import cost_rows_of
 from llmperf.running.step_traces import analytic_traces
@@ -28,7 +28,7 @@ MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8")
 
 @cache
 def estimated(case: str, on: str, *settings: str) -> Estimate:
-    outcome = plan_only(Request(case=case, on=on, settings=settings))
+    outcome = plan_only(Selection(case, settings=settings), Site(on=on))
     assert outcome.plan is not None, outcome.problems
     rates = outcome.plugins.rates(outcome.plan.probe.devices[0].model)
     return estimate_of(outcome.plan, analytic_traces(outcome.plan).stages, KnownRates(rates=rates))
@@ -77,8 +77,7 @@ def test_savings_are_losses_included_like_the_step() -> None:
 
 
 def planned(case: str, on: str, *settings: str) -> Plan:
-    plan = plan_only(Request(case=case, on=on, settings=settings)).plan
-    assert plan is not None
+    plan = plan_only(Selection(case, settings=settings), Site(on=on)).plan
     return plan
 
 

@@ -7,7 +7,7 @@ from llmperf import architecture_problems
 from llmperf.cases.library import library
 from llmperf.planning.build import plan_only
 from llmperf.planning.plugin_checks import ARCHITECTURE
-from llmperf.planning.states import Refused, Request
+from llmperf.planning.states import Refused, Selection, Site
 from llmperf.types import Contract, Model, Optimizer, RunSpec, Tuning
 
 ON = "A100-SXM4-80GB:1x8"
@@ -58,7 +58,7 @@ def test_every_fact_of_architecture_is_checked():
 
 @pytest.mark.parametrize("framework", ["megatron_deepspeed", "paddle"])
 def test_frameworks_refuse_what_they_would_build_wrongly(framework):
-    outcome = plan_only(Request(case="default", on=ON, framework=framework, settings=["model=qwen3_30b_a3b"]))
+    outcome = plan_only(Selection("default", framework=framework, settings=["model=qwen3_30b_a3b"]), Site(on=ON))
     assert isinstance(outcome, Refused)
     assert any("builds models of family" in problem.message for problem in outcome.problems)
 
@@ -66,7 +66,7 @@ def test_frameworks_refuse_what_they_would_build_wrongly(framework):
 def test_paddle_builds_known_blocks_of_any_family_and_lists_its_families_for_others():
     def messages(model: str) -> list[str]:
         settings = [f"model={model}", "global_batch=16"]
-        outcome = plan_only(Request(case="default", on=ON, framework="paddle", settings=settings))
+        outcome = plan_only(Selection("default", framework="paddle", settings=settings), Site(on=ON))
         return [problem.message for problem in outcome.problems]
 
     assert messages("qwen3_8b") == []

@@ -5,21 +5,20 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 from llmperf.planning import nodes
-from llmperf.types.launching import NodeRequest
+from llmperf.planning.states import Site
 
 
 def test_a_launcher_is_asked_for_nodes_once_for_runs_that_need_the_same(monkeypatch):
     events = []
 
-    def machine_of(vendor, launcher, request, *_):
-        events.append(f"ask for {request.nodes}")
-        return SimpleNamespace(nodes=request.nodes, close=lambda: events.append(f"give back {request.nodes}"))
+    def reach(site, count):
+        events.append(f"ask for {count}")
+        return SimpleNamespace(nodes=count, close=lambda: events.append(f"give back {count}"))
 
-    monkeypatch.setattr(nodes, "machine_of", machine_of)
-    in_use = nodes.NodesInUse()
+    monkeypatch.setattr(nodes, "reach", reach)
+    in_use, site = nodes.NodesInUse(), Site(launcher="ssh", launcher_options={"queue": "a"})
     for count in (1, 1, 2, 2):
-        request = NodeRequest(nodes=count, devices=None, hosts=(), options={"queue": "a"})
-        assert in_use.machine_of(None, "ssh", request, None).nodes == count
+        assert in_use.reach(site, count).nodes == count
     in_use.close()
     in_use.close()
     assert events == ["ask for 1", "give back 1", "ask for 2", "give back 2"]

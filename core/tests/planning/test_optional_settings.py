@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 
 
 @pytest.mark.parametrize(
@@ -13,7 +13,7 @@ from llmperf.planning.states import Request
 )
 def test_setting_that_the_framework_does_not_list_is_refused(setting, nearest):
 
-    drafted = plan_only(Request(case="llama2_7b_lora", vendor="cpu", settings=(setting,), devices=1))
+    drafted = plan_only(Selection("llama2_7b_lora", settings=(setting,)), Site(vendor="cpu", devices=1))
     problem = next(problem for problem in drafted.problems if problem.code == "setting_not_supported")
     assert problem.where == f"tuning.{setting.partition('=')[0]}"
     assert f"nearest: --set {setting.partition('=')[0]}={nearest}" in problem.message

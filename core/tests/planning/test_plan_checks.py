@@ -8,7 +8,8 @@ import pytest
 from llmperf import hookimpl
 from llmperf.planning import build, preflight
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import RunOptions, Selection, Site
 from llmperf.plugins.discovery import Found
 from llmperf.types import PlanCheck, Problem, TracedMemory
 
@@ -30,9 +31,10 @@ def planned(monkeypatch):
         plugins.register(SimpleNamespace(llmperf_plan_checks=llmperf_plan_checks), acme)
         return plugins
 
-    def plan(*answers, **options):
+    def plan(*answers, settings=(), preflight=True):
         given[:] = answers
-        return plan_only(Request(case="default", on="A100-SXM4-40GB:1x1", **options))
+        site, options = Site(on="A100-SXM4-40GB:1x1"), RunOptions(preflight=preflight)
+        return ready(plan_only(Selection("default", settings=settings), site, options))
 
     monkeypatch.setattr(build, "load_for", load_for)
     monkeypatch.delattr(preflight, "llmperf_plan_checks")

@@ -10,10 +10,11 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
-from llmperf.planning.build import plan_run, run_id, worker_env
+from llmperf.planning.build import plan_run, run_id
 from llmperf.planning.launchers import find_launcher
 from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems, routing_problems
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready, worker_env
+from llmperf.planning.states import Selection, Site
 from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
@@ -467,8 +468,7 @@ def test_sizes_that_no_run_has_are_refused_at_once(capsys, settings, told):
 
 
 def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
-    request = Request(case="llama1_13b_pretrain_paddle", on="A100-SXM4-80GB:1x8")
-    plan = plan_run(request).plan
+    plan = ready(plan_run(Selection("llama1_13b_pretrain_paddle"), Site(on="A100-SXM4-80GB:1x8"))).plan
     assert plan.batch.tokens_per_step == 2048 * 2048
     assert 3 * 307 < plan.slow_step_seconds < 3600
     assert plan.first_step_seconds == plan.slow_step_seconds > plan.startup_seconds
@@ -476,7 +476,7 @@ def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
 
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
     install("llmperf-acme", "acme", vendor("acme", 1))
-    sketch = plan_run(Request(case="default"))
+    sketch = plan_run(Selection("default"))
     assert sketch.problems == ()
     assert sketch.spec.tuning.devices == 1
     assert sketch.spec.tuning.gradient_accumulation == 2
@@ -485,22 +485,22 @@ def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
 
 def test_more_accelerators_than_there_are_cannot_be_had(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
-    (problem,) = plan_run(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    (problem,) = plan_run(Selection("default", settings=("micro_batch=1",)), Site(devices=4)).problems
     assert problem.message == "4 devices asked for, 2 here; nearest: --devices 2"
 
 
 def test_devices_of_several_models_are_not_measured_together(install):
     mixed = vendor("acme", 4).replace('model="Acme A1"', 'model=f"Acme A{1 + i // 3}"')
     install("llmperf-acme", "acme", mixed)
-    assert plan_run(Request(case="default", devices=2)).problems == ()
-    (problem,) = plan_run(Request(case="default", devices=4, settings=("micro_batch=1",))).problems
+    assert plan_run(Selection("default"), Site(devices=2)).problems == ()
+    (problem,) = plan_run(Selection("default", settings=("micro_batch=1",)), Site(devices=4)).problems
     assert problem.message.endswith("the first 4 are Acme A1, Acme A2; nearest: --devices 3")
 
 
 def test_two_plugins_that_set_one_variable_differently_are_both_named(install):
     install("llmperf-extra", "extra", ENVIRONMENT.format(value="'64'"), role="extension")
     with pytest.raises(PluginError, match="extension:extra and vendor:cpu disagree on OMP_NUM_THREADS: '64' against"):
-        plan_run(Request(case="default"))
+        ready(plan_run(Selection("default")))
 
 
 def test_a_variable_that_is_no_text_names_its_plugin(install, stub_plan):
@@ -530,10 +530,9 @@ def test_model_states_that_cannot_be_on_the_device_are_refused():
 
 
 def test_a_divisible_host_is_shared_out():
-    sketch = plan_run(Request(case="default", vendor="cpu", devices=4, settings=("micro_batch=1",)))
+    sketch = ready(plan_run(Selection("default", settings=("micro_batch=1",)), Site(vendor="cpu", devices=4)))
     assert sketch.problems == ()
     plan = sketch.plan
-    assert plan is not None
     assert plan.device_share == 0.25
     if plan.peak is None:
         pytest.skip(str(plan.peak_problem))
@@ -575,9 +574,7 @@ def test_a_vendor_without_a_catalogue_says_so():
 
 def test_an_unknown_device_has_no_peak_and_says_so(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
-    plan = plan_run(Request(case="default")).plan
-    assert plan is not None
-    assert plan.peak is None
+    plan = ready(plan_run(Selection("default"))).plan
     assert plan.peak_problem == "acme gives no fp32 peak for 'Acme A1': its plugin lacks one with a source"
 
 
@@ -602,7 +599,7 @@ def llmperf_peak_flops(device_model, dtype):
 def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
     install("llmperf-acme", "acme", vendor("acme", 2) + PEAK.format(rate=rate))
     with pytest.raises(PluginError, match=r"vendor 'acme' .*: llmperf_peak_flops: expected a finite .* above 0"):
-        plan_run(Request(case="default"))
+        ready(plan_run(Selection("default")))
 
 
 @pytest.mark.parametrize(
@@ -656,12 +653,10 @@ def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
 
 
 def test_a_plan_for_many_devices_is_small_and_quick():
-    request = Request(
-        case="llama2_7b_pretrain_zero", on="H800:2048x8", settings=("global_batch=16384", "steps=1000000")
-    )
-    plan_run(request)  # imports
+    many = Selection("llama2_7b_pretrain_zero", settings=("global_batch=16384", "steps=1000000"))
+    ready(plan_run(many, Site(on="H800:1x8")))  # imports
     began = time.process_time()
-    plan = plan_run(request).plan
+    plan = ready(plan_run(many, Site(on="H800:2048x8"))).plan
     assert time.process_time() - began < 5.0  # with work for each device it takes minutes
     assert plan.layout.world_size == 16384
     assert len(json_files.encode(plan)) < 2**20

@@ -10,14 +10,17 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.planning.build import plan_only
 from llmperf.planning.preflight import llmperf_plan_checks
-from llmperf.planning.states import Outcome, Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Outcome, Planned, Request, RunOptions, Selection, Site
+from llmperf.running.suggestions import with_suggestions
 
 MEGATRON = ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8")
 
 
 @cache
 def outcome(case: str, on: str, *settings: str, preflight: bool = True) -> Outcome:
-    return plan_only(Request(case=case, on=on, settings=settings, preflight=preflight))
+    request = Request(Selection(case, settings=settings), Site(on=on), RunOptions(preflight=preflight))
+    return with_suggestions(ready(plan_only(*request)), request)
 
 
 @pytest.mark.parametrize(

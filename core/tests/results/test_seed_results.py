@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 import pytest
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
@@ -65,7 +66,7 @@ def loss_at(plan, step):
 
 def plan_of(row):
     """The plan of a row as if its devices were here."""
-    found = plan_run(Request(row.case, on=row.on, settings=row.settings))
+    found = ready(plan_run(Selection(row.case, settings=row.settings), Site(on=row.on)))
     assert found.plan is not None, found.problems
     return replace(found.plan, probe=replace(found.plan.probe, simulated=False, driver="535.129.03"))
 

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Request, Selection, Site
 from llmperf.running.measure import measure
 from llmperf.running.series import Series
 from llmperf.types import PeakFlops, RunChoice
@@ -46,10 +47,9 @@ def plans(monkeypatch):
     return started
 
 
-def repeated(tmp_path, repeat, ready=None):
-    planned = plan_run(Request(case="default", vendor="cpu", devices=1))
-    assert isinstance(planned, Planned)
-    list(measure(planned, tmp_path, repeat, print, ready=ready))
+def repeated(tmp_path, repeat, wait=None):
+    planned = ready(plan_run(Selection("default"), Site(vendor="cpu", devices=1)))
+    list(measure(planned, tmp_path, repeat, print, ready=wait))
 
 
 def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, answers, plans):
@@ -61,13 +61,13 @@ def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, 
 
 def test_a_peak_is_timed_once_more_after_waiting_for_an_idle_host(tmp_path, answers, plans):
     answers += [BUSY, 1e11, 2e11]
-    repeated(tmp_path, 3, ready=lambda planned: None)
+    repeated(tmp_path, 3, wait=lambda planned: None)
     assert [plan.peak.flops_per_second for plan in plans] == [1e11] * 3
 
 
 def test_runs_of_a_series_do_not_ask_again_for_a_peak_that_was_refused(answers):
     answers += [BUSY, 1e11]
-    request = Request(case="default", vendor="cpu", devices=1)
+    request = Request(Selection("default"), Site(vendor="cpu", devices=1))
     runs = Series(request, print)
     choice = RunChoice(case="default", devices=1)
     assert [runs.prepare(choice).peak_problem for _ in range(3)] == [BUSY] * 3

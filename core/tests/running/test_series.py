@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.files import json_files
-from llmperf.planning.states import Request
+from llmperf.planning.states import Request, Selection
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
 from llmperf.running.series import Series
@@ -14,7 +14,7 @@ from llmperf.types import Result
 @pytest.mark.slow
 def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_result(stub_plan, tmp_path):
     folder, warnings = tmp_path / "run", []
-    runs = Series(Request(case="default"), warnings.append)
+    runs = Series(Request(Selection("default")), warnings.append)
     assert runs.recover(folder) is None, "killed before the folder was made"
     result = run_plan(stub_plan(ranks=1), folder, load_for("stub", "stub"), sample_seconds=0.05)
     (folder / "result.json").unlink()

@@ -9,7 +9,7 @@ import click
 import pytest
 from llmperf.cli.options import Steps
 from llmperf.errors import UserError
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.states import Planned, RunOptions
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.results.series import recorded_curves
 from llmperf.runfolder import filenames
@@ -58,7 +58,7 @@ def test_further_steps_that_fail_cost_no_result(traced):
 def test_a_framework_without_profiler_is_refused(stub_plan):
     planned = Planned(
         resolved=SimpleNamespace(
-            request=Request(case="stub", traced_steps=3), machine=SimpleNamespace(here=True), plugins=Plugins()
+            options=RunOptions(traced_steps=3), machine=SimpleNamespace(here=True), plugins=Plugins()
         ),
         plan=stub_plan(),
     )
@@ -86,14 +86,13 @@ def test_chosen_steps_have_a_trace_for_each_range(traced):
 
 def test_steps_that_would_disturb_the_measurement_are_refused(stub_plan):
     plan = stub_plan(steps=6)
-    asked = Request(case="stub", traced_steps=(5, 6, 9))
     with pytest.raises(UserError, match="expected steps from 7, after the measured ones, found step 5") as error:
-        traced_steps(asked, plan)
+        traced_steps((5, 6, 9), plan)
     assert str(error.value).endswith("llmperf profile stub --steps 5-6,9 traces them without a result")
     with pytest.raises(UserError, match="--steps 5-5 traces"):
-        traced_steps(Request(case="stub", traced_steps=(5,)), plan)
-    assert traced_steps(Request(case="stub", traced_steps=3), plan) == (8, 9, 10)
-    assert traced_steps(Request(case="stub", traced_steps=(7,)), plan) == (7,)
+        traced_steps((5,), plan)
+    assert traced_steps(3, plan) == (8, 9, 10)
+    assert traced_steps((7,), plan) == (7,)
 
 
 @pytest.mark.parametrize(

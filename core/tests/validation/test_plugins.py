@@ -12,7 +12,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running.measure import check
@@ -267,6 +267,6 @@ def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site
 
 def test_a_broken_extension_stops_no_run_and_stands_in_its_notes(acme_site):
     (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
-    plan = plan_run(Request("default", vendor="cpu", framework="pytorch")).plan
+    plan = plan_run(Selection("default", framework="pytorch"), Site(vendor="cpu")).plan
     assert [note for note in plan.notes if "libacme is missing" in note] != []
     assert "acme_rules" not in [one.name for one in plan.plugins]

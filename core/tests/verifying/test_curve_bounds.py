@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from llmperf import open_batches
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types.result import LossPoint
 from llmperf.verifying.curve_bounds import FP8, FP32, REDUCED, bounds_of, losses, norms
 from llmperf_testing.reference import AdamW, Llama
@@ -19,8 +19,7 @@ STEPS = 5
 @pytest.fixture(scope="module")
 def plan():
     settings = ("seq_len=16", "contract.steps=30", "sharding_stage=0", "micro_batch=1", "model=llama3_tiny")
-    request = Request(case="default", vendor="cpu", framework="pytorch", devices=2, settings=settings)
-    made = plan_only(replace(request, skip_peak_and_env=True)).plan
+    made = plan_only(Selection("default", framework="pytorch", settings=settings), Site(vendor="cpu", devices=2)).plan
     smaller = replace(made.spec.model, vocab_size=256, hidden_size=32, intermediate_size=64, layers=2)
     return replace(made, spec=replace(made.spec, model=smaller))
 

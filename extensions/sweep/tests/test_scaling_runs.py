@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import Refused, UserError
-from llmperf.planning.states import Request
+from llmperf.planning.states import Request, Selection
 from llmperf.running.series import Series
 from llmperf.types import RunChoice
 from llmperf_sweep.scaling_runs import parse_scale, scaling_runs
@@ -17,7 +17,7 @@ def scaled(stub_site):
 
     def runs(settings, *scale, **known):
         choice = RunChoice(case="default", vendor="stub", framework="stub", settings=settings, **known)
-        return scaling_runs(Series(Request(case="default"), print), choice, *scale)
+        return scaling_runs(Series(Request(Selection("default")), print), choice, *scale)
 
     return runs
 

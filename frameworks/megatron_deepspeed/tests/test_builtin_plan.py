@@ -9,7 +9,7 @@ import sys
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Probe
 from llmperf_megatron_deepspeed.plugin import llmperf_plan_workers
 
@@ -30,8 +30,7 @@ def problems(program, task, world=8):
 def test_the_published_rows_plan_exactly(accumulation, global_batch, tokens):
     """TP4PP1DP2; GAS 32, and GAS 512 with a global batch of 1024 = 4M tokens."""
     settings = (f"gradient_accumulation={accumulation}",)
-    plan = plan_run(Request(case=CASE, on=A100, settings=settings)).plan
-    assert plan is not None
+    plan = plan_run(Selection(CASE, settings=settings), Site(on=A100)).plan
     assert plan.problems == ()
     layout, batch = plan.layout, plan.batch
     assert (layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel) == (4, 1, 2)
@@ -102,13 +101,13 @@ def test_an_engine_that_is_none_is_refused(program):
     ],
 )
 def test_layouts_that_cannot_be_are_refused_by_the_command(settings, where, nearest):
-    sketch = plan_run(Request(case=CASE, settings=("model=llama_tiny", *settings), devices=8))
+    sketch = plan_run(Selection(CASE, settings=("model=llama_tiny", *settings)), Site(devices=8))
     told = {one.where: one.message for one in sketch.problems}
     assert nearest in told[where]
 
 
 def test_a_case_of_another_framework_is_brought_to_stage_1():
-    sketch = plan_run(Request(case="llama2_7b_pretrain_zero", framework="megatron_deepspeed", on=A100))
+    sketch = plan_run(Selection("llama2_7b_pretrain_zero", framework="megatron_deepspeed"), Site(on=A100))
     assert sketch.spec.tuning.sharding_stage == 1
     assert "tuning.sharding_stage" in {change.path for change in sketch.spec.changes}
 
@@ -116,8 +115,8 @@ def test_a_case_of_another_framework_is_brought_to_stage_1():
 @pytest.mark.slow
 def test_planning_imports_nothing_heavy():
     code = (
-        "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.states import Request;"
-        f"plan_run(Request(case={CASE!r}, on={A100!r}));"
+        "import sys; from llmperf.planning.build import plan_run; from llmperf.planning.states import Selection, Site;"
+        f"plan_run(Selection({CASE!r}), Site(on={A100!r}));"
         "print([name for name in ('torch', 'deepspeed', 'transformers') if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
@@ -126,7 +125,7 @@ def test_planning_imports_nothing_heavy():
 @pytest.mark.parametrize("name", ["llama3_1_8b", "qwen3_8b", "qwen3_32b", "gemma3_12b"])
 def test_todays_dense_models_plan(name):
     settings = (f"model={name}", "tensor_parallel=8", "micro_batch=1", "attention=sdpa")
-    assert plan_run(Request(case=CASE, on="A100-SXM4-80GB:8x8", settings=settings)).problems == ()
+    assert plan_run(Selection(CASE, settings=settings), Site(on="A100-SXM4-80GB:8x8")).problems == ()
 
 
 def test_models_of_any_family_are_built_from_known_blocks_only(program):
@@ -140,5 +139,5 @@ def test_models_of_any_family_are_built_from_known_blocks_only(program):
 
 
 def test_float32_sums_are_refused():
-    outcome = plan_run(Request(case=CASE, on=A100, settings=("accumulation_dtype=fp32",)))
+    outcome = plan_run(Selection(CASE, settings=("accumulation_dtype=fp32",)), Site(on=A100))
     assert "tuning.accumulation_dtype" in {problem.where for problem in outcome.problems}

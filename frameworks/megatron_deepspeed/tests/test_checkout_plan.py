@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Model
 from llmperf_megatron_deepspeed.checkout.home import commit_of, source_hash
 from llmperf_megatron_deepspeed.checkout.plan import plan_checkout
@@ -64,7 +64,7 @@ def worker(home, monkeypatch):
     def plan(*settings, on=A100, devices=None, megatron_home=home, **changes):
         named = (f"framework.megatron_home={megatron_home}",) if megatron_home else ()
         asked = ("framework.engine=checkout", *named, *settings)
-        sketch = plan_run(Request(CASE, on=on, vendor=None if on else "cpu", devices=devices, settings=asked))
+        sketch = plan_run(Selection(CASE, settings=asked), Site(vendor=None if on else "cpu", devices=devices, on=on))
         return plan_checkout(replace(sketch.spec, **changes), sketch.machine.probe)
 
     return plan
@@ -121,7 +121,7 @@ def test_the_facts_of_the_model_reach_the_command(worker):
 
 
 def test_no_clipping_is_zero(worker):
-    spec = plan_run(Request(CASE, on=A100)).spec
+    spec = plan_run(Selection(CASE), Site(on=A100)).spec
     contract = replace(spec.contract, optimizer=replace(spec.contract.optimizer, clip_norm=None))
     planned = worker(contract=contract)
     assert json.loads(planned.files["ds_config.json"])["gradient_clipping"] == 0
@@ -129,7 +129,7 @@ def test_no_clipping_is_zero(worker):
 
 
 def test_tied_embeddings_are_not_untied(worker):
-    model: Model = plan_run(Request(CASE, on=A100)).spec.model
+    model: Model = plan_run(Selection(CASE), Site(on=A100)).spec.model
     planned = worker(model=replace(model, tied_embeddings=True))
     assert "--untie-embeddings-and-output-weights" not in arguments(planned)
 

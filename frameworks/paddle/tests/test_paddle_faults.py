@@ -13,7 +13,8 @@ import time
 import pytest
 from llmperf.launching import agents
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.running.measure import measure
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
@@ -68,7 +69,7 @@ def test_a_port_that_another_process_has_taken_has_the_ranks_started_once_more(t
         chosen = iter([taken.getsockname()[1]])
         monkeypatch.setattr(agents, "free_port", lambda: next(chosen, None) or free_port())
         settings = ("model=llama_tiny", "steps=4", "warmup_steps=1", "seq_len=64")
-        sketch = plan_run(Request(case="default", framework="paddle", vendor="cpu", settings=settings))
+        sketch = ready(plan_run(Selection("default", framework="paddle", settings=settings), Site(vendor="cpu")))
         ((_, result),) = measure(sketch, tmp_path, 1, None)
     assert (result.status, result.failure) == ("complete", None)
     assert any("the ranks were started a second time" in note for note in result.notes)

@@ -8,7 +8,7 @@ import sys
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Probe
 from llmperf_paddle import limits
 from llmperf_paddle.plugin import llmperf_plan_workers
@@ -64,7 +64,7 @@ def test_the_published_rows_plan_exactly(row):
         "fused_ops": '["rms_norm"]' if fused else "[]",
     }
     words = tuple(f"{name}={value}" for name, value in settings.items())
-    found = plan_run(Request(case=f"llama1_{size}_pretrain_paddle", on=f"{device}:1x8", settings=words))
+    found = plan_run(Selection(f"llama1_{size}_pretrain_paddle", settings=words), Site(on=f"{device}:1x8"))
     assert found.problems == ()
     plan = found.plan
     layout, batch = plan.layout, plan.batch
@@ -183,12 +183,9 @@ def test_the_reason_and_the_nearest_that_works(program, task, where, message):
 
 @pytest.mark.parametrize("name", ["llama3_1_8b", "llama3_1_70b", "qwen3_8b", "qwen3_32b"])
 def test_todays_dense_models_plan(name):
-    request = Request(
-        case="llama1_7b_pretrain_paddle",
-        on="A100-SXM4-80GB:8x8",
-        settings=(f"model={name}", "tensor_parallel=8", "micro_batch=1"),
-    )
-    assert plan_run(request).problems == ()
+    settings = (f"model={name}", "tensor_parallel=8", "micro_batch=1")
+    chosen = Selection("llama1_7b_pretrain_paddle", settings=settings)
+    assert plan_run(chosen, Site(on="A100-SXM4-80GB:8x8")).problems == ()
 
 
 def test_flash_attention_has_no_windows(program):

@@ -72,11 +72,11 @@ def test_kernels_of_16_bits_attend_in_every_recipe_that_attends_in_16(program, p
 @pytest.mark.parametrize(("capability", "refused"), [("8.9", True), ("9.0", False), ("10.0", True)])
 def test_blockwise_kernels_are_planned_only_where_they_run(capability, refused):
     from llmperf.planning.build import plan_only
-    from llmperf.planning.states import Request
+    from llmperf.planning.states import Selection, Site
 
     settings = ("precision=fp8_blockwise", "model=qwen3_8b")
     models = {"8.9": "L40S", "9.0": "H100-SXM5-80GB", "10.0": "B200-180GB"}
-    outcome = plan_only(Request(case="default", on=f"{models[capability]}:1x1", settings=settings))
+    outcome = plan_only(Selection("default", settings=settings), Site(on=f"{models[capability]}:1x1"))
     assert any("compute capability 9.0 only" in problem.message for problem in outcome.problems) is refused
 
 

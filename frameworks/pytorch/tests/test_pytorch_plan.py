@@ -11,7 +11,7 @@ import pytest
 from llmperf import option_problems
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Probe
 from llmperf_pytorch.plugin import llmperf_plan_workers
 
@@ -245,8 +245,8 @@ def test_an_option_of_two_truth_values_says_so():
 @pytest.mark.parametrize("framework", ["pytorch", "zero"])
 def test_experts_without_one_kernel_for_all_are_said_while_planning(framework, device, each):
     settings = ["contract.model=qwen3_moe_tiny", f"tuning.framework={framework}", "tuning.sharding_stage=0"]
-    request = Request(case="default", on=f"{device}:1x1", settings=(*settings, "contract.precision=bf16"))
-    plan = plan_only(request).plan
+    chosen = Selection("default", settings=(*settings, "contract.precision=bf16"))
+    plan = plan_only(chosen, Site(on=f"{device}:1x1")).plan
     assert any("the host waits" in note for note in plan.worker.notes) is each
-    compiled = plan_only(replace(request, settings=(*request.settings, "tuning.compile=true")))
+    compiled = plan_only(replace(chosen, settings=(*chosen.settings, "tuning.compile=true")), Site(on=f"{device}:1x1"))
     assert any("a product of its own" in problem.message for problem in compiled.problems) is each

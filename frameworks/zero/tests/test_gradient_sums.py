@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.states import Planned, Selection, Site
 
 PROGRAM = Path(__file__).with_name("gradient_sums_program.py")
 MICRO_BATCHES = 32
@@ -30,7 +30,7 @@ def test_sums_in_float32_lose_nothing_that_sums_in_16_bits_lose(train):
 
 
 def plan(*settings):
-    return plan_only(Request(case="llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", settings=settings))
+    return plan_only(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on="A100-SXM4-80GB:1x8"))
 
 
 def test_deepspeed_is_configured_and_its_memory_counted():

@@ -12,12 +12,13 @@ from typing import Any
 from llmperf.cases.library import library_with_case, whole_library_for
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError, UserError
-from llmperf.planning.build import plan_run, worker_env
-from llmperf.planning.nodes import packages_problem
-from llmperf.planning.states import Outcome, Request
+from llmperf.planning.build import plan_only
+from llmperf.planning.ready import worker_env
+from llmperf.planning.states import Outcome, Selection, Site
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
+from llmperf.plugins.mending import unmet_problem
 from llmperf.types import Plan, RunSpec, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip
@@ -59,10 +60,8 @@ class FrameworkSubject(Subject):
         self.drawn = drawn_case(1 + secrets.randbelow(LARGEST_SEED) if seed is None else seed)
         from_command_line(settings)
         _check_documents(case, settings)
-        if reference is not None:
-            find("framework", reference)
-            if (missing := packages_problem(reference)) is not None:
-                raise UserError(f"--reference {reference}: {missing}")
+        if reference is not None and (missing := unmet_problem(find("framework", reference))) is not None:
+            raise UserError(f"--reference {reference}: {missing}")
         self.reference = reference
         self._case = case
         self._title = f"case {case!r}" if case else "the default case"
@@ -125,15 +124,13 @@ class FrameworkSubject(Subject):
         settings = self.settings
         if framework is not None:  # options are of one framework only
             settings = tuple(setting for setting in settings if not setting.startswith("framework."))
-        wanted = Request(
+        wanted = Selection(
             case=self._case or "default",
-            vendor=self.vendor,
             framework=framework or self.name,
             settings=(*(() if self._case else (f"model={model}",)), *self.drawn.settings, *data, *settings, *more),
-            skip_peak_and_env=True,
         )
         try:
-            return plan_run(wanted)
+            return plan_only(wanted, Site(vendor=self.vendor))
         except LlmperfError as error:
             if str(error).startswith(who(self.found)):
                 raise ContractError(str(error)) from None

@@ -12,8 +12,9 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
-from llmperf.planning.build import plan_run, worker_env
-from llmperf.planning.states import Request
+from llmperf.planning.build import plan_only
+from llmperf.planning.ready import worker_env
+from llmperf.planning.states import Selection, Site
 from llmperf.types import DeviceInfo, Dtype, Plan, Probe
 from llmperf.types.device_names import device_names
 
@@ -85,9 +86,9 @@ class VendorSubject(Subject):
 
     def _planned(self) -> Plan:
         on = None if self.probe.devices else self._elsewhere()
-        wanted = Request(case="default", vendor=self.name, devices=1, on=on, settings=TINY, skip_peak_and_env=True)
+        wanted = Selection("default", settings=TINY)
         try:
-            plan = plan_run(wanted).plan
+            plan = plan_only(wanted, Site(vendor=self.name, devices=1, on=on)).plan
         except UserError as error:
             raise Skip(f"the default case cannot be planned for it: {error}") from None
         if plan is None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 
 HEAD = """\
@@ -119,7 +120,7 @@ def test_an_npu_that_is_not_well(tool):
     answer = probe()
     assert [device.index for device in answer.devices] == [0, 2]
     assert answer.problems == ("NPU 0: its health is Warning", "NPU 1: its health is Alarm, and it is left out")
-    plan = plan_run(Request("default", vendor="ascend", devices=2)).plan
+    plan = ready(plan_run(Selection("default"), Site(vendor="ascend", devices=2))).plan
     assert plan.env["ASCEND_RT_VISIBLE_DEVICES"] == "0,2"
 
 
@@ -167,6 +168,6 @@ def test_a_die_of_a_910c_has_half_of_the_published_peak_of_a_package():
 
 
 def test_a_plan_for_npus_that_are_not_here():
-    answer = plan_run(Request("llama2_7b_pretrain_zero", on="910B3:1x8", settings=("dataset=synthetic",)))
+    answer = plan_run(Selection("llama2_7b_pretrain_zero", settings=("dataset=synthetic",)), Site(on="910B3:1x8"))
     assert answer.problems == ()
     assert (answer.plan.vendor, answer.plan.peak, answer.plan.layout.data_parallel) == ("ascend", None, 8)

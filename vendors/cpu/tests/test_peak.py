@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 from llmperf import cache_dir
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.types import PeakFlops
 from llmperf_cpu import gemm_peak, host, peak
 
@@ -174,8 +175,7 @@ def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypat
         assert peak.measured_peak(host.cpu_model(), "fp32") == message
     assert measured == 2 * peak.TRIES * ["fp32"]
     assert not cache_dir("cpu-peak").exists()
-    plan = plan_run(Request(case="default", vendor="cpu", framework="pytorch", devices=1)).plan
-    assert plan is not None
+    plan = ready(plan_run(Selection("default", framework="pytorch"), Site(vendor="cpu", devices=1))).plan
     assert (plan.peak, plan.peak_problem) == (None, message)
 
 

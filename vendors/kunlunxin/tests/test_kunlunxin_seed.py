@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 
 CASE, ROW = "llama2_7b_pretrain_zero", "llama2_7b_pretrain_zero_512"
@@ -13,7 +14,7 @@ CASE, ROW = "llama2_7b_pretrain_zero", "llama2_7b_pretrain_zero_512"
 @pytest.fixture
 def planned(machines):
     def plan(*settings, on="R300:1x8", case=ROW):
-        answer = plan_run(Request(case, on=on, settings=("dataset=synthetic", *settings)))
+        answer = ready(plan_run(Selection(case, settings=("dataset=synthetic", *settings)), Site(on=on)))
         assert answer.problems == ()
         return answer.plan
 
@@ -62,11 +63,11 @@ def test_a_variable_that_the_user_has_set_wins(planned, monkeypatch):
 def test_ranks_see_the_planned_cards(machines, card, monkeypatch):
     machines.play(*[card()] * 4)
     monkeypatch.setenv("XPU_VISIBLE_DEVICES", "2,3")
-    answer = plan_run(Request("default", vendor="kunlunxin", devices=2))
+    answer = ready(plan_run(Selection("default"), Site(vendor="kunlunxin", devices=2)))
     assert answer.plan.env["XPU_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_bf16_is_refused_with_what_there_is(machines):
-    answer = plan_run(Request(CASE, on="R300:1x8", settings=("dataset=synthetic", "precision=bf16")))
+    answer = plan_run(Selection(CASE, settings=("dataset=synthetic", "precision=bf16")), Site(on="R300:1x8"))
     (problem,) = answer.problems
     assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp16")

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from llmperf.accounting.flops import utilisation
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 
 MEGATRON, ZERO = "llama2_7b_pretrain_megatron", "baichuan2_13b_pretrain_zero"
 PADDLE_7B, PADDLE_13B = "llama1_7b_pretrain_paddle", "llama1_13b_pretrain_paddle"
@@ -20,7 +21,7 @@ MILLION = 2**20
 
 def planned(case: str, on: str, *settings: str) -> Any:
     """What is worked out for a request, whether or not the framework has something to object."""
-    answer = plan_run(Request(case, on=on, settings=settings))
+    answer = ready(plan_run(Selection(case, settings=settings), Site(on=on)))
     assert answer.plan is not None, answer.problems
     return answer.plan
 
@@ -129,7 +130,7 @@ def memory_problems(answer: Any) -> list[str]:
 
 @pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
 def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
-    answer = plan_run(Request(case, on="H200:1x1"))
+    answer = plan_run(Selection(case), Site(on="H200:1x1"))
     assert answer.plan is not None, answer.problems
     assert degrees(answer.plan) == (1, 1, 1)
     assert memory_problems(answer) == []
@@ -138,7 +139,7 @@ def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
 
 def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu() -> None:
     """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
-    answer = plan_run(Request(MEGATRON, on="H200:1x1"))
+    answer = plan_run(Selection(MEGATRON), Site(on="H200:1x1"))
     assert {device.where for device in answer.problems} == {"tuning.tensor_parallel"}
     alone = planned(MEGATRON, "H200:1x1", "tensor_parallel=1", "gradient_checkpointing=true")
     assert max(alone.state_bytes_per_stage) == pytest.approx(138.1 * 2**30, rel=0.002)
@@ -147,14 +148,14 @@ def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu
 
 @pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
 def test_thirteen_billion_do_not_and_one_line_says_why(case: str) -> None:
-    (line,) = memory_problems(plan_run(Request(case, on="H200:1x1")))
+    (line,) = memory_problems(plan_run(Selection(case), Site(on="H200:1x1")))
     assert "141.0 GiB are there" in line
 
 
 @pytest.mark.parametrize("on", ["A100-SXM4-40GB:1x8", "A100-SXM4-80GB:1x8", "H800:1x8", "H800:2x8"])
 @pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", ZERO, PADDLE_7B, PADDLE_13B])
 def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> None:
-    answer = plan_run(Request(case, on=on))
+    answer = plan_run(Selection(case), Site(on=on))
     assert memory_problems(answer) == []
     if answer.plan is not None:
         # 13B at ZeRO-1 over 16: 66 of 80 GiB; published were 77 in use, activations included
@@ -163,5 +164,5 @@ def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> No
 
 
 def test_overlays_leave_other_frameworks_alone() -> None:
-    answer = plan_run(Request("llama2_7b_pretrain_zero", on="A100-SXM4-80GB:1x8", framework="pytorch"))
+    answer = plan_run(Selection("llama2_7b_pretrain_zero", framework="pytorch"), Site(on="A100-SXM4-80GB:1x8"))
     assert answer.spec.tuning.gradient_checkpointing

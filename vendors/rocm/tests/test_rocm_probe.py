@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 from llmperf.planning.build import plan_run
-from llmperf.planning.states import Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 
 MI300X = "AMD Instinct MI300X"
@@ -210,7 +211,7 @@ def test_visible_devices(machines, monkeypatch):
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,3,2")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "2,1")
     assert [device.index for device in probe().devices] == [2, 3]
-    plan = plan_run(Request("default", vendor="rocm", devices=2)).plan
+    plan = ready(plan_run(Selection("default"), Site(vendor="rocm", devices=2))).plan
     assert (plan.env["ROCR_VISIBLE_DEVICES"], plan.env["HIP_VISIBLE_DEVICES"]) == ("2,3", "0,1")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "")
     assert probe().problems == ("HIP_VISIBLE_DEVICES hides all devices that are shown (4)",)
@@ -250,7 +251,9 @@ def test_every_gpu_has_rates(name):
 
 
 def test_a_plan_for_gpus_that_are_not_here():
-    answer = plan_run(Request("llama2_7b_pretrain_zero", on="MI300X:1x8", settings=("dataset=synthetic",)))
+    answer = ready(
+        plan_run(Selection("llama2_7b_pretrain_zero", settings=("dataset=synthetic",)), Site(on="MI300X:1x8"))
+    )
     assert answer.problems == ()
     assert (answer.plan.vendor, answer.plan.layout.data_parallel) == ("rocm", 8)
     assert "ROCR_VISIBLE_DEVICES" not in answer.plan.env

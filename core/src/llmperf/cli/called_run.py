@@ -45,12 +45,11 @@ class CalledRun(CalledCommand):
     @cached_property
     def request(self) -> Request:
         """The request for the options as they are when it is first asked for; UserError for a wrong `--log`."""
-        values = self.values
-        asked = replace(request(values), logs=values["logs"], traced_steps=values["traced_steps"])
-        if asked.logs:
+        asked = request(self.values)
+        if asked.options.logs:
             from llmperf.running.loggers import check_logs
 
-            check_logs(asked.logs, opening=not values["dry_run"])
+            check_logs(asked.options.logs, opening=not self.values["dry_run"])
         return asked
 
     @property
@@ -59,34 +58,34 @@ class CalledRun(CalledCommand):
         from llmperf.cases.settings import from_command_line
         from llmperf.types.commands import RunChoice
 
-        asked = self.request
-        settings = {setting.path: setting.value for setting in from_command_line(asked.settings)}
+        selection, site, _ = self.request
+        settings = {setting.path: setting.value for setting in from_command_line(selection.settings)}
         return RunChoice(
-            case=asked.case,
-            vendor=asked.vendor,
-            framework=asked.framework,
-            devices=asked.devices,
+            case=selection.case,
+            vendor=site.vendor,
+            framework=selection.framework,
+            devices=site.devices,
             settings=settings,
         )
 
     def handed_over(self, choices: Sequence[RunChoice] = (), tasks: int = 1) -> int | None:
         """The exit code if the launcher has had the command run elsewhere, or has shown what it would submit."""
-        from llmperf.planning import requested_nodes
+        from llmperf.planning.nodes import hand_over, nodes_wanted, preview
         from llmperf.running.series import chosen
 
-        if self.request.launcher == "local":
+        if self.request.site.launcher == "local":
             return None
         out: Path = self.values["out"]
         asked = [chosen(self.request, choice) for choice in choices] or [self.request]
-        widest = max(asked, key=requested_nodes.nodes_wanted)
+        nodes, site = max(((nodes_wanted(one.selection, one.site), one.site) for one in asked), key=lambda one: one[0])
         if self.values["dry_run"]:
             real = [word for word in self.words if word != "--dry-run"]
-            text = requested_nodes.preview(widest, real, out, tasks)
+            text = preview(site, nodes, real, out, tasks)
             if text is not None:
                 click.echo(text)
             return None if text is None else 0
-        widest, code = requested_nodes.handed_over(widest, self.words, out, say, tasks)
-        self.request = replace(self.request, opened=widest.opened)
+        site, code = hand_over(site, nodes, self.words, out, say, tasks)
+        self.request = self.request._replace(site=replace(self.request.site, opened=site.opened))
         return code
 
     @contextmanager

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from llmperf.accounting.layout import layout_text
 from llmperf.cli.plan_text import change_text
 from llmperf.files.text import printable
-from llmperf.planning.fitting import as_options
+from llmperf.running.suggestions import as_options
 from llmperf.types.estimate import Communication, Estimate, ExpectedError, StageMemory, StepTime
 
 GIB = 2**30

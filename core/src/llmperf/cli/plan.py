@@ -38,8 +38,11 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     Exits with 2 if something does not fit together.
     """
     from llmperf.planning.build import plan_only
+    from llmperf.planning.ready import ready
+    from llmperf.running.suggestions import with_suggestions
 
-    ctx.exit(show(plan_only(request(options, on)), options["as_json"]))
+    asked = request(options, on)
+    ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), options["as_json"]))
 
 
 def show(outcome: Outcome, as_json: bool, *, whole: bool = True) -> int:

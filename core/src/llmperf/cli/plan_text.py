@@ -14,8 +14,7 @@ from llmperf.accounting.routing import routing_text
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.interfaces import compact
-from llmperf.planning.nodes import LOCAL
-from llmperf.planning.states import Outcome, Planned
+from llmperf.planning.states import LOCAL, Outcome, Planned
 from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout
@@ -110,7 +109,7 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _place(outcome: Outcome) -> str:
     """Where the devices are: this machine, or the nodes that a launcher reaches."""
-    if outcome.resolved.request.launcher == LOCAL:
+    if outcome.resolved.site.launcher == LOCAL:
         return "on this machine"
     nodes = outcome.machine.node_list[: outcome.spec.tuning.nodes]
     return f"on {compact(node.host for node in nodes)}"

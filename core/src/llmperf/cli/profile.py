@@ -48,17 +48,20 @@ def command(
     """
     from llmperf.measuring.profiled import ProfileTask
     from llmperf.planning.build import plan_run
+    from llmperf.planning.ready import ready
     from llmperf.running.measure import startable
     from llmperf.running.profile import profile_run
+    from llmperf.running.suggestions import with_suggestions
 
     if steps == 0:
         raise click.BadParameter("expected at least 1 step, found 0.", param_hint="'--steps'")
     numbers = tuple(range(warmup + 1, warmup + 1 + steps)) if isinstance(steps, int) else steps
-    outcome = plan_run(request(options))
+    asked = request(options)
+    outcome = plan_run(*asked)
     try:
         say_what_was_left_out(outcome)
         task = ProfileTask(steps=numbers, rank=rank, trace=trace)
-        planned = startable(outcome)
+        planned = ready(startable(with_suggestions(outcome, asked)))
         unprofiled = numbers[-1] - len(numbers)
         text = f"{unprofiled} + {len(numbers)} steps with rank {rank} under the profiler, in a folder of {out}"
         click.echo(text, err=True)

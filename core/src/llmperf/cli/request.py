@@ -60,7 +60,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     from pathlib import Path
 
     from llmperf.cases.settings import choices_made
-    from llmperf.planning.states import Request
+    from llmperf.planning.states import Request, RunOptions, Selection, Site
     from llmperf.planning.user_config import user_config
 
     for line in choices_made(options["settings"]):
@@ -73,26 +73,33 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
     default = config.tables.default
     python = options["python"] or (default.environment if on is None else None)
     worker = config.python(python, options["launcher"] == "local") if python else None
-    return Request(
+    selection = Selection(
         case=options["case"],
-        vendor=default.vendor if options["vendor"] is None and on is None else options["vendor"],
         framework=options["framework"],
         default_framework=default.framework,
-        launcher=options["launcher"],
-        hosts=config.host_names(options["hosts"]) if options["hosts"] else (),
-        interface=options["interface"] or default.interface,
-        image=options["container_image"],
-        containers=config.tables.containers,
-        launcher_options=config.tables.launchers.get(options["launcher"], {}),
-        python=None if worker is None else (str(worker[0]), worker[1]),
-        devices=options["devices"],
         settings=tuple(options["settings"]),
         overlays=tuple(Path(path) for path in options["overlays"]),
+    )
+    site = Site(
+        vendor=default.vendor if options["vendor"] is None and on is None else options["vendor"],
+        devices=options["devices"],
         on=on,
+        launcher=options["launcher"],
+        launcher_options=config.tables.launchers.get(options["launcher"], {}),
+        hosts=config.host_names(options["hosts"]) if options["hosts"] else (),
+        image=options["container_image"],
+        containers=config.tables.containers,
+        interface=options["interface"] or default.interface,
+        python=None if worker is None else (str(worker[0]), worker[1]),
+    )
+    how = RunOptions(
         preflight=options["preflight"],
         stall_seconds=options["stall_timeout"],
         startup_seconds=options["startup_timeout"],
+        logs=tuple(options.get("logs", ())),
+        traced_steps=options.get("traced_steps", 0),
     )
+    return Request(selection, site, how)
 
 
 def say_what_was_left_out(outcome: Outcome) -> None:

@@ -20,7 +20,7 @@ from llmperf.cli.request import request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Outcome, Planned, Request
+    from llmperf.planning.states import Outcome, Planned, Selection
     from llmperf.types.result import Finding, Result
 
 LOG_LINES = 20
@@ -75,22 +75,25 @@ def command(
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
     from llmperf.planning.build import plan_only, plan_run
+    from llmperf.planning.ready import ready
+    from llmperf.running.suggestions import with_suggestions
 
-    asked = run.request
     if challenge is not None:
         if repeat > 1:
             raise click.UsageError("--challenge is for one run: not with --repeat, --matrix or --scale.")
-        asked = run.request = challenged(asked, challenge)
+        run.request = run.request._replace(selection=challenged(run.request.selection, challenge))
     if (code := run.handed_over()) is not None:
         run.ctx.exit(code)
     asked = run.request
     if dry_run:
         from llmperf.cli.plan import show
 
-        run.ctx.exit(show(plan_only(asked), as_json))
-    outcome = plan_run(asked)
+        run.ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), as_json))
+    outcome = plan_run(*asked)
     try:
-        results = _run(outcome, out, repeat, as_json, screening, ready_by(wait_until_idle), language)
+        results = _run(
+            with_suggestions(outcome, asked), out, repeat, as_json, screening, ready_by(wait_until_idle), language
+        )
     finally:
         outcome.machine.close()
     if as_json:
@@ -101,8 +104,8 @@ def command(
     run.ctx.exit(_exit_code([result for _, result in results]))
 
 
-def challenged(asked: Request, path: Path) -> Request:
-    """The request with the nonce of a challenge; UserError if that is of another case, or the seed is set too."""
+def challenged(asked: Selection, path: Path) -> Selection:
+    """The selection with the nonce of a challenge; UserError if that is of another case, or the seed is set too."""
     from llmperf.cases.challenges import read_challenge
     from llmperf.cases.settings import from_command_line
     from llmperf.errors import UserError
@@ -124,10 +127,11 @@ def _run(
     repeat: int,
     quiet: bool,
     screening: bool,
-    ready: Callable[[Planned], None] | None,
+    wait: Callable[[Planned], None] | None,
     language: str,
 ) -> list[tuple[Path, Result]]:
     from llmperf.cli.progress_line import begin_run
+    from llmperf.planning.ready import ready
     from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.terminal import result_card
     from llmperf.reporting.words import sentence
@@ -151,9 +155,9 @@ def _run(
             click.echo(repeat_line(result, len(results) + 1, repeat, language), err=True)
 
     say_what_was_left_out(outcome)
-    planned = startable(outcome)
+    planned = ready(startable(outcome))
     click.echo(headline(planned), err=True)
-    if planned.plan.peak_problem and ready is None:
+    if planned.plan.peak_problem and wait is None:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if screening:
         from llmperf.running.node_checks import screened
@@ -161,7 +165,7 @@ def _run(
         planned = screened(planned, say)
     begun = monotonic()
     begin_run(1, repeat, None)
-    for folder, result in measure(planned, out, repeat, warn, show, ready):
+    for folder, result in measure(planned, out, repeat, warn, show, wait):
         results.append((folder, result))
         left = repeat - len(results)
         if left:

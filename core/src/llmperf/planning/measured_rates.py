@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.user_files import cache_dir
 from llmperf.planning.host_facts import package_versions
-from llmperf.planning.nodes import LOCAL
+from llmperf.planning.states import LOCAL
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins

@@ -2,53 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from llmperf.cases.settings import from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
 from llmperf.links.link import this_interpreter
-from llmperf.planning.containers import NO_CONTAINERS, Containers, container_of
+from llmperf.planning.containers import container_of
 from llmperf.planning.interfaces import compact, resolved, with_interface
 from llmperf.planning.launchers import CheckedLauncher, installed_launcher
 from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
 from llmperf.planning.node_report import NodeReport, node_reports
-from llmperf.planning.vendors import Machine, chosen_machine, this_machine
+from llmperf.planning.states import LOCAL, Selection, Site
+from llmperf.planning.vendors import Machine, chosen_machine, machine_elsewhere, this_machine
 from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.facts import required_problem
 from llmperf.plugins.mending import unmet_problem
-from llmperf.types.launching import Interpreter, Node, NodeRequest
-
-LOCAL = "local"
-"""The launcher of this machine, which runs use unless they name another."""
+from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
 
 
-def machine_of(
-    vendor: str | None,
-    launcher_name: str,
-    request: NodeRequest,
-    python: tuple[str, str | None] | None,
-    opened: CheckedLauncher | None = None,
-    interface: str | None = None,
-    containers: Containers = NO_CONTAINERS,
-) -> Machine:
-    """The devices that a run can use, on the nodes that the launcher offers, up to the requested number.
+def nodes_wanted(selection: Selection, site: Site) -> int:
+    """The number of nodes: by `--set` or `--hosts`, otherwise as the case says."""
+    value = {setting.path: setting.value for setting in from_command_line(selection.settings)}.get("tuning.nodes")
+    if isinstance(value, int) and value > 0:
+        return value
+    return len(site.hosts) or selection.read_case().tuning.nodes
 
-    `python` is the path of the workers' interpreter and the name of its environment, if it is another than this one;
-    `opened` is the launcher, if it was asked something already;
-    `interface` is the network interface that all nodes shall use;
-    `containers` says how the request's image is started if the launcher starts none.
+
+def node_request(site: Site, nodes: int) -> NodeRequest:
+    """What the launcher is asked for; UserError for an image on this machine."""
+    if site.image is not None and site.launcher == LOCAL:
+        raise UserError(f"--container-image {site.image}: launcher {LOCAL!r} starts no containers; expected "
+                        "another --launcher, such as ssh with --hosts localhost")  # fmt: skip
+    return NodeRequest(
+        nodes=nodes, devices=site.devices, hosts=site.hosts, options=site.launcher_options, image=site.image
+    )
+
+
+def reach(site: Site, nodes: int) -> Machine:
+    """The machine that `--on` names, or else the devices of the nodes that the launcher offers.
+
     UserError if nodes differ in what a run depends on.
     """
-    if launcher_name == LOCAL and python is None and not request.hosts:
+    vendor = site.vendor
+    if site.on is not None:
+        return machine_elsewhere(site.on, vendor)
+    request, python = node_request(site, nodes), site.python
+    if site.launcher == LOCAL and python is None and not request.hosts:
         return replace(this_machine(vendor), node_list=local_nodes())
-    launcher = opened or installed_launcher(launcher_name, vendor)
+    launcher = site.opened or installed_launcher(site.launcher, vendor)
     if request.image is not None and not launcher.starts_containers:
-        launcher.container = container_of(request.image, containers, launcher_name)
-        request, python = replace(request, image=None), python or (containers.python, None)
-    nodes = launcher.nodes(request)
+        launcher.container = container_of(request.image, site.containers, site.launcher)
+        request, python = replace(request, image=None), python or (site.containers.python, None)
+    offered = launcher.nodes(request)
     try:
-        return _reached(vendor, launcher, nodes, python, interface)
+        return _reached(vendor, launcher, offered, python, site.interface)
     except BaseException:
         launcher.close()
         raise
@@ -60,28 +70,20 @@ class NodesInUse:
     At most one set of nodes is held at a time, since an engine may grant them to one run only.
     """
 
-    def __init__(self, opened: CheckedLauncher | None = None) -> None:
-        """`opened` is the launcher, if it was asked something already; it is used for the first nodes."""
-        self._opened = opened
-        self._asked: tuple[object, ...] | None = None
+    def __init__(self) -> None:
+        self._asked: tuple[Site, int] | None = None
         self._machine: Machine | None = None
 
-    def machine_of(
-        self,
-        vendor: str | None,
-        launcher_name: str,
-        request: NodeRequest,
-        python: tuple[str, str | None] | None,
-        interface: str | None = None,
-        containers: Containers = NO_CONTAINERS,
-    ) -> Machine:
-        """As the function of that name; the same machine as last time if the same is asked for."""
-        asked = (vendor, launcher_name, request, python, interface, containers)
+    def reach(self, site: Site, nodes: int) -> Machine:
+        """As the function of that name; the same machine as last time if the same is asked for.
+
+        The launcher that was opened before serves for the first nodes alone.
+        """
+        asked = (site, nodes)
         if self._machine is None or self._asked != asked:
             self.close()
-            opened, self._opened = self._opened, None
-            self._machine = machine_of(vendor, launcher_name, request, python, opened, interface, containers)
-            self._asked = asked
+            first, self._asked = self._asked is None, asked
+            self._machine = reach(site if first else replace(site, opened=None), nodes)
         return self._machine
 
     def close(self) -> None:
@@ -89,6 +91,32 @@ class NodesInUse:
         machine, self._machine = self._machine, None
         if machine is not None:
             machine.close()
+
+
+def hand_over(
+    site: Site, nodes: int, command: Sequence[str], out: Path, say: Callable[[str], None], tasks: int = 1
+) -> tuple[Site, int | None]:
+    """The exit code of a command that the launcher has had run elsewhere, or None; the site has the opened launcher.
+
+    `command` has the words after `llmperf`. UserError if there is no such launcher, or it refuses.
+    """
+    if site.launcher == LOCAL:
+        return site, None
+    launcher = site.opened or installed_launcher(site.launcher, site.vendor)
+    return replace(site, opened=launcher), launcher.hand_over(_submission(site, nodes, command, out, tasks), say)
+
+
+def preview(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: int = 1) -> str | None:
+    """What the launcher would submit to its engine; None if nothing."""
+    if site.launcher == LOCAL:
+        return None
+    launcher = site.opened or installed_launcher(site.launcher, site.vendor)
+    return launcher.preview(_submission(site, nodes, command, out, tasks))
+
+
+def _submission(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: int) -> Submission:
+    wanted = node_request(site, nodes)
+    return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
 
 
 def _reached(

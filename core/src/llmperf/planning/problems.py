@@ -176,6 +176,23 @@ def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
     return problems
 
 
+def framework_problems(
+    spec: RunSpec, worker: WorkerPlan, probe: Probe, plugins: Plugins, *, laid_out: bool
+) -> list[Problem]:
+    """Mistakes in a framework's plan, which is compared with the core's layout if it is `laid_out`; then what the core
+    objects to, unless the framework has a problem with the same setting; then the framework's own problems."""
+    faults = worker_problems(spec, worker, plugins) if laid_out else []
+    reported = {problem.where for problem in worker.problems}
+    core = [
+        *precision_problems(spec, worker, probe),
+        *need_problems(worker.needs, probe, spec.tuning.framework),
+        *padding_problems(spec, worker),
+        *routing_problems(spec, worker),
+        *setting_problems(spec, worker),
+    ]
+    return [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
+
+
 def worker_problems(spec: RunSpec, worker: WorkerPlan, plugins: Plugins) -> list[Problem]:
     """Mistakes in a framework's worker plan, which otherwise would appear in the run only, or never."""
     name = who(plugins.owner(HOOK))

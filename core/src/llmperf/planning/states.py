@@ -1,20 +1,20 @@
-"""The states of planning: Request -> Resolved -> Planned | Refused. `planning.build` leads from one to the next."""
+"""The states of planning: what is asked for (Selection, Site, RunOptions) -> Resolved -> Planned | Refused.
+
+`planning.build` leads from one to the next.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
-from llmperf.cases.settings import Setting, from_command_line
 from llmperf.planning.containers import NO_CONTAINERS, Containers
 from llmperf.planning.launchers import CheckedLauncher
-from llmperf.planning.nodes import NodesInUse
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
-from llmperf.types.devices import Dtype
 from llmperf.types.flops import FlopCount
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
@@ -22,54 +22,28 @@ from llmperf.types.plan import Plan
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Case, RunSpec
 
+LOCAL = "local"
+"""The launcher of this machine, which runs use unless they name another."""
+
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What the user asks of `llmperf plan` or `llmperf run`."""
+class Selection:
+    """What is measured: a case, by which framework, and what is changed in it."""
 
     case: str
-    vendor: str | None = None
+    """A name, or the path of a case file."""
     framework: str | None = None
+    """None: `default_framework`, or else the case's own."""
     default_framework: str | None = None
     """From the user's configuration file; used if the command line names none."""
-    devices: int | None = None
     settings: tuple[str, ...] = ()
+    """`PATH=VALUE` of each `--set`."""
     overlays: tuple[Path, ...] = ()
     """Overlay files that the user named; settings take precedence over them."""
-    on: str | None = None
-    launcher: str = "local"
-    opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
-    """That launcher, if it was asked something already; one launcher answers all questions of a run."""
-    hosts: tuple[str, ...] = ()
-    """Hosts that the user named for the launcher."""
-    image: str | None = None
-    """Container image of the nodes."""
-    containers: Containers = NO_CONTAINERS
-    """How it is started by launchers that start no containers themselves."""
-    interface: str | None = None
-    """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
-    launcher_options: Mapping[str, Any] = field(default_factory=dict)
-    """The launcher's table in the user's configuration file."""
-    python: tuple[str, str | None] | None = None
-    """Path of the workers' Python and the name of its environment; None for this Python."""
-    stall_seconds: float = 300.0
-    startup_seconds: float = 1800.0
-    preflight: bool = True
-    """Refuse a run whose estimated memory, with activations, is far beyond that of its devices."""
-    skip_peak_and_env: bool = False
-    """Leave out the peak, which some vendors have to measure, and the variables of the ranks: for quick trials."""
-    refused_peaks: tuple[tuple[str, Dtype, str], ...] = ()
-    """Vendor, dtype and reason of each peak that an earlier run of several did not get: it is not asked for again."""
-    logs: tuple[str, ...] = ()
-    """Where each run is logged: `NAME=VALUE` of `--log`."""
-    traced_steps: int | tuple[int, ...] = 0
-    """Of which steps after the measured ones rank 0 keeps a trace: of so many, or of those with these numbers."""
     challenge: str | None = None
     """Nonce of a challenge, which determines the seed."""
     given: tuple[Case, Model] | None = None
     """A case and its model as a submission states them, in place of those in the library; no overlays apply."""
-    nodes_in_use: NodesInUse | None = field(default=None, compare=False, repr=False)
-    """The nodes of earlier runs, if this is one of several; None: the launcher is asked for nodes."""
 
     def read_case(self) -> Case:
         """The case; UserError if it is unknown or invalid."""
@@ -82,27 +56,61 @@ class Request:
         known = name.endswith(".toml") or name in shelf.paths("models")
         return shelf if known else whole_library_for("models", name)
 
-    def command_line(self, machine: Machine) -> list[Setting]:
-        """`--on`, the launcher's devices, `--framework`, `--devices` and `--set` as settings, in that order.
 
-        UserError if one is invalid.
-        """
-        named: list[Setting] = []
-        if not machine.here:
-            named.append(Setting("tuning.nodes", machine.nodes, "--on"))
-            named.append(Setting("tuning.devices", len(machine.probe.devices), "--on"))
-        elif self.hosts:
-            named.append(Setting("tuning.nodes", len(self.hosts), "--hosts"))
-        if self.framework is not None:
-            named.append(Setting("tuning.framework", self.framework, "--framework"))
-        elif self.default_framework is not None:
-            named.append(Setting("tuning.framework", self.default_framework, "llmperf.toml"))
-        offered = [node.devices for node in machine.node_list if node.devices is not None]
-        if self.devices is not None:
-            named.append(Setting("tuning.devices", self.devices, "--devices"))
-        elif offered:
-            named.append(Setting("tuning.devices", min(offered), f"--launcher {self.launcher}"))
-        return named + from_command_line(self.settings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """Where a run takes place."""
+
+    vendor: str | None = None
+    """Whose devices; None: the best that are there."""
+    devices: int | None = None
+    """Ranks on each node; None: as the case says."""
+    on: str | None = None
+    """A machine of a vendor's catalogue, `MODEL:NODESxDEVICES`, which is only planned for."""
+    launcher: str = LOCAL
+    """What brings the ranks to the nodes."""
+    launcher_options: Mapping[str, Any] = field(default_factory=dict)
+    """The launcher's table in the user's configuration file."""
+    opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
+    """That launcher, if it was asked something already; one launcher answers all questions of a run."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that the user named for the launcher."""
+    image: str | None = None
+    """Container image of the nodes."""
+    containers: Containers = NO_CONTAINERS
+    """How it is started by launchers that start no containers themselves."""
+    interface: str | None = None
+    """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
+    python: tuple[str, str | None] | None = None
+    """Path of the workers' Python and the name of its environment; None for this Python."""
+
+
+HERE = Site()
+"""This machine, with this Python."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How a run is checked, followed and logged."""
+
+    preflight: bool = True
+    """Refuse a run whose estimated memory, with activations, is far beyond that of its devices."""
+    stall_seconds: float = 300.0
+    """A run in which no rank finishes a step for so long has hung."""
+    startup_seconds: float = 1800.0
+    """Timeout before the first step and during evaluation."""
+    logs: tuple[str, ...] = ()
+    """Where each run is logged: `NAME=VALUE` of `--log`."""
+    traced_steps: int | tuple[int, ...] = 0
+    """Of which steps after the measured ones rank 0 keeps a trace: of so many, or of those with these numbers."""
+
+
+class Request(NamedTuple):
+    """The three together, as `plan_run(*request)` takes them."""
+
+    selection: Selection
+    site: Site = HERE
+    options: RunOptions = RunOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,12 +125,14 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """A request with its case, machine and plugins, before the framework is asked."""
+    """The case with all settings, on a machine, with its plugins, before the framework is asked."""
 
-    request: Request
-    """What the user asked for."""
     spec: RunSpec
     """The case with overlays and settings applied."""
+    site: Site
+    """Where the user wants it to run."""
+    options: RunOptions
+    """How it is checked and followed."""
     machine: Machine
     """The devices to plan for."""
     plugins: Plugins = field(repr=False)
@@ -145,7 +155,7 @@ class _Outcome:
     """The part that both outcomes of planning share."""
 
     resolved: Resolved
-    """The request with its case, machine and plugins."""
+    """The case, the machine and the plugins."""
 
     @property
     def spec(self) -> RunSpec:
@@ -168,7 +178,9 @@ class Planned(_Outcome):
     """A run that can be started, if the machine is here."""
 
     plan: Plan
-    """The whole plan, without problems."""
+    """The plan, without problems."""
+    fits: bool = True
+    """Whether no check doubts that the devices suffice."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:

@@ -14,15 +14,13 @@ from llmperf.estimating.estimate import KnownRates, estimate_of
 from llmperf.estimating.seconds import with_network
 from llmperf.files import json_files
 from llmperf.planning.build import plan_only
+from llmperf.planning.ready import ready
 from llmperf.planning.states import Outcome, Refused, Request
-from llmperf.running.fitting import nearest_setting
 from llmperf.running.step_traces import TRACE_SECONDS, analytic_traces, step_traces
+from llmperf.running.suggestions import MEMORY_PROBLEMS, nearest_setting, with_suggestions
 from llmperf.types.estimate import Estimate
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates, wrong_rate
-
-MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
-"""Problems of a plan that an estimate shows itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +41,15 @@ def estimate(
     request: Request, options: EstimateOptions, progress: Callable[[str], None]
 ) -> tuple[Outcome, Estimate | None]:
     """The plan of a request and its estimate; no estimate if the plan has problems other than too little memory."""
-    outcome = plan_only(request)
+    outcome = ready(plan_only(*request))
     plan = outcome.plan
     others = [problem for problem in outcome.problems if problem.code not in MEMORY_PROBLEMS]
     if plan is None or (isinstance(outcome, Refused) and others):
-        return outcome, None
+        return with_suggestions(outcome, request), None
     traces = analytic_traces(plan) if options.analytic else step_traces(plan, progress, options.trace_seconds)
     made = estimate_of(plan, traces.stages, known_rates(plan, outcome, options), traces.use, traces.notes)
     made = replace(made, tuned_elsewhere=tuned_elsewhere(request, plan))
-    return outcome, made if made.fits is not False else replace(made, nearest=nearest_setting(request, plan, made))
+    return outcome, made if made.fits is not False else replace(made, nearest=nearest_setting(outcome, request, made))
 
 
 NAMED_DEVICES = 2
@@ -72,8 +70,8 @@ def tuned_elsewhere(request: Request, plan: Plan) -> tuple[str, ...]:
         kind=device.kind,
         ranks=plan.layout.world_size,
     )
-    lines, asked = [], {setting.path for setting in from_command_line(request.settings)}
-    for devices, settings in on_other_devices(whole_library(), actual, request.read_case().contract.model):
+    lines, asked = [], {setting.path for setting in from_command_line(request.selection.settings)}
+    for devices, settings in on_other_devices(whole_library(), actual, request.selection.read_case().contract.model):
         named, more = ", ".join(devices[:NAMED_DEVICES]), len(devices) - NAMED_DEVICES
         paths = [setting.path for setting in settings if setting.path not in asked]
         changed = ", ".join(path.removeprefix("tuning.") for path in paths)

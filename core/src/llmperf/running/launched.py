@@ -24,8 +24,8 @@ from llmperf.launching.linked_agents import LinkedAgents
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler, device_sampler
 from llmperf.planning.launchers import CheckedLauncher, find_launcher
-from llmperf.planning.nodes import LOCAL
-from llmperf.planning.peak import peak_again
+from llmperf.planning.ready import peak_again
+from llmperf.planning.states import LOCAL
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result

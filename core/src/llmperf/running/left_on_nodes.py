@@ -13,7 +13,7 @@ from llmperf.links.conversation import Conversation
 from llmperf.links.link import this_interpreter
 from llmperf.links.messages import AnyMessage, Piece
 from llmperf.planning.launchers import installed_launcher
-from llmperf.planning.nodes import LOCAL
+from llmperf.planning.states import LOCAL
 from llmperf.planning.user_config import user_config
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import ReachedNode, read_nodes

@@ -11,8 +11,8 @@ from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
 from llmperf.measuring.profiled import consecutive
 from llmperf.planning.build import now, run_id
-from llmperf.planning.peak import with_peak
-from llmperf.planning.states import Outcome, Planned, Request
+from llmperf.planning.ready import with_peak
+from llmperf.planning.states import Outcome, Planned
 from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
@@ -31,23 +31,20 @@ def startable(outcome: Outcome) -> Planned:
         raise Refused(f"case {outcome.spec.case} cannot run here:", lines)
     if not outcome.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
-    request, plan = outcome.resolved.request, outcome.plan
-    if request.traced_steps and (
-        plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")
-    ):
+    chosen, plan = outcome.resolved.options.traced_steps, outcome.plan
+    if chosen and (plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")):
         name = plan.spec.tuning.framework
         raise UserError(f"--trace: framework {name} has no profiler here; expected a framework that has one")
-    traced_steps(request, plan)
+    traced_steps(chosen, plan)
     return outcome
 
 
-def traced_steps(request: Request, plan: Plan) -> tuple[int, ...]:
+def traced_steps(chosen: int | tuple[int, ...], plan: Plan) -> tuple[int, ...]:
     """Numbers of the steps of which a trace is kept; UserError if a profiler would disturb what is measured.
 
     Without numbers, one untraced step comes first, in which the profiler's own start is not yet at work. Warm-up steps
     are refused too: a profiler may leave threads, buffers and hooks in the process that is measured afterwards.
     """
-    chosen = request.traced_steps
     if isinstance(chosen, int):
         return tuple(range(plan.steps + 2, plan.steps + 2 + chosen))
     if chosen[0] <= plan.steps:
@@ -98,10 +95,9 @@ def measure_in(
     from llmperf.running.observers import Observers
     from llmperf.validation.run_folder import recorded_findings
 
-    request = planned.resolved.request
-    plan = replace(planned.plan, run_id=folder.name, created=now(), traced_steps=traced_steps(request, planned.plan))
-    logs = request.logs
-    observers, result = Observers(planned.plugins, warn, opened_logs(planned.plugins, logs)), None
+    options, traced = planned.resolved.options, traced_steps(planned.resolved.options.traced_steps, planned.plan)
+    plan = replace(planned.plan, run_id=folder.name, created=now(), traced_steps=traced)
+    observers, result = Observers(planned.plugins, warn, opened_logs(planned.plugins, options.logs)), None
     with printing_aside():  # observers may print, from threads of their own
         try:
             launcher = planned.machine.launcher

@@ -15,8 +15,8 @@ from llmperf.limits.task import TASK, LimitsTask
 from llmperf.planning.build import plan_run
 from llmperf.planning.host_facts import package_versions
 from llmperf.planning.measured_rates import keep
-from llmperf.planning.nodes import LOCAL
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Planned, Selection, Site
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.facts import joined_facts
@@ -157,16 +157,9 @@ def _planned(request: PeakRequest) -> Planned:
     if devices is not None:
         settings.append(f"contract.global_batch={devices}")
     outcome_of_plan = plan_run(
-        Request(
-            case=CASE,
-            vendor=machine.vendor,
-            framework=framework,
-            devices=devices,
-            settings=tuple(settings),
-            launcher=LOCAL,
-        )
+        Selection(CASE, framework=framework, settings=tuple(settings)), Site(vendor=machine.vendor, devices=devices)
     )
-    planned = startable(outcome_of_plan)
+    planned = ready(startable(outcome_of_plan))
     if not planned.plugins.answers(HOOK):
         others = _frameworks()
         raise UserError(

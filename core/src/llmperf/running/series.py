@@ -13,10 +13,10 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
 from llmperf.measuring.processes import left_of_run
-from llmperf.planning.build import plan_only, plan_run, run_id
-from llmperf.planning.nodes import NodesInUse
-from llmperf.planning.peak import peak_key, with_peak
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.build import plan_on, run_id
+from llmperf.planning.nodes import NodesInUse, nodes_wanted
+from llmperf.planning.ready import peak_key, ready, with_peak
+from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
@@ -35,13 +35,11 @@ LEFT_SECONDS = 20.0
 
 def chosen(request: Request, choice: RunChoice) -> Request:
     """The request for one run of several; all that a choice does not say stays as in `request`."""
-    return replace(
-        request,
-        case=choice.case,
-        vendor=choice.vendor or request.vendor,
-        framework=choice.framework,
-        devices=choice.devices,
-        settings=tuple(setting_text(path, value) for path, value in choice.settings.items()),
+    settings = tuple(setting_text(path, value) for path, value in choice.settings.items())
+    return Request(
+        replace(request.selection, case=choice.case, framework=choice.framework, settings=settings),
+        replace(request.site, vendor=choice.vendor or request.site.vendor, devices=choice.devices),
+        request.options,
     )
 
 
@@ -58,8 +56,8 @@ class Series:
         """`request` has what is the same for all runs. `warn` gets a line for each disturbance; `ready` may wait before
         each run until the machine is; `begin` is told which run is next.
         """
-        self._nodes = NodesInUse(request.opened)
-        self._common = replace(request, nodes_in_use=self._nodes)
+        self._nodes = NodesInUse()
+        self._common = request
         self._warn = warn
         self._ready = ready
         self.begin = begin
@@ -72,10 +70,15 @@ class Series:
 
     def plan(self, choice: RunChoice, *, must_run: bool = False) -> PlannedChoice:
         """Plan a run without its peak; Refused with every problem if it `must_run` and cannot."""
-        outcome = plan_only(replace(chosen(self._common, choice), skip_peak_and_env=True))
+        outcome = self._planned(choice)
         if must_run:
             startable(outcome)
         return PlannedChoice(choice=choice, plan=outcome.plan, problems=outcome.problems, probe=outcome.machine.probe)
+
+    def _planned(self, choice: RunChoice) -> Outcome:
+        selection, site, options = chosen(self._common, choice)
+        machine = self._nodes.reach(site, nodes_wanted(selection, site))
+        return plan_on(machine, selection, site, options)
 
     def prepare(self, choice: RunChoice) -> Plan:
         """Plan the next run; UserError if it cannot run.
@@ -83,7 +86,7 @@ class Series:
         A peak that could not be found, such as on a busy host, is not asked for again by later runs.
         """
         refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
-        planned = startable(plan_run(replace(chosen(self._common, choice), refused_peaks=refused)))
+        planned = ready(startable(self._planned(choice)), refused)
         key = peak_key(planned)
         if self._ready is not None:
             self._ready(planned)

@@ -14,7 +14,7 @@ from pathlib import Path
 from llmperf.errors import Interrupted
 from llmperf.files.json_files import load
 from llmperf.files.text import printable
-from llmperf.planning.peak import peak_again
+from llmperf.planning.ready import peak_again
 from llmperf.results.build import result_of
 from llmperf.results.failure import outcome
 from llmperf.results.step_figures import recorded_figures

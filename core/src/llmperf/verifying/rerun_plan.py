@@ -11,8 +11,9 @@ from llmperf.cases.fields import check_table
 from llmperf.cases.model_facts import check_model
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import builtins
-from llmperf.planning.build import give_back, plan_only, plan_run
-from llmperf.planning.states import Planned, Request
+from llmperf.planning.build import plan_only, plan_run
+from llmperf.planning.ready import ready
+from llmperf.planning.states import Planned, Request, Selection, Site
 from llmperf.planning.user_config import UserConfig, own_config
 from llmperf.plugins.discovery import names
 from llmperf.types.models import Model
@@ -70,7 +71,7 @@ def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
                     emulate_precision=emulated,
                 )
                 request = _request(result, replace(contract, precision=precision), tuning, data, config)
-                outcome = plan_only(replace(request, skip_peak_and_env=True))
+                outcome = plan_only(*request)
                 divisible = outcome.machine.divisible
                 if isinstance(outcome, Planned) and outcome.plan.worker.script is None:
                     return _stopping(request, steps, precision, result.data_fingerprint, own)
@@ -102,10 +103,11 @@ def _own_layout(
     if tuning.nodes > 1:
         return f"it ran on {tuning.nodes} nodes"
     request = _request(result, contract, tuning, data, config)
-    if request.vendor is None and hardware.vendor in names("vendor"):
-        request = replace(request, vendor=hardware.vendor)  # not the best device of a machine that has others
+    if request.site.vendor is None and hardware.vendor in names("vendor"):
+        own = replace(request.site, vendor=hardware.vendor)  # not the best device of a machine that has others
+        request = request._replace(site=own)
     try:
-        outcome = plan_only(replace(request, skip_peak_and_env=True))
+        outcome = plan_only(*request)
     except UserError as error:
         return f"it ran on {hardware.device_model} ({hardware.vendor}), and here: {error}"
     model = outcome.machine.probe.devices[0].model
@@ -122,9 +124,9 @@ def _stopping(
     request: Request, steps: int, precision: Precision, fingerprint: str | None, other_layout: str | None
 ) -> RerunPlan:
     """The plan of a request, with its environment and the expected time, that stops after a number of steps."""
-    planned = plan_run(request)
+    planned = ready(plan_run(*request))
     if not isinstance(planned, Planned):
-        give_back(planned.machine, request)
+        planned.machine.close()
         raise Impossible(reason(planned.problems[0].message))
     plan = replace(planned.plan, purpose="rerun", last_step=steps)
     if fingerprint is not None and plan.data_fingerprint is not None and fingerprint != plan.data_fingerprint:
@@ -189,8 +191,6 @@ def _request(result: Result, contract: Contract, tuning: Tuning, data: DataSourc
     default = config.tables.default
     python = None if default.environment is None else config.python(default.environment)
     return Request(
-        case=case.name,
-        vendor=default.vendor,
-        given=(case, result.model),
-        python=None if python is None else (str(python[0]), python[1]),
+        Selection(case.name, given=(case, result.model)),
+        Site(vendor=default.vendor, python=None if python is None else (str(python[0]), python[1])),
     )

@@ -14,7 +14,7 @@ import llmperf
 import torch
 from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
-from llmperf.planning.states import Request
+from llmperf.planning.states import Selection, Site
 from llmperf.types import StepOutput
 from llmperf_pytorch import build_model, count_parameters, deferred, traced_step
 from torch.nn.parallel import DistributedDataParallel
@@ -59,7 +59,7 @@ KINDS = {
 
 def figures(name):
     """What the trace of one of them says."""
-    plan = plan_only(Request(case="default", on="A100-SXM4-80GB:1x2", framework="pytorch")).plan
+    plan = plan_only(Selection("default", framework="pytorch"), Site(on="A100-SXM4-80GB:1x2")).plan
     trace = traced_step(plan, 0, partial(Trainer, **KINDS[name]))
     return {
         "wrong": wrong_trace(trace, plan, 0),

@@ -11,7 +11,7 @@ from typing import Any
 from llmperf.errors import PluginError
 from llmperf.hookspecs import Role
 from llmperf.launching.agent import rank_environment
-from llmperf.planning.build import worker_env
+from llmperf.planning.ready import worker_env
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins

@@ -99,12 +99,12 @@ def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:
 
 def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fresh:
     """The same with what its planning raised and loaded."""
-    from llmperf.planning.build import plan_run
-    from llmperf.planning.states import Request
+    from llmperf.planning.build import plan_only
+    from llmperf.planning.states import Selection
 
     error = None
     try:
-        plan_run(Request(case="default", framework=found.name, settings=settings, skip_peak_and_env=True))
+        plan_only(Selection("default", framework=found.name, settings=settings))
     except Exception as raised:
         error = error_line(raised)
     return replace(known, hook_error=error, heavy_after_hook=tuple(sorted(loaded())))

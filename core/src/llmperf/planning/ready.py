@@ -1,22 +1,56 @@
-"""The peak of a machine's devices, as their vendor gives it."""
+"""The last step before a run: what takes time or only the ranks need, such as peak, rates and variables."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.errors import PluginError
-from llmperf.planning.states import Planned
+from llmperf.planning.checks import checked
+from llmperf.planning.injection import injecting
+from llmperf.planning.measured_rates import rates_of
+from llmperf.planning.states import Planned, Refused
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import catalogue_problems
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
+from llmperf.tokens.preflight import data_fingerprint
 from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.plan import Plan
 from llmperf.types.spec import RunSpec
+
+AnyOutcome = TypeVar("AnyOutcome", bound=Planned | Refused)
+NOT_ASKED = "not asked for"
+"""`Plan.peak_problem` of a draft."""
+
+
+def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -> AnyOutcome:
+    """The outcome with a whole plan: peak, rates, data, variables of the ranks and the expected duration of a step.
+
+    The vendor is not asked for the peaks `refused` before (vendor, dtype, reason).
+    """
+    plan, machine, plugins = outcome.plan, outcome.machine, outcome.plugins
+    if plan is None:
+        return outcome
+    peaks = peaks_of(plan.spec, machine, plugins, refused)
+    rates, notes = rates_of(machine, plan.launcher, plugins)
+    plan = replace(
+        plan,
+        peak=peaks.products,
+        rest_peak=peaks.rest,
+        peak_problem=peaks.problem,
+        rates=rates,
+        data_fingerprint=data_fingerprint(plan.spec, plan.batch) if machine.here else None,
+        notes=(*plan.notes, *notes),
+    )
+    plan = replace(plan, env=worker_env(plan, plugins))
+    if all(problem.code != "framework_fault" for problem in plan.problems):
+        plan = checked(plan, plugins).plan
+    return replace(outcome, plan=plan)
 
 
 def peak_key(planned: Planned) -> tuple[str, Dtype]:
@@ -29,7 +63,7 @@ def with_peak(planned: Planned) -> Planned:
 
     The plan stays as it is if the vendor's plugin fails this time.
     """
-    if planned.plan.peak is not None or planned.resolved.request.skip_peak_and_env:
+    if planned.plan.peak is not None:
         return planned
     try:
         peaks = peaks_of(planned.spec, planned.machine, planned.plugins)
@@ -49,9 +83,6 @@ class Peaks:
     """For the others, if they have another dtype."""
     problem: str | None = None
     """Why `products` is not known."""
-
-
-NOT_ASKED = Peaks(products=None, problem="not asked for")
 
 
 def peaks_of(
@@ -107,3 +138,26 @@ def _check_peak(peak: PeakFlops | None, owner: Found, hook: str = "llmperf_peak_
     if peak is not None and not (math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0):
         found = f"expected a finite number of FLOP/s above 0, found {peak.flops_per_second!r}"
         raise PluginError(f"{who(owner)}: {hook}: {found}")
+
+
+def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:
+    """The variables that all plugins set for the ranks.
+
+    PluginError if two set one name differently, or one sets a variable of the loader or the interpreter.
+    """
+    joined: dict[str, str] = {}
+    owners: dict[str, str] = {}
+    for owner, answer in plugins.collect("llmperf_worker_env", plan=plan):
+        if not isinstance(answer, Mapping):
+            kind = type(answer).__name__
+            raise PluginError(f"{plugins.who(owner)}: expected names and values of llmperf_worker_env, found {kind}")
+        if problem := injecting(name for name in answer if isinstance(name, str)):
+            raise PluginError(f"{plugins.who(owner)}: llmperf_worker_env: {problem}")
+        for name, value in answer.items():
+            if not isinstance(value, str):
+                raise PluginError(f"{owner} sets {name} to {value!r}; expected text")
+            if joined.get(name, value) != value:
+                raise PluginError(f"{owners[name]} and {owner} disagree on {name}: {joined[name]!r} against {value!r}")
+            joined[name] = value
+            owners[name] = owner
+    return dict(sorted(joined.items()))
