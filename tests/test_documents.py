@@ -17,7 +17,7 @@ from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call, cli, extra_commands
 from llmperf.files.json_files import convert, save
-from llmperf.measuring.script_output import LineParser
+from llmperf.measuring.script_steps import LineParser
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result

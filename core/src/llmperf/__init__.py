@@ -26,9 +26,13 @@ if TYPE_CHECKING:
     from llmperf.cases.library import read_case as read_case
     from llmperf.cases.model_import import import_config as import_config
     from llmperf.cases.settings import read_setting as read_setting
+    from llmperf.cli.options import Folder as Folder
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_table as print_table
+    from llmperf.cli.request import planned_task as planned_task
+    from llmperf.cli.request import request_options as request_options
+    from llmperf.estimating.estimate import estimated_kinds as estimated_kinds
     from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
     from llmperf.files.json_files import convert as convert
     from llmperf.files.json_files import encode_pretty as encode_pretty
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.runfolder.create import load_plan as load_plan
+    from llmperf.runfolder.reader import rank_records as rank_records
     from llmperf.submissions.loaded_results import load_results as load_results
     from llmperf.submissions.opened import opened_sheets as opened_sheets
     from llmperf.tokens.batches import TokenBatches as TokenBatches

@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from llmperf.estimating.analytic import analytic_trace, wrong_profile, wrong_trace
+from llmperf.estimating.analytic import analytic_trace, wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
-from llmperf.types import ProfiledOperation, StepProfile
 
 
 @pytest.fixture(scope="module")
@@ -55,29 +54,3 @@ def with_product(trace, **changes):
 def test_a_trace_that_contradicts_its_plan_is_refused(plan, change, message):
     answer = wrong_trace(change(analytic_trace(plan, 0)), plan, 0)
     assert answer is None if message is None else message in answer
-
-
-PROFILE = StepProfile(
-    rank=0,
-    steps=3,
-    profiler="a clock",
-    clock="host",
-    step_seconds=1.0,
-    operations=(ProfiledOperation(name="aten.mm", kind="matmul", seconds=0.5, calls=2),),
-    communication_seconds=0.2,
-    overlapped_seconds=0.1,
-    idle_seconds=0.1,
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({}, None),
-        ({"communication_seconds": 0.0}, "overlapped_seconds: expected at most 0 s, found 0.1"),
-        ({"idle_seconds": 3.0}, "idle_seconds: expected at most 1 s, found 3"),
-        ({"step_seconds": 0.4, "communication_seconds": 0.4}, "operation aten.mm: expected at most 0.4 s, found 0.5"),
-    ],
-)
-def test_a_profile_that_contradicts_itself_is_refused(changes, message):
-    assert wrong_profile(replace(PROFILE, **changes)) == message

@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.script_output import Line, LineParser
-from llmperf.measuring.script_steps import ScriptSteps
+from llmperf.measuring.script_steps import LineParser, ScriptSteps
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import read_records
@@ -34,8 +33,8 @@ def steps_of(stub_plan, tmp_path):
     return made
 
 
-def line(at: float) -> Line:
-    return Line("", Moment(1e9 + at, 100.0 + at))
+def line(at: float) -> Moment:
+    return Moment(1e9 + at, 100.0 + at)
 
 
 def test_steps_that_a_script_skips_keep_their_time_and_lose_their_tokens(steps_of):

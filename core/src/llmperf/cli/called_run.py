@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
@@ -20,7 +20,8 @@ from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Request
-    from llmperf.types.commands import RunChoice, RunSeries
+    from llmperf.types.commands import PlannedRun, RunChoice, RunSeries
+    from llmperf.types.plan import Plan
 
 MAX_LINE = 2000
 """Characters of a line that a launcher or a node gave."""
@@ -34,6 +35,7 @@ class CalledRun(CalledCommand):
         from llmperf.errors import UserError
 
         super().__init__(ctx)
+        self._changes: list[Callable[[PlannedRun], Plan]] = []
         if self.values["dry_run"]:
             return
         try:
@@ -42,10 +44,14 @@ class CalledRun(CalledCommand):
             raise UserError(f"{self.values['out']}: cannot create") from None
         ctx.with_resource(without_readers())
 
+    def change_plan(self, change: Callable[[PlannedRun], Plan]) -> None:
+        """Have each run made by the plan that a function gives for it."""
+        self._changes.append(change)
+
     @cached_property
     def request(self) -> Request:
         """The request for the options as they are when it is first asked for; UserError for a wrong `--log`."""
-        asked = request(self.values)
+        asked = request(self.values, changes=tuple(self._changes))
         if asked.options.logs:
             from llmperf.running.loggers import check_logs
 

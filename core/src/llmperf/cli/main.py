@@ -24,6 +24,7 @@ PROVIDERS = {
     "import": "llmperf-published",
     "site": "llmperf-html",
     "tune": "llmperf-sweep",
+    "profile": "llmperf-trace",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",
 }

@@ -125,15 +125,17 @@ class OpenCommand(click.Command):
 
         called, added = self.called(ctx), self.added(ctx)
         ctx.obj = called
-        for found, group in added.groups:
-            try:
-                code = group.begin(called)
-            except (LlmperfError, click.ClickException, click.exceptions.Exit, click.Abort, OSError):
-                raise
-            except Exception as error:
-                raise PluginError(f"{who(found)}: {HOOK}: begin raised {described(error)}") from error
-            if code is not None:
-                ctx.exit(code)
+        for name in ("prepare", "begin"):
+            for found, group in added.groups:
+                function = getattr(group, name)
+                try:
+                    code = None if function is None else function(called)
+                except (LlmperfError, click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+                    raise
+                except Exception as error:
+                    raise PluginError(f"{who(found)}: {HOOK}: {name} raised {described(error)}") from error
+                if code is not None and name == "begin":
+                    ctx.exit(code)
         for option in added.options:
             ctx.params.pop(str(option.name), None)
         return super().invoke(ctx)

@@ -110,33 +110,6 @@ class Minutes(Finite):
         return super().convert(value, param, ctx)
 
 
-class Steps(click.types.StringParamType):
-    """`3`: so many steps; `12-14`, `12,15`: those with these numbers."""
-
-    most = 50
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number of steps, or their numbers in order; click's error for another text and for more than 50 steps."""
-        if isinstance(value, (int, tuple)):
-            return value
-        text = str(value).strip()
-        if text.isascii() and text.isdecimal() and len(text) < 10:
-            count, chosen = int(text), tuple[int, ...]()
-        else:
-            ranges = [part.strip().split("-") for part in text.split(",")]
-            ends = [end for ends in ranges for end in ends]
-            known = all(end.isascii() and end.isdecimal() and 0 < int(end[:10]) < 10**9 for end in ends)
-            if not known or any(len(ends) > 2 or int(ends[0]) > int(ends[-1]) for ends in ranges):
-                self.fail(f"expected a number of steps or steps such as 12-14 or 12,15; found {value!r}.", param, ctx)
-            count = sum(int(ends[-1]) + 1 - int(ends[0]) for ends in ranges)
-            wanted = [range(int(ends[0]), int(ends[-1]) + 1) for ends in ranges if count <= self.most]
-            chosen = tuple(sorted({step for steps in wanted for step in steps}))
-        if count > self.most:
-            one = f"; write {text}-{text} for step {text}" if text.isdecimal() else ""
-            self.fail(f"expected at most {self.most} steps, found {count}{one}.", param, ctx)
-        return chosen or count
-
-
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds of the units of durations."""
 LONGEST = 366 * 86400

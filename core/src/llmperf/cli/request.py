@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +16,8 @@ from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
+    from llmperf.types.commands import PlannedRun, PlannedTask
+    from llmperf.types.plan import Plan
 
 
 OPTIONS = (
@@ -55,7 +58,9 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def request(options: dict[str, Any], on: str | None = None) -> Request:
+def request(
+    options: dict[str, Any], on: str | None = None, changes: tuple[Callable[[PlannedRun], Plan], ...] = ()
+) -> Request:
     """The request for the parsed options."""
     from pathlib import Path
 
@@ -97,7 +102,7 @@ def request(options: dict[str, Any], on: str | None = None) -> Request:
         stall_seconds=options["stall_timeout"],
         startup_seconds=options["startup_timeout"],
         logs=tuple(options.get("logs", ())),
-        traced_steps=options.get("traced_steps", 0),
+        changes=changes,
     )
     return Request(selection, site, how)
 
@@ -112,3 +117,24 @@ def say_what_was_left_out(outcome: Outcome) -> None:
     unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
     for line in () if unusable else outcome.machine.concerns:
         warn(printable(line, " "))
+
+
+@contextmanager
+def planned_task(options: dict[str, Any]) -> Iterator[PlannedTask]:
+    """The run that the options of `request_options` ask for, planned for a task of its ranks, while its nodes are held.
+
+    Refused with every problem if it cannot run here.
+    """
+    from llmperf.planning.build import plan_run
+    from llmperf.planning.ready import ready
+    from llmperf.running.launched import Task
+    from llmperf.running.measure import startable
+    from llmperf.running.suggestions import with_suggestions
+
+    asked = request(options)
+    outcome = plan_run(*asked)
+    try:
+        say_what_was_left_out(outcome)
+        yield Task(ready(startable(with_suggestions(outcome, asked))), lambda line: warn(printable(line, " ")))
+    finally:
+        outcome.machine.close()

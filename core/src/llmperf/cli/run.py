@@ -14,7 +14,7 @@ from llmperf.cli.called_run import CalledRun, RunCommand, say, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.idle_line import ready_by
-from llmperf.cli.options import Folder, Minutes, Steps, Text
+from llmperf.cli.options import Folder, Minutes, Text
 from llmperf.cli.output import language_option, print_json, print_table, print_text
 from llmperf.cli.request import request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -42,8 +42,6 @@ Examples:
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
-@click.option("--trace", "traced_steps", metavar="N|STEPS", type=Steps(), default=0,
-              help="Keep a Chrome trace of N steps after the measured ones, or of steps such as 40-42.")  # fmt: skip
 @click.option("--log", "logs", metavar="NAME=VALUE", type=Text(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
 @click.option("--screening/--no-screening", default=True, envvar="LLMPERF_SCREENING",

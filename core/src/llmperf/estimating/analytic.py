@@ -12,7 +12,6 @@ from llmperf.estimating.analytic_memory import analytic_memory
 from llmperf.estimating.analytic_operations import analytic_operations
 from llmperf.estimating.rank_sizes import load_notes, rank_sizes
 from llmperf.types.plan import Plan
-from llmperf.types.profile import StepProfile
 from llmperf.types.tracing import StepTrace, TracedOperation
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
@@ -102,19 +101,3 @@ def _flops_of_shape(operation: TracedOperation) -> int | None:
     if operation.kind != "matmul" or len(operation.shape) != 4:
         return None
     return 2 * math.prod(operation.shape)
-
-
-def wrong_profile(profile: StepProfile) -> str | None:
-    """Where a profile contradicts itself, what was expected and found; None if it does not."""
-    step, communication = profile.step_seconds, profile.communication_seconds
-    parts = [
-        ("communication_seconds", communication, step),
-        ("idle_seconds", profile.idle_seconds, step),
-        ("overlapped_seconds", profile.overlapped_seconds, communication),
-    ]
-    if profile.clock == "host":  # kernels of a device may run beside each other
-        parts += [(f"operation {operation.name[:60]}", operation.seconds, step) for operation in profile.operations]
-    for name, seconds, most in parts:
-        if seconds > most * (1 + SHARE):
-            return f"{name}: expected at most {most:g} s, found {seconds:g}"
-    return None

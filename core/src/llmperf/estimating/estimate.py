@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.weighted_peak import weighted_peaks
+from llmperf.estimating.analytic import analytic_trace
 from llmperf.estimating.calibration import calibration, expected_error
 from llmperf.estimating.rank_sizes import load_notes
 from llmperf.estimating.savings import savings
@@ -14,7 +15,7 @@ from llmperf.estimating.step_time import communications, operation_times, stage_
 from llmperf.types.estimate import Estimate, StageMemory, TracerUse
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates
-from llmperf.types.tracing import StepTrace
+from llmperf.types.tracing import OperationKind, StepTrace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +101,17 @@ def fits(memory: tuple[StageMemory, ...]) -> bool | None:
     """Whether every stage fits; None if that is not known."""
     verdicts = [stage.fits for stage in memory]
     return None if None in verdicts else all(verdicts)
+
+
+def estimated_kinds(plan: Plan, rank: int) -> dict[OperationKind, float] | None:
+    """Seconds of a step of a rank by kind of operation, by formulas and the rates of the device; None without rates."""
+    if plan.rates is None:
+        return None
+    seconds: dict[OperationKind, float] = {}
+    rates = for_rank(plan.rates, plan)
+    for time in operation_times(analytic_trace(plan, rank), rates, plan.batch.gradient_accumulation):
+        seconds[time.kind] = seconds.get(time.kind, 0.0) + (time.seconds or 0.0)
+    return seconds
 
 
 def for_rank(rates: DeviceRates, plan: Plan) -> DeviceRates:

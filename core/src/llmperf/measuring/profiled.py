@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -21,8 +21,6 @@ from llmperf.types.units import Count, Positive
 HOOK = "llmperf_profile_steps"
 TASK = "profile.json"
 """Name of the task among the files of a run folder."""
-
-
 SIGN_OF_LIFE_SECONDS = 1.0
 """How often, at most, further steps record that they continue."""
 
@@ -55,7 +53,12 @@ def profile_steps(
 
     Steps that follow each other have one profile and one Chrome trace.
     """
-    ranges = consecutive(task.steps)
+    ranges: list[tuple[int, int]] = []
+    for step in task.steps:
+        if ranges and ranges[-1][1] + 1 == step:
+            ranges[-1] = ranges[-1][0], step
+        else:
+            ranges.append((step, step))
     for first, last in ranges:
         for _ in range(trained + 1, first):
             trainer.train_step()
@@ -78,30 +81,11 @@ def profile_steps(
         recorder.write(ProfileRecord(rank=rank, profile=replace(profile, trace=kept, first_step=first)))
 
 
-def consecutive(steps: Sequence[int]) -> list[tuple[int, int]]:
-    """First and last number of each range of steps that follow each other."""
-    ranges: list[tuple[int, int]] = []
-    for step in steps:
-        if ranges and ranges[-1][1] + 1 == step:
-            ranges[-1] = ranges[-1][0], step
-        else:
-            ranges.append((step, step))
-    return ranges
-
-
-def trace_further_steps(
-    run: Path,
-    rank: int,
-    plan: Plan,
-    plugins: Plugins,
-    device: Device,
-    trainer: Trainer,
-    recorder: Recorder,
-    enter: Callable[[], object],
-) -> None:
+def trace_further_steps(profile: Callable[..., None], plan: Plan, enter: Callable[[], object]) -> None:
     """The profiles of steps after those of a run, which has recorded all of its figures: an error costs no result.
 
-    All ranks train the steps. `enter` records the phase again, which shows that the rank has not hung.
+    All ranks train the steps. `profile` is `profile_steps` for this rank. `enter` records the phase again, which shows
+    that the rank has not hung.
     """
     recorded = time.monotonic()
 
@@ -111,8 +95,7 @@ def trace_further_steps(
             enter()
             recorded = time.monotonic()
 
-    task = ProfileTask(steps=plan.traced_steps, rank=0)
     try:
-        profile_steps(run, rank, plan, plugins, device, trainer, recorder, task, plan.steps, alive)
+        profile(ProfileTask(steps=plan.traced_steps, rank=0), plan.steps, alive)
     except Exception as error:  # such as data that are used up, on all ranks alike
         print(f"llmperf: no trace: {described(error)}", file=sys.stderr)

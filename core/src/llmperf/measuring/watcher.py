@@ -6,23 +6,22 @@ It starts the script as its only child, copies the script's output into the rank
 
 from __future__ import annotations
 
-import argparse
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import IO, NamedTuple
 
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.measuring.processes import end_with_parent
-from llmperf.measuring.rank_process import fail, failure, leave
-from llmperf.measuring.script_output import HOOK, Line, LineParser, Logged, ScriptOutput
-from llmperf.measuring.script_steps import ScriptSteps
+from llmperf.measuring.rank_process import begin, fail, failure, leave
+from llmperf.measuring.script_steps import HOOK, LineParser, Logged, ScriptSteps
 from llmperf.measuring.startup_modules import startup_modules
 from llmperf.measuring.worker import check_parameters, plugins_of
 from llmperf.runfolder import filenames
@@ -31,14 +30,13 @@ from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.logged import LoggedFacts, LoggedFailure, LoggedStep
 from llmperf.types.plan import Plan, Script
-from llmperf.types.records import (
-    Phase,
-    PhaseRecord,
-    RankRecord,
-    StepClock,
-    StepRecord,
-)
+from llmperf.types.records import Phase, PhaseRecord, RankRecord, StepClock, StepRecord
 
+READ_BYTES = 2**16
+DRAIN_SECONDS = 1.0
+"""How long output is still read after the process has ended. A child that outlives it may hold the pipe open."""
+MAX_LINE_BYTES = 2**16
+"""Only the end of a longer line is kept: no line that reports a step is that long."""
 POLL_SECONDS = 0.2
 EARLY_SECONDS = 5.0
 """After a rank's script has ended with status 0, the reporting rank has this long, plus the time of a step, to report
@@ -48,15 +46,61 @@ PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_ra
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one rank's script to its end; returns its exit code. A failure is recorded and ends both at once."""
-    parser = argparse.ArgumentParser(prog="llmperf.measuring.watcher")
-    parser.add_argument("--run-dir", type=Path, required=True)
-    run = parser.parse_args(arguments).run_dir
-    rank = int(os.environ["RANK"])
+    run, rank = begin("llmperf.measuring.watcher", arguments)
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         try:
             return Watcher(run, rank, recorder).run()
         except BaseException as error:
             fail(recorder, rank, error)
+
+
+class Line(NamedTuple):
+    """One line of output and the moment at which it arrived."""
+
+    text: str
+    moment: Moment
+
+
+class ScriptOutput:
+    """The standard output of a running process; `log` is the descriptor of the file that it is copied to."""
+
+    def __init__(self, process: subprocess.Popen[bytes], log: int) -> None:
+        assert process.stdout is not None
+        self._process = process
+        self._pipe: IO[bytes] = process.stdout
+        self._log = log
+        self._rest = b""
+        self.ended = False
+        """Whether the process has ended and all that it printed has been read."""
+
+    def lines(self, seconds: float) -> Iterator[Line]:
+        """The next lines; waits at most `seconds` for the first of them.
+
+        The output ends with the process, even if a child of the process still holds the pipe open.
+        """
+        ended = self._process.poll() is not None
+        until = time.monotonic() + seconds + DRAIN_SECONDS
+        while select.select([self._pipe], [], [], 0.0 if ended else seconds)[0] and time.monotonic() < until:
+            data = os.read(self._pipe.fileno(), READ_BYTES)
+            moment = Moment.now()
+            if not data:
+                ended = True
+                break
+            copied = 0
+            while copied < len(data):
+                copied += os.write(self._log, data[copied:])
+            yield from (Line(text, moment) for text in self._cut(data))
+            if not ended:
+                return
+        if ended:
+            self.ended = True
+            yield from (Line(text, Moment.now()) for text in self._cut(b"\n") if text)
+
+    def _cut(self, data: bytes) -> list[str]:
+        """Complete lines. A carriage return ends a line too: progress bars use it."""
+        *whole, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
+        self._rest = rest[-MAX_LINE_BYTES:]
+        return [line[-MAX_LINE_BYTES:].decode("utf-8", "replace") for line in whole]
 
 
 class Watcher:
@@ -94,8 +138,13 @@ class Watcher:
                     self._take(logged, line, steps if reports else None, plan, parser.who)
             if reporter is not None:
                 self._take_records(steps, reporter)
-        if code := process.wait() or self._failed:
-            end_alike(code)
+        if code := process.wait() or self._failed:  # this process ends as its script did, so that the agent sees it
+            if code < 0:
+                with suppress(OSError, ValueError):  # SIGKILL and SIGSTOP have no handler to reset
+                    signal.signal(-code, signal.SIG_DFL)
+                os.kill(os.getpid(), -code)
+                signal.pause()
+            leave(code)
         if reporter is None and steps.done == 0:
             raise RunFailed(f"{parser.who}: {HOOK} found no step in the {parser.count} lines of rank {self._rank}")
         if reporter is None:
@@ -115,7 +164,7 @@ class Watcher:
                 self._peak_bytes = max(self._peak_bytes or 0, logged.peak_memory_bytes)
             self._packages.update(logged.packages)
         elif isinstance(logged, LoggedStep) and steps is not None:
-            steps.take_line(logged, line)
+            steps.take_line(logged, line.moment)
         elif isinstance(logged, LoggedFailure) and not self._failed:
             self._failed = True
             record = failure(self._rank, line.moment.at, logged.exception, logged.message, logged.traceback)
@@ -195,16 +244,6 @@ def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
         raise UserError(f"plan.json: script.command: cannot start {argv[0]}: {error.strerror}") from None
     signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
     return process
-
-
-def end_alike(code: int) -> NoReturn:
-    """End this process as its script ended, by the same status or signal, so that the agent sees it."""
-    if code < 0:
-        with suppress(OSError, ValueError):  # SIGKILL and SIGSTOP have no handler to reset
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-        signal.pause()
-    leave(code)
 
 
 if __name__ == "__main__":

@@ -84,10 +84,10 @@ class Worker:
                 device.reset_peak_memory()
                 first = FirstLosses(trainer, plan, self._recorder, self._rank)
                 self._enter("warming up")
+                profile = partial(profile_steps, self._run, self._rank, plan, plugins, device, trainer, self._recorder)
                 if plan.purpose == "profile":
                     self._owner = plugins.owner(HOOK)
-                    task = json_files.load(self._run / filenames.FILES / TASK, ProfileTask)
-                    profile_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder, task)
+                    profile(json_files.load(self._run / filenames.FILES / TASK, ProfileTask))
                     self._enter("done")
                     return
                 # a rerun compares its steps from the second on with those of the submission
@@ -119,8 +119,7 @@ class Worker:
                     )
                 )
                 if plan.traced_steps:
-                    alive = partial(self._enter, "evaluating")
-                    trace_further_steps(self._run, self._rank, plan, plugins, device, trainer, self._recorder, alive)
+                    trace_further_steps(profile, plan, partial(self._enter, "evaluating"))
         self._enter("done")
 
     def _enter(self, phase: Phase, moment: Moment | None = None) -> None:

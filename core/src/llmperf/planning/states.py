@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +15,7 @@ from llmperf.planning.containers import NO_CONTAINERS, Containers
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
+from llmperf.types.commands import PlannedRun
 from llmperf.types.flops import FlopCount
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
@@ -101,8 +102,8 @@ class RunOptions:
     """Timeout before the first step and during evaluation."""
     logs: tuple[str, ...] = ()
     """Where each run is logged: `NAME=VALUE` of `--log`."""
-    traced_steps: int | tuple[int, ...] = 0
-    """Of which steps after the measured ones rank 0 keeps a trace: of so many, or of those with these numbers."""
+    changes: tuple[Callable[[PlannedRun], Plan], ...] = field(default=(), compare=False, repr=False)
+    """By which plugins change the plan of each run."""
 
 
 class Request(NamedTuple):
@@ -186,6 +187,17 @@ class Planned(_Outcome):
     def problems(self) -> tuple[Problem, ...]:
         """None."""
         return ()
+
+    def answers(self, hook: str) -> bool:
+        """Whether a plugin of the run answers a hook."""
+        return self.plugins.answers(hook)
+
+    def changed(self) -> Planned:
+        """With the plan as the plugins that added options to the command have changed it."""
+        planned = self
+        for change in self.resolved.options.changes:
+            planned = replace(planned, plan=change(planned))
+        return planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 GROUP = "llmperf.command.v1"
 
 COMMANDS = (
-    *("run", "plan", "estimate", "cases", "models", "plugins", "devices", "convert", "peak", "profile", "validate"),
+    *("run", "plan", "estimate", "cases", "models", "plugins", "devices", "convert", "peak", "validate"),
     *("pack", "sign", "challenge", "report", "recover", "compare", "summary", "align", "doctor", "completion"),
 )
 """The commands of core, whose names no package can take, in the order in which a user meets them."""

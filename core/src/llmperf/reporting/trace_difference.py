@@ -11,7 +11,6 @@ from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Column
 from llmperf.results.trace_difference import SOURCE, PartDifference, TraceDifference, TracedRun, summed
 from llmperf.results.trace_operations import TracedOperations, joined
-from llmperf.results.trace_operations import summed as summed_operations
 
 MOST_OPERATIONS = 12
 """Rows of single operations; JSON has all."""
@@ -34,7 +33,7 @@ def explanation_page(name: str, reference: str, found: TraceDifference) -> Page:
     kinds = [*(_row(part.name, part, found) for part in found.kinds), _row("traced step", found.step, found)]
     operations = [_row(f"{printable(part.name, MOST_NAME)} ({part.kind})", part, found) for part in shown]
     if others:
-        operations.append(_row(f"{len(others)} others", summed("others", "other", others), found))
+        operations.append(_row(f"{len(others)} others", summed("others", others), found))
     titles = (f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", "share")
     return Page(
         title=f"Why {name} and {reference} differ",
@@ -57,9 +56,9 @@ def operations_page(name: str, reference: str, run: TracedOperations, theirs: Tr
     """The operations of two sides by name, in their Chrome traces."""
     parts = joined(run, theirs)
     shown, others = parts[:MOST_OPERATIONS], parts[MOST_OPERATIONS:]
-    rows = [summed_operations("all operations", parts), *shown]
+    rows = [summed("all operations", parts), *shown]
     if others:
-        rows.append(summed_operations(f"{len(others)} others", others))
+        rows.append(summed(f"{len(others)} others", others))
     titles = (f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", f"{reference}, calls", f"{name}, calls")
     sides = ((reference, theirs), (name, run))
     notes = [Line(text=f"{side}: {note}", tone="warning") for side, traces in sides for note in traces.notes]

@@ -23,8 +23,6 @@ copies, the update; `other`: what the rest does not add up to, below 0 where ope
 COMMUNICATION = "communication, not beside computation"
 IDLE = "neither operations nor communication"
 REMAINDER = "operations at the same time, and what the profiler did not see"
-
-
 SOURCE = "the profiles in the records of rank 0"
 """Where the figures are from."""
 LONGEST_SECONDS = 1e9
@@ -47,26 +45,29 @@ class TracedRun:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeDifference:
-    """A part of a step on two sides."""
+class PartDifference:
+    """A part of a step on two sides: operations of one name or kind; 0 for a side that has none."""
 
     name: str
+    kind: PartKind = "other"
     seconds: float
-    """In a step of the run; 0 if it has no such part."""
+    """In a step of the run."""
     reference_seconds: float
     """In a step of the reference."""
+    calls: float = 0.0
+    """In a step of the run, if they are known."""
+    reference_calls: float = 0.0
 
     @property
     def difference(self) -> float:
         """Seconds that the run takes longer than the reference."""
         return self.seconds - self.reference_seconds
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PartDifference(TimeDifference):
-    """One operation, or kind of operations, in the traced steps of both runs."""
-
-    kind: PartKind
+    def document(self) -> dict[str, object]:
+        """Plain values of an operation whose calls are known, for JSON."""
+        seconds = {"seconds": self.seconds, "reference_seconds": self.reference_seconds}
+        calls = {"calls": self.calls, "reference_calls": self.reference_calls}
+        return {"name": self.name, **seconds, "difference_seconds": self.difference, **calls}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,7 @@ class TraceDifference:
     def step(self) -> PartDifference:
         """The whole step."""
         ours, theirs = self.run.profile.step_seconds, self.reference.profile.step_seconds
-        return PartDifference(name="traced step", kind="other", seconds=ours, reference_seconds=theirs)
+        return PartDifference(name="traced step", seconds=ours, reference_seconds=theirs)
 
     def share(self, part: PartDifference) -> float | None:
         """The part of the step's difference that it accounts for; None if the steps take equally long."""
@@ -136,7 +137,12 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
     if listed is not None and listed != sha256(records):
         raise UserError(f"{records}: expected the records of {path}, found others (another hash): no explanation")
     for profile in profiles:
-        _check(profile, str(records))
+        whole = ("step_seconds", "communication_seconds", "overlapped_seconds", "idle_seconds")
+        times = [(name, getattr(profile, name)) for name in whole]
+        for name, seconds in (*times, *((operation.name, operation.seconds) for operation in profile.operations)):
+            if not 0 <= seconds <= LONGEST_SECONDS:
+                expected = f"expected 0 to {LONGEST_SECONDS:g} seconds, found {seconds:g}"
+                raise UserError(printable(f"{records}: profile: {name[:60]}: {expected}"))
     steps = result.metrics.step_seconds
     return TracedRun(
         run_id=result.run_id,
@@ -145,16 +151,6 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
         folder=path.parent,
         ranges=tuple(profiles),
     )
-
-
-def _check(profile: StepProfile, where: str) -> None:
-    """UserError for times that are not finite, below 0 or above LONGEST_SECONDS."""
-    whole = ("step_seconds", "communication_seconds", "overlapped_seconds", "idle_seconds")
-    times = {name: getattr(profile, name) for name in whole}
-    for name, seconds in (*times.items(), *((operation.name, operation.seconds) for operation in profile.operations)):
-        if not 0 <= seconds <= LONGEST_SECONDS:
-            expected = f"expected 0 to {LONGEST_SECONDS:g} seconds, found {seconds:g}"
-            raise UserError(printable(f"{where}: profile: {name[:60]}: {expected}"))
 
 
 def trace_difference(run: TracedRun, reference: TracedRun) -> TraceDifference:
@@ -170,19 +166,21 @@ def trace_difference(run: TracedRun, reference: TracedRun) -> TraceDifference:
         for name, kind in dict.fromkeys([*ours, *theirs])
     ]
     kinds = [
-        summed(kind, kind, [part for part in parts if part.kind == kind])
+        summed(kind, [part for part in parts if part.kind == kind], kind)
         for kind in dict.fromkeys(part.kind for part in parts)
     ]
-    return TraceDifference(run=run, reference=reference, parts=_largest_first(parts), kinds=_largest_first(kinds))
+    return TraceDifference(run=run, reference=reference, parts=largest_first(parts), kinds=largest_first(kinds))
 
 
-def summed(name: str, kind: PartKind, parts: Sequence[PartDifference]) -> PartDifference:
+def summed(name: str, parts: Sequence[PartDifference], kind: PartKind = "other") -> PartDifference:
     """Several parts as one."""
-    ours, theirs = sum(part.seconds for part in parts), sum(part.reference_seconds for part in parts)
-    return PartDifference(name=name, kind=kind, seconds=ours, reference_seconds=theirs)
+    figures = ("seconds", "reference_seconds", "calls", "reference_calls")
+    sums = {each: sum(getattr(part, each) for part in parts) for each in figures}
+    return PartDifference(name=name, kind=kind, **sums)
 
 
-def _largest_first(parts: Sequence[PartDifference]) -> tuple[PartDifference, ...]:
+def largest_first(parts: Sequence[PartDifference]) -> tuple[PartDifference, ...]:
+    """The parts by the size of their differences."""
     return tuple(sorted(parts, key=lambda part: (-abs(part.difference), part.name)))
 
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.results.chrome_traces import Clock, read_trace
-from llmperf.results.trace_difference import TimeDifference, TracedRun
+from llmperf.results.trace_difference import PartDifference, TracedRun, largest_first
 from llmperf.runfolder import filenames
-from llmperf.types.profile import StepProfile
 
 SOURCE = "Chrome traces"
 """Where the figures are from."""
@@ -44,20 +43,6 @@ class TracedOperations:
         return {"files": files, "steps": self.steps, "clock": self.clock, "seconds": self.seconds, "notes": self.notes}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperationDifference(TimeDifference):
-    """Operations of one name on two sides; 0 for a side that has none."""
-
-    calls: float
-    reference_calls: float
-
-    def document(self) -> dict[str, object]:
-        """Plain values for JSON."""
-        seconds = {"seconds": self.seconds, "reference_seconds": self.reference_seconds}
-        calls = {"calls": self.calls, "reference_calls": self.reference_calls}
-        return {"name": self.name, **seconds, "difference_seconds": self.difference, **calls}
-
-
 def of_run(run: TracedRun) -> TracedOperations | None:
     """The Chrome traces in a run folder that its records name; None if it has none any more.
 
@@ -70,7 +55,11 @@ def of_run(run: TracedRun) -> TracedOperations | None:
     if not files:
         return None
     found = _of(files, [steps[file.relative_to(run.folder).as_posix()] for file in files])
-    if len(files) == len(run.ranges) and not _differs(found, run.profile):
+    # calls on the host must take the time that the profile has; times of devices are those of other names
+    known = {operation.name: operation.seconds for operation in run.profile.operations}
+    theirs, ours = sum(known.values()), sum(found.operations[name][0] for name in known if name in found.operations)
+    differs = found.clock == run.profile.clock == "host" and abs(ours - theirs) > AGREEMENT * theirs
+    if len(files) == len(run.ranges) and not differs:
         return found
     return replace(found, notes=(*found.notes, OTHER))
 
@@ -80,29 +69,16 @@ def of_file(path: Path) -> TracedOperations:
     return _of([path], [None])
 
 
-def joined(run: TracedOperations, reference: TracedOperations) -> tuple[OperationDifference, ...]:
+def joined(run: TracedOperations, reference: TracedOperations) -> tuple[PartDifference, ...]:
     """All operations of both sides by name, the largest difference first."""
     none = (0.0, 0.0)
     parts = []
     for name in dict.fromkeys([*run.operations, *reference.operations]):
         (ours, calls), (theirs, their_calls) = run.operations.get(name, none), reference.operations.get(name, none)
         parts.append(
-            OperationDifference(
-                name=name, seconds=ours, reference_seconds=theirs, calls=calls, reference_calls=their_calls
-            )
+            PartDifference(name=name, seconds=ours, reference_seconds=theirs, calls=calls, reference_calls=their_calls)
         )
-    return tuple(sorted(parts, key=lambda part: (-abs(part.difference), part.name)))
-
-
-def summed(name: str, parts: Sequence[OperationDifference]) -> OperationDifference:
-    """Several operations as one."""
-    return OperationDifference(
-        name=name,
-        seconds=sum(part.seconds for part in parts),
-        reference_seconds=sum(part.reference_seconds for part in parts),
-        calls=sum(part.calls for part in parts),
-        reference_calls=sum(part.reference_calls for part in parts),
-    )
+    return largest_first(parts)
 
 
 def _of(files: Sequence[Path], known_steps: Sequence[int | None]) -> TracedOperations:
@@ -124,11 +100,3 @@ def _of(files: Sequence[Path], known_steps: Sequence[int | None]) -> TracedOpera
     return TracedOperations(
         files=tuple(files), clock=traces[0].clock, steps=whole or None, operations=sums, notes=tuple(notes)
     )
-
-
-def _differs(found: TracedOperations, profile: StepProfile) -> bool:
-    """Whether calls on the host take another time than in the profile; times of devices are those of other names."""
-    known = {operation.name: operation.seconds for operation in profile.operations}
-    theirs = sum(known.values())
-    ours = sum(seconds for name, (seconds, _) in found.operations.items() if name in known)
-    return found.clock == profile.clock == "host" and abs(ours - theirs) > AGREEMENT * theirs

@@ -11,6 +11,7 @@ import msgspec
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
+from llmperf.runfolder import filenames
 from llmperf.types.records import (
     ExpertsRecord,
     FailureRecord,
@@ -85,6 +86,12 @@ def read_records(path: Path) -> list[Record]:
     UserError for a file that cannot be read, is too large, or has a line that is not a record.
     """
     return RecordFile(path).new()
+
+
+def rank_records(run: Path, rank: int) -> Iterator[Record]:
+    """The records of one rank in a run folder, one by one; errors as those of `read_records`."""
+    for block in RecordFile(filenames.records_path(run, rank)).blocks():
+        yield from block
 
 
 def read_steps(path: Path) -> Iterator[StepRecord]:

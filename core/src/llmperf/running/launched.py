@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from llmperf.errors import UserError
+from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
 from llmperf.launching.agents import Agents, LocalAgents
@@ -23,12 +23,14 @@ from llmperf.launching.host import this_host
 from llmperf.launching.linked_agents import LinkedAgents
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.sampler import Sampler, device_sampler
+from llmperf.planning.build import run_id
 from llmperf.planning.launchers import CheckedLauncher, find_launcher
 from llmperf.planning.ready import peak_again
-from llmperf.planning.states import LOCAL
+from llmperf.planning.states import LOCAL, Planned
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
+from llmperf.results.failure import outcome
 from llmperf.runfolder import filenames
 from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.contents import RunRecords, read_run
@@ -39,7 +41,7 @@ from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
 from llmperf.types.devices import Facts
 from llmperf.types.observing import Progress, StepProgress
-from llmperf.types.plan import Plan
+from llmperf.types.plan import Plan, Purpose
 from llmperf.types.result import Result
 
 T = TypeVar("T")
@@ -216,6 +218,36 @@ def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
     """What a folder holds of a run that has no result, such as one that times single operations."""
     _keep_ending(run, ending)
     return read_run(run)
+
+
+def keep_success(run: Path, plan: Plan, ending: Ending) -> RunRecords:
+    """The same; RunFailed if a rank has failed."""
+    records = keep_records(run, plan, ending)
+    failure = outcome(records)[1]
+    if failure is not None:
+        tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
+        where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
+        raise RunFailed(f"{where}{failure.message}{tail}")
+    return records
+
+
+class Task:
+    """Implements `llmperf.types.PlannedTask`."""
+
+    def __init__(self, planned: Planned, warn: Callable[[str], None]) -> None:
+        self._planned, self._warn = planned, warn
+        self.plan, self.answers = planned.plan, planned.answers
+
+    def run(self, out: Path, purpose: Purpose, task: object, note: str) -> Path:
+        """Have the ranks do a task in a new folder below `out`; the run folder."""
+        plan = self.plan
+        files = {**plan.worker.files, f"{purpose}.json": json_files.encode_pretty(task).decode()}
+        run = out / run_id(f"{purpose}-{plan.spec.case}", plan.vendor, plan.spec.tuning.framework)
+        worker = replace(plan.worker, files=files)
+        plan = replace(plan, run_id=run.name, purpose=purpose, worker=worker, notes=(*plan.notes, note))
+        launcher = self._planned.machine.launcher
+        run_ranks(plan, run, self._planned.plugins, None, self._warn, SAMPLE_SECONDS, launcher, keep_success)
+        return run
 
 
 def _keep_ending(run: Path, ending: Ending) -> None:

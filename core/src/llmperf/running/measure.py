@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import save, write_bytes
-from llmperf.measuring.profiled import consecutive
 from llmperf.planning.build import now, run_id
 from llmperf.planning.ready import with_peak
 from llmperf.planning.states import Outcome, Planned
@@ -17,7 +16,6 @@ from llmperf.runfolder.filenames import REPORT, RESULT
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
-    from llmperf.types.plan import Plan
     from llmperf.types.result import Finding, Result
 
 
@@ -31,29 +29,8 @@ def startable(outcome: Outcome) -> Planned:
         raise Refused(f"case {outcome.spec.case} cannot run here:", lines)
     if not outcome.machine.here:
         raise UserError("a machine named with --on can be planned for, not run on")
-    chosen, plan = outcome.resolved.options.traced_steps, outcome.plan
-    if chosen and (plan.worker.script is not None or not outcome.plugins.answers("llmperf_profile_steps")):
-        name = plan.spec.tuning.framework
-        raise UserError(f"--trace: framework {name} has no profiler here; expected a framework that has one")
-    traced_steps(chosen, plan)
+    outcome.changed()  # raises UserError before anything starts
     return outcome
-
-
-def traced_steps(chosen: int | tuple[int, ...], plan: Plan) -> tuple[int, ...]:
-    """Numbers of the steps of which a trace is kept; UserError if a profiler would disturb what is measured.
-
-    Without numbers, one untraced step comes first, in which the profiler's own start is not yet at work. Warm-up steps
-    are refused too: a profiler may leave threads, buffers and hooks in the process that is measured afterwards.
-    """
-    if isinstance(chosen, int):
-        return tuple(range(plan.steps + 2, plan.steps + 2 + chosen))
-    if chosen[0] <= plan.steps:
-        expected = f"expected steps from {plan.steps + 1}, after the measured ones, found step {chosen[0]}"
-        ranges = ",".join(f"{first}-{last}" if first < last else str(first) for first, last in consecutive(chosen))
-        ranges = f"{ranges}-{ranges}" if ranges.isdecimal() else ranges
-        other = f"llmperf profile {plan.spec.case} --steps {ranges} traces them without a result"
-        raise UserError(f"--trace: {expected}, and a profiler would disturb the measurement; {other}")
-    return chosen
 
 
 def measure(
@@ -95,9 +72,9 @@ def measure_in(
     from llmperf.running.observers import Observers
     from llmperf.validation.run_folder import recorded_findings
 
-    options, traced = planned.resolved.options, traced_steps(planned.resolved.options.traced_steps, planned.plan)
-    plan = replace(planned.plan, run_id=folder.name, created=now(), traced_steps=traced)
-    observers, result = Observers(planned.plugins, warn, opened_logs(planned.plugins, options.logs)), None
+    plan = replace(planned.changed().plan, run_id=folder.name, created=now())
+    logs = opened_logs(planned.plugins, planned.resolved.options.logs)
+    observers, result = Observers(planned.plugins, warn, logs), None
     with printing_aside():  # observers may print, from threads of their own
         try:
             launcher = planned.machine.launcher

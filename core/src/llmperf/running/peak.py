@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmperf.cases.library import whole_library_for
-from llmperf.errors import LlmperfError, RunFailed, UserError, unknown
+from llmperf.errors import LlmperfError, UserError, unknown
 from llmperf.files import json_files
 from llmperf.limits.rates import Timed, rates_of, timed_operations, wrong_outputs
 from llmperf.limits.task import TASK, LimitsTask
@@ -21,11 +21,10 @@ from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
-from llmperf.results.failure import outcome
 from llmperf.runfolder.contents import RunRecords
 from llmperf.runfolder.filenames import records_path
 from llmperf.runfolder.reader import RecordFile
-from llmperf.running.launched import SAMPLE_SECONDS, keep_records, run_ranks
+from llmperf.running.launched import SAMPLE_SECONDS, keep_success, run_ranks
 from llmperf.running.measure import startable
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
@@ -111,12 +110,7 @@ def measure_limits(
     """Do what a plan with the purpose `limits` says; RunFailed if a rank fails or indispensable figures are missing."""
     with tempfile.TemporaryDirectory(prefix="llmperf-peak-") as folder:
         run = Path(folder) / plan.run_id
-        records = run_ranks(plan, run, plugins, _Progress(show), warn, SAMPLE_SECONDS, None, keep_records)
-        failure = outcome(records)[1]
-        if failure is not None:
-            tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
-            where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
-            raise RunFailed(f"{where}{failure.message}{tail}")
+        records = run_ranks(plan, run, plugins, _Progress(show), warn, SAMPLE_SECONDS, None, keep_success)
         timed = timed_operations(run)
         rates = rates_of(records, timed)
     wrong = wrong_outputs(timed)

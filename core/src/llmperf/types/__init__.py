@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from llmperf.types.commands import CalledRun as CalledRun
     from llmperf.types.commands import CommandOptions as CommandOptions
     from llmperf.types.commands import PlannedChoice as PlannedChoice
+    from llmperf.types.commands import PlannedRun as PlannedRun
+    from llmperf.types.commands import PlannedTask as PlannedTask
     from llmperf.types.commands import RunChoice as RunChoice
     from llmperf.types.commands import RunSeries as RunSeries
     from llmperf.types.devices import Device as Device

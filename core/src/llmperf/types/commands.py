@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import click
 
     from llmperf.types.devices import Probe
-    from llmperf.types.plan import Plan
+    from llmperf.types.plan import Plan, Purpose
     from llmperf.types.problems import Problem
     from llmperf.types.result import Result
 
@@ -23,12 +23,15 @@ class CommandOptions:
 
     options: Sequence[click.Option]
     """Each with a name that neither the command nor another plugin uses."""
-    begin: Callable[[Any], int | None]
+    begin: Callable[[Any], int | None] | None = None
     """Called with the `CalledCommand`, of `llmperf run` the `CalledRun`, after its options were read and before it does
     anything. None: the command goes on, with the values as they are then. A number: the plugin has done all of it, and
     the command ends with this exit code. UserError, or click's UsageError, for values that do not go together."""
     examples: str = ""
     """Lines for the examples in the command's help."""
+    prepare: Callable[[Any], None] | None = None
+    """Called as `begin` is, before the `begin` of any plugin: for options that change what the command, or a plugin in
+    its place, will do."""
 
 
 class CalledCommand(Protocol):
@@ -79,6 +82,30 @@ class PlannedChoice:
     """The devices that it was planned for."""
 
 
+class PlannedRun(Protocol):
+    """A run that can be started here."""
+
+    @property
+    def plan(self) -> Plan:
+        """The whole plan."""
+        ...
+
+    def answers(self, hook: str) -> bool:
+        """Whether a plugin of the run answers a hook."""
+        ...
+
+
+class PlannedTask(PlannedRun, Protocol):
+    """A run whose ranks do something else in place of the measured steps; it has no result."""
+
+    def run(self, out: Path, purpose: Purpose, task: object, note: str) -> Path:
+        """Have the ranks do a task, which they find in `PURPOSE.json` of the run's files, in a new folder below `out`.
+
+        The run folder. RunFailed if a rank fails; `note` is added to those of the plan.
+        """
+        ...
+
+
 class RunSeries(Protocol):
     """Runs in a row that differ in their choice alone. They use the same nodes as far as they need the same number."""
 
@@ -114,6 +141,13 @@ class RunSeries(Protocol):
 
 class CalledRun(CalledCommand, Protocol):
     """`llmperf run`, whose options were read."""
+
+    def change_plan(self, change: Callable[[PlannedRun], Plan]) -> None:
+        """Have each run made by the plan that a function gives for it; only in `CommandOptions.prepare`.
+
+        The function is called before anything starts, more than once for a run. UserError if the run cannot be so.
+        """
+        ...
 
     @property
     def choice(self) -> RunChoice:

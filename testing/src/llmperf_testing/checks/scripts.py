@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from llmperf.errors import LlmperfError
-from llmperf.measuring.script_output import HOOK, LineParser
+from llmperf.measuring.script_steps import HOOK, LineParser
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import is_loaded

@@ -7,22 +7,20 @@ from types import SimpleNamespace
 
 import click
 import pytest
-from llmperf.cli.options import Steps
+from llmperf import rank_records
 from llmperf.errors import UserError
 from llmperf.planning.states import Planned, RunOptions
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.results.series import recorded_curves
-from llmperf.runfolder import filenames
-from llmperf.runfolder.filenames import trace_files
-from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
-from llmperf.running.measure import startable, traced_steps
+from llmperf.running.measure import startable
 from llmperf.types.records import ProfileRecord
 from llmperf.validation.run_folder import recorded_findings
+from llmperf_trace.traced_steps import Steps, prepare, traced
 
 
 @pytest.fixture
-def traced(stub_plan, tmp_path):
+def traced_run(stub_plan, tmp_path):
     """A function that runs the stub framework on two ranks, with two further steps under its profiler."""
 
     def done(chosen=(8, 9), **options):
@@ -34,8 +32,8 @@ def traced(stub_plan, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_trace_is_kept_and_no_figure_includes_its_steps(traced):
-    run, result = traced()
+def test_a_trace_is_kept_and_no_figure_includes_its_steps(traced_run):
+    run, result = traced_run()
     assert result.status == "complete"
     assert (run / "traces" / "rank-00000.json.gz").is_file()
     assert len(list((run / "traces").iterdir())) == 1
@@ -48,17 +46,21 @@ def test_a_trace_is_kept_and_no_figure_includes_its_steps(traced):
 
 
 @pytest.mark.slow
-def test_further_steps_that_fail_cost_no_result(traced):
-    run, result = traced(fault="raises", fault_rank="all", fault_step=8)
+def test_further_steps_that_fail_cost_no_result(traced_run):
+    run, result = traced_run(fault="raises", fault_rank="all", fault_step=8)
     assert result.status == "complete"
     assert any(note.endswith("which gave no trace: see the log of rank 0") for note in result.notes)
     assert "llmperf: no trace: " in (run / "logs" / "rank-00000.log").read_text()
 
 
-def test_a_framework_without_profiler_is_refused(stub_plan):
+def test_a_framework_without_profiler_is_refused_before_anything_starts(stub_plan):
+    changes = []
+    prepare(SimpleNamespace(values={"trace": 3}, change_plan=changes.append))
     planned = Planned(
         resolved=SimpleNamespace(
-            options=RunOptions(traced_steps=3), machine=SimpleNamespace(here=True), plugins=Plugins()
+            options=RunOptions(changes=tuple(changes)),
+            machine=SimpleNamespace(here=True),
+            plugins=Plugins(),
         ),
         plan=stub_plan(),
     )
@@ -67,14 +69,14 @@ def test_a_framework_without_profiler_is_refused(stub_plan):
 
 
 @pytest.mark.slow
-def test_chosen_steps_have_a_trace_for_each_range(traced):
-    run, result = traced(chosen=(8, 10, 11))
+def test_chosen_steps_have_a_trace_for_each_range(traced_run):
+    run, result = traced_run(chosen=(8, 10, 11))
     assert result.status == "complete"
-    assert [file.name for file in trace_files(run, 0)] == [
+    assert [file.name for file in sorted((run / "traces").iterdir())] == [
         "rank-00000-step-10-11.json.gz",
         "rank-00000-step-8-8.json.gz",
     ]
-    records = read_records(filenames.records_path(run, 0))
+    records = rank_records(run, 0)
     profiles = [record.profile for record in records if isinstance(record, ProfileRecord)]
     assert [(profile.first_step, profile.steps) for profile in profiles] == [(8, 1), (10, 2)]
     assert profiles[1].trace == "traces/rank-00000-step-10-11.json.gz"
@@ -85,14 +87,14 @@ def test_chosen_steps_have_a_trace_for_each_range(traced):
 
 
 def test_steps_that_would_disturb_the_measurement_are_refused(stub_plan):
-    plan = stub_plan(steps=6)
+    planned = SimpleNamespace(plan=stub_plan(steps=6), answers=lambda hook: True)
     with pytest.raises(UserError, match="expected steps from 7, after the measured ones, found step 5") as error:
-        traced_steps((5, 6, 9), plan)
-    assert str(error.value).endswith("llmperf profile stub --steps 5-6,9 traces them without a result")
+        traced(planned, (5, 6, 9))
+    assert str(error.value).endswith("llmperf profile stub --steps 5,6,9 traces them without a result")
     with pytest.raises(UserError, match="--steps 5-5 traces"):
-        traced_steps((5,), plan)
-    assert traced_steps(3, plan) == (8, 9, 10)
-    assert traced_steps((7,), plan) == (7,)
+        traced(planned, (5,))
+    assert traced(planned, 3).traced_steps == (8, 9, 10)
+    assert traced(planned, (7,)).traced_steps == (7,)
 
 
 @pytest.mark.parametrize(

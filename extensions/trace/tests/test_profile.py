@@ -9,32 +9,31 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
-from llmperf.measuring.profiled import ProfileTask
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.results.build import build_result
-from llmperf.running.profile import Profile, profile_run
-from llmperf.types import DeviceRates
+from llmperf.running.launched import Task
+from llmperf.types import DeviceRates, ProfiledOperation, StepProfile
+from llmperf_trace.profile import Profile, contradiction, profiled
 
 
 @pytest.fixture
-def profiled(stub_plan, tmp_path):
+def profile(stub_plan, tmp_path):
     """A function that profiles the stub framework on two ranks."""
 
-    def done(task=None, plugins=None, rates=None, **options):
+    def done(steps=(2, 3), rank=0, trace=True, plugins=None, rates=None, **options):
+        plan = replace(stub_plan(ranks=2, step_seconds=0.01, **options), rates=rates)
+        plugins = plugins or load_for("stub", "stub")
         planned = SimpleNamespace(
-            plan=replace(stub_plan(ranks=2, step_seconds=0.01, **options), rates=rates),
-            plugins=plugins or load_for("stub", "stub"),
-            machine=SimpleNamespace(launcher=None),
+            plan=plan, plugins=plugins, machine=SimpleNamespace(launcher=None), answers=plugins.answers
         )
-        task = task or ProfileTask(steps=(2, 3), rank=0)
-        return profile_run(planned, tmp_path / "runs", task, lambda line: None)
+        return profiled(Task(planned, lambda line: None), tmp_path / "runs", steps, rank, trace)
 
     return done
 
 
 @pytest.mark.slow
-def test_a_profile_gives_time_by_kind_and_is_no_result(profiled, tmp_path, capsys):
-    document = profiled()
+def test_a_profile_gives_time_by_kind_and_is_no_result(profile, tmp_path, capsys):
+    document = profile()
     (run,) = (tmp_path / "runs").iterdir()
     assert [(each.kind, each.seconds) for each in document.kinds] == [("matmul", 0.5), ("elementwise", 0.4)]
     assert document.kinds[0].estimated_seconds is None  # the stub vendor has no rates
@@ -64,10 +63,9 @@ RATES = DeviceRates(
 
 
 @pytest.mark.slow
-def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profiled, monkeypatch):
-    times = [SimpleNamespace(kind="matmul", seconds=0.45), SimpleNamespace(kind="norm", seconds=0.1)]
-    monkeypatch.setattr("llmperf.running.profile.operation_times", lambda *_: times)
-    document = profiled(ProfileTask(steps=(1,), rank=0, trace=False), rates=RATES)
+def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profile, monkeypatch):
+    monkeypatch.setattr("llmperf_trace.profile.estimated_kinds", lambda *_: {"matmul": 0.45, "norm": 0.1})
+    document = profile(steps=(1,), trace=False, rates=RATES)
     assert (document.rates, document.profile.trace) == ("assumed", None)
     assert [(each.kind, each.seconds, each.estimated_seconds) for each in document.kinds] == [
         ("matmul", 0.5, 0.45),
@@ -77,16 +75,42 @@ def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profiled, monkey
 
 
 @pytest.mark.slow
-def test_a_rank_that_fails_under_the_profiler_is_named(profiled):
+def test_a_rank_that_fails_under_the_profiler_is_named(profile):
     with pytest.raises(RunFailed, match="rank 1 exception"):
-        profiled(fault="raises", fault_rank=1, fault_step=2)
+        profile(fault="raises", fault_rank=1, fault_step=2)
 
 
-def test_a_rank_that_does_not_exist_is_refused(profiled):
+def test_a_rank_that_does_not_exist_is_refused(profile):
     with pytest.raises(UserError, match="--rank: expected at most 1, found 2"):
-        profiled(ProfileTask(steps=(1,), rank=2))
+        profile(rank=2)
 
 
-def test_a_framework_without_profiler_is_refused(profiled):
+def test_a_framework_without_profiler_is_refused(profile):
     with pytest.raises(UserError, match="stub has no profiler"):
-        profiled(plugins=Plugins())
+        profile(plugins=Plugins())
+
+
+PROFILE = StepProfile(
+    rank=0,
+    steps=3,
+    profiler="a clock",
+    clock="host",
+    step_seconds=1.0,
+    operations=(ProfiledOperation(name="aten.mm", kind="matmul", seconds=0.5, calls=2),),
+    communication_seconds=0.2,
+    overlapped_seconds=0.1,
+    idle_seconds=0.1,
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, None),
+        ({"communication_seconds": 0.0}, "overlapped_seconds: expected at most 0 s, found 0.1"),
+        ({"idle_seconds": 3.0}, "idle_seconds: expected at most 1 s, found 3"),
+        ({"step_seconds": 0.4, "communication_seconds": 0.4}, "operation aten.mm: expected at most 0.4 s, found 0.5"),
+    ],
+)
+def test_a_profile_that_contradicts_itself_is_refused(changes, message):
+    assert contradiction(replace(PROFILE, **changes)) == message

@@ -1,0 +1,1 @@
+"""llmperf extension `trace`: where the time of a step goes, by the frameworks' profilers."""
