@@ -14,13 +14,13 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.cli.run import show_repeats
 from llmperf.files import json_files
-from llmperf.reporting.chinese import LABELS, SENTENCES
-from llmperf.reporting.chinese_values import VALUES
-from llmperf.reporting.finding_texts import finding_text, message_templates
-from llmperf.reporting.words import sentence, value_text, word
+from llmperf.reporting.finding_texts import finding_text, message_templates, tables_of_packages
+from llmperf.reporting.words import FILE, sentence, value_text, word
 from llmperf.types import Finding, Result, Row
 
-TEMPLATES = LABELS | SENTENCES | VALUES | message_templates()
+TEMPLATES = {**message_templates()}
+for tables in tables_of_packages(FILE):
+    TEMPLATES |= tables["sentences"] | tables["values"]
 
 FOLDERS = [Path(package.__file__).parent for package in (llmperf.reporting, llmperf.cli)]
 
@@ -28,7 +28,7 @@ FOLDERS = [Path(package.__file__).parent for package in (llmperf.reporting, llmp
 def templates():
     """Every text in `reporting` and `cli` that is filled in and translated."""
     for path in (path for folder in FOLDERS for path in folder.glob("*.py")):
-        if path.stem.startswith("chinese") or path.stem == "words":
+        if path.stem == "words":
             continue
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "sentence":
