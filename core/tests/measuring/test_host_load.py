@@ -14,8 +14,7 @@ from llmperf.measuring import host_load, sampler
 from llmperf.measuring.host_load import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
 from llmperf.measuring.processes import send
 from llmperf.plugins.loading import load_for
-from llmperf.runfolder.busy import busy_parts, busy_text
-from llmperf.runfolder.host_readings import HostLoad, HostReading
+from llmperf.runfolder.host_readings import HostLoad, HostReading, busy_parts, busy_text
 from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.measuring.oom_kills import OomKills, oom_kills
+from llmperf.measuring.processes import OomKills, oom_kills
 
 EVENTS = "low 0\nhigh 0\nmax 12\noom 3\noom_kill 2\noom_group_kill 0\n"
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.results.statistics import mean_interval, quantile, step_statistics
-from llmperf.runfolder.means import finite_mean
+from llmperf.runfolder.loss_curve import finite_mean
 
 seconds = st.floats(min_value=1e-6, max_value=1e4)
 

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from llmperf.cli.idle_line import IdleLine
+from llmperf.cli.called_run import ready_by
 from llmperf.cli.main import call
 from llmperf.running import idle
 from llmperf.running.idle import StillBusy, wait
@@ -45,19 +45,16 @@ def test_busy_nodes_are_named():
         wait(looks({"a": IDLE, "b": BUSY, "c": BUSY}), 0.0, lambda *_: None)
 
 
-def test_what_is_in_the_way_is_shown_once_a_minute_where_nobody_watches(capsys):
-    line = IdleLine(30.0)
-    for seconds in (2.0, 4.0, 6.0):
-        line.show(TEXT, seconds)
-    line.clear()
-    assert capsys.readouterr().err == f"waiting until idle, 2 s of 30 min: {TEXT}\n"
+def test_what_is_in_the_way_is_shown_once_a_minute(monkeypatch, capsys):
+    def wait_until_idle(planned, minutes, show):
+        for seconds in (2.0, 4.0, 60.0, 62.0):
+            show(TEXT, seconds)
 
-
-def test_a_terminal_of_80_columns_shows_the_names_of_programs(monkeypatch, capsys):
-    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
-    monkeypatch.setenv("COLUMNS", "80")
-    IdleLine(30.0).show("the machine is busy: other processes use 100 % of the cores (cc1plus 60 %)", 70.0)
-    assert "others use 100 % of the cores (cc1plus 60 %)" in capsys.readouterr().err
+    monkeypatch.setattr(idle, "wait_until_idle", wait_until_idle)
+    ready_by(30.0)(None)
+    assert capsys.readouterr().err == "".join(
+        f"waiting until idle, {time} of 30 min: {TEXT}\n" for time in ("2 s", "1 min 2 s")
+    )
 
 
 @pytest.mark.parametrize(

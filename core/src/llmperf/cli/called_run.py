@@ -12,17 +12,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from llmperf.cli.idle_line import ready_by
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import without_readers
 from llmperf.cli.request import request
 from llmperf.files.text import printable
+from llmperf.reporting.cells import duration
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Request
+    from llmperf.planning.states import Planned, Request
     from llmperf.types.commands import PlannedRun, RunChoice, RunSeries
     from llmperf.types.plan import Plan
 
+SECONDS_BETWEEN_LINES = 60.0
+"""While a run waits until its machine is idle."""
 MAX_LINE = 2000
 """Characters of a line that a launcher or a node gave."""
 
@@ -119,6 +121,25 @@ class RunCommand(OpenCommand):
             if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():
                 raise click.UsageError(f"{option}: expected minutes above 0, found {value}", ctx)
         return super().parse_args(ctx, args)
+
+
+def ready_by(minutes: float | None) -> Callable[[Planned], None] | None:
+    """What waits for so many minutes until the machine of a run is idle, with a line a minute; None without minutes."""
+    if minutes is None:
+        return None
+    said: list[float] = []
+
+    def show(busy: str, seconds: float) -> None:
+        if not said or seconds - said[-1] >= SECONDS_BETWEEN_LINES:
+            said.append(seconds)
+            click.echo(f"waiting until idle, {duration(seconds)} of {minutes:g} min: {busy}", err=True)
+
+    def ready(planned: Planned) -> None:
+        from llmperf.running.idle import wait_until_idle
+
+        wait_until_idle(planned, minutes, show)
+
+    return ready
 
 
 def say(line: str) -> None:

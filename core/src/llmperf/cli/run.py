@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.called_run import CalledRun, RunCommand, say, warn
+from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, say, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
-from llmperf.cli.idle_line import ready_by
 from llmperf.cli.options import Folder, Minutes, Text
 from llmperf.cli.output import language_option, print_json, print_table, print_text
 from llmperf.cli.request import request_options, say_what_was_left_out

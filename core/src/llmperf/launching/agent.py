@@ -23,8 +23,7 @@ from llmperf.launching.guard import guarded
 from llmperf.launching.launchers import of_node
 from llmperf.launching.rank_phases import RankPhases
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.oom_kills import oom_kills
-from llmperf.measuring.processes import end_descendants, end_with_parent, send_group
+from llmperf.measuring.processes import end_descendants, end_with_parent, oom_kills, send_group
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
 from llmperf.runfolder.endings import AGENT_MODULE, AgentReport, RankExit

@@ -28,8 +28,8 @@ from llmperf.measuring.worker import plugins_of
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
-from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.create import create_run_folder, load_plan
+from llmperf.runfolder.host_readings import busy_text
 from llmperf.types.plan import Plan
 
 MOST_FOLDERS = 9

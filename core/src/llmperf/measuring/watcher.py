@@ -20,9 +20,8 @@ from typing import IO, NamedTuple
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.measuring.processes import end_with_parent
-from llmperf.measuring.rank_process import begin, fail, failure, leave
+from llmperf.measuring.rank_process import begin, fail, failure, leave, startup_modules
 from llmperf.measuring.script_steps import HOOK, LineParser, Logged, ScriptSteps
-from llmperf.measuring.startup_modules import startup_modules
 from llmperf.measuring.worker import check_parameters, plugins_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill

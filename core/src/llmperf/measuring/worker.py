@@ -20,8 +20,7 @@ from llmperf.measuring.expert_counts import expert_counts
 from llmperf.measuring.first_losses import FirstLosses
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
-from llmperf.measuring.rank_process import begin, fail, leave
-from llmperf.measuring.startup_modules import startup_modules
+from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins

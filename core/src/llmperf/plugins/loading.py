@@ -17,9 +17,8 @@ from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
-from llmperf.plugins.hook_names import announcing, unasked
+from llmperf.plugins.hook_names import HookManager, announcing, unasked
 from llmperf.plugins.installed import version as installed_version
-from llmperf.plugins.manager import HookManager
 from llmperf.plugins.requirements import unmet_requirements
 
 if TYPE_CHECKING:

@@ -7,9 +7,8 @@ from dataclasses import replace
 
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, significant, text_row, weighted_parts
-from llmperf.reporting.condition_sections import condition_sections
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
-from llmperf.reporting.node_sections import node_sections
+from llmperf.reporting.node_sections import condition_sections, node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section
 from llmperf.types.result import Failure

@@ -10,9 +10,8 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, weighted_parts
-from llmperf.reporting.condition_sections import disturbance_rows
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
-from llmperf.reporting.node_sections import node_rows
+from llmperf.reporting.node_sections import disturbance_rows, node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.disturbances import disturbances, disturbed

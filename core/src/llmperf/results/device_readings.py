@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from llmperf.runfolder.host_readings import HostLoad
-from llmperf.runfolder.means import finite_mean
+from llmperf.runfolder.loss_curve import finite_mean
 from llmperf.runfolder.node_readings import COVERED as COVERED
 from llmperf.runfolder.node_readings import DeviceReadings
 from llmperf.types.host_load import NodeConditions

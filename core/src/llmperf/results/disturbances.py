@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from llmperf.runfolder.busy import busy_parts, programs_text
+from llmperf.runfolder.host_readings import busy_parts, programs_text
 from llmperf.types.host_load import FAULTS, NodeConditions
 from llmperf.types.result import (
     CLOCK_FALL,

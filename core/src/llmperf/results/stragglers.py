@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from statistics import median
 from typing import TYPE_CHECKING
 
-from llmperf.runfolder.means import finite_mean
+from llmperf.runfolder.loss_curve import finite_mean
 from llmperf.types.node_results import MAX_STRAGGLERS, STRAGGLER_SHARE, Straggler, Waiting
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from operator import add
 
 from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import UserError
-from llmperf.types.expert_load import LayerLoad
 from llmperf.types.plan import Plan
 from llmperf.types.records import ExpertsRecord
+from llmperf.types.result import LayerLoad
 
 MOST_LAYERS = 2**16
 

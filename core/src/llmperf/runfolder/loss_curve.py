@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import fsum, ldexp
 from typing import TYPE_CHECKING
 
-from llmperf.runfolder.means import finite_mean
 from llmperf.types.result import LossPoint
 
 if TYPE_CHECKING:
@@ -74,3 +74,10 @@ def mean_loss(ranks: Sequence[StepRecord]) -> float | None:
     if len(set(tokens)) > 1 and min(tokens) >= 0:
         return finite_mean(losses, tokens)
     return finite_mean(losses) if losses else None
+
+
+def finite_mean(values: Sequence[float], weights: Sequence[int] | None = None) -> float:
+    """Mean of finite values, of which there is one at least; their sum may be beyond the range of floats."""
+    weights = weights or [1] * len(values)
+    total = fsum(ldexp(value, -128) * weight for value, weight in zip(values, weights, strict=True))
+    return ldexp(total / sum(weights), 128)

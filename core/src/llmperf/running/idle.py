@@ -14,7 +14,7 @@ from llmperf.links.conversation import Conversation
 from llmperf.links.link import this_interpreter
 from llmperf.measuring.sampler import device_sampler, used_devices
 from llmperf.planning.states import Planned
-from llmperf.runfolder.busy import busy_text
+from llmperf.runfolder.host_readings import busy_text
 from llmperf.types.host_load import LoadBefore
 
 LOOK_SECONDS = 2.0
@@ -37,7 +37,7 @@ class StillBusy(LlmperfError):
 
 
 def wait_until_idle(planned: Planned, minutes: float, show: Show) -> None:
-    """Return when the hosts and devices of a run are idle, by the bounds of `runfolder.busy`; StillBusy after that."""
+    """Return when the hosts and devices of a run are idle, by the bounds of `host_readings`; StillBusy after that."""
     with _looks(planned) as look:
         wait(look, 60 * minutes, show)
 

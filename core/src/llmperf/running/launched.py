@@ -32,11 +32,10 @@ from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.results.failure import outcome
 from llmperf.runfolder import filenames
-from llmperf.runfolder.busy import busy_text
 from llmperf.runfolder.contents import RunRecords, read_run
-from llmperf.runfolder.create import create_run_folder, release
+from llmperf.runfolder.create import create_run_folder, held, release
 from llmperf.runfolder.endings import Ending, read_reports
-from llmperf.runfolder.lock import held
+from llmperf.runfolder.host_readings import busy_text
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
 from llmperf.types.devices import Facts

@@ -15,9 +15,8 @@ from llmperf.measuring.processes import left_of_run
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
-from llmperf.runfolder.create import load_plan, release
+from llmperf.runfolder.create import held, load_plan, release
 from llmperf.runfolder.endings import Ending, read_ending, read_nodes
-from llmperf.runfolder.lock import held
 from llmperf.runfolder.logs import shorten
 from llmperf.running.left_on_nodes import fetch, nodes_with_records
 from llmperf.types.result import Result

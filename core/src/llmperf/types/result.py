@@ -7,7 +7,6 @@ from dataclasses import field
 from typing import Literal
 
 from llmperf.types.devices import PeakFlops
-from llmperf.types.expert_load import LayerLoad
 from llmperf.types.frozen import dataclass
 from llmperf.types.hardware import Hardware, Software
 from llmperf.types.host_load import NodeConditions
@@ -309,3 +308,16 @@ class Result:
     """How figures were computed, if that is not obvious."""
     files: Mapping[str, Digest] = field(default_factory=dict)
     """SHA-256 of the plan and the records this result was computed from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerLoad:
+    """The load of one layer's experts in the measured window, over all ranks."""
+
+    layer: Count
+    """From 0, layers without experts included; multi-token layers follow the others."""
+    tokens: tuple[Count, ...]
+    """Tokens that each expert took; padding and skipped steps included, since they are computed too."""
+    imbalance: NonNegative | None
+    """Most tokens of an expert / mean of all: 1 if they are equal, experts / top-k if all tokens took the same ones.
+    None without tokens."""

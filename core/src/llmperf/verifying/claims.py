@@ -12,7 +12,7 @@ from statistics import median
 
 from llmperf.results.disturbances import disturbances
 from llmperf.results.statistics import step_statistics
-from llmperf.runfolder.busy import busy_parts
+from llmperf.runfolder.host_readings import busy_parts
 from llmperf.types.result import UNEVEN_QUANTILES, Result
 from llmperf.types.verification import Claim, ClaimCheck
 
