@@ -26,10 +26,21 @@ if TYPE_CHECKING:
     from llmperf.cases.library import read_case as read_case
     from llmperf.cases.model_import import import_config as import_config
     from llmperf.cases.settings import read_setting as read_setting
+    from llmperf.cli.colour import on_stdout as on_stdout
+    from llmperf.cli.colour import painted as painted
+    from llmperf.cli.colour import warn as warn
+    from llmperf.cli.compare_traces import compared_trace_files as compared_trace_files
+    from llmperf.cli.compare_traces import explained as explained
+    from llmperf.cli.completed_values import run_folders as run_folders
+    from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
     from llmperf.cli.output import json_option as json_option
+    from llmperf.cli.output import language_option as language_option
     from llmperf.cli.output import print_json as print_json
+    from llmperf.cli.output import print_page as print_page
     from llmperf.cli.output import print_table as print_table
+    from llmperf.cli.output import print_text as print_text
+    from llmperf.cli.output import wide_option as wide_option
     from llmperf.cli.request import planned_task as planned_task
     from llmperf.cli.request import request_options as request_options
     from llmperf.estimating.estimate import estimated_kinds as estimated_kinds
@@ -41,6 +52,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import write_bytes as write_bytes
     from llmperf.files.text import printable as printable
     from llmperf.files.user_files import cache_dir as cache_dir
+    from llmperf.files.user_files import config_file as config_file
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
@@ -55,11 +67,13 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import option_choices as option_choices
     from llmperf.planning.plugin_checks import option_problems as option_problems
     from llmperf.planning.plugin_checks import whole_number as whole_number
+    from llmperf.planning.user_config import own_config as own_config
     from llmperf.plugins.facts import device_aliases as device_aliases
+    from llmperf.results.step_figures import StepFigures as StepFigures
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.runfolder.reader import rank_records as rank_records
-    from llmperf.submissions.loaded_results import load_results as load_results
-    from llmperf.submissions.opened import opened_sheets as opened_sheets
+    from llmperf.submissions.opened import opened_results as opened_results
+    from llmperf.submissions.opened import recorded_steps as recorded_steps
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import decays as decays
@@ -79,7 +93,9 @@ _MOVED = {
     "PeakEntry": "llmperf_vendorkit.PeakEntry",
     "PeakTable": "llmperf_vendorkit.PeakTable",
     "huggingface_config": "llmperf_huggingface.export.huggingface_config",
+    "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
+    "opened_sheets": "llmperf.opened_results",
     "tool_output": "llmperf_vendorkit.tool_output",
     "visible_devices": "llmperf_vendorkit.visible_devices",
 }

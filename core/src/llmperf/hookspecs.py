@@ -147,11 +147,11 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
 
 @hookspec
 def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
-    """Called in the controller before the arguments of `run`, `plan` or `validate` are read, to add options to it.
+    """Called in the controller before the arguments of `run`, `plan`, `validate` or `report` are read, to add options.
 
     The core and extensions may answer; all answers are collected. `command` is its name. `begin` gets the called
-    command, may change its values, and may do all of it in its place: a `CalledRun` plans and starts runs. An option
-    that exists already is an error that names both packages.
+    command, may change its values, and may do all of it in its place: a `CalledRun` plans and starts runs, a
+    `CalledReport` has its sheets changed. An option that exists already is an error that names both packages.
 
     >>> @llmperf.hookimpl
     ... def llmperf_command_options(command):

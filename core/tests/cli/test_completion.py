@@ -56,8 +56,7 @@ def test_runs_are_offered_by_path_and_by_id(tmp_path, monkeypatch):
     assert offered("llmperf report ", monkeypatch) == [
         "runs", "runs/ddp", "runs/ddp/20260102-default", "runs/20260101-default"]  # fmt: skip
     assert offered("llmperf validate runs/d", monkeypatch) == ["runs/ddp", "runs/ddp/20260102-default"]
-    assert offered("llmperf summary runs --baseline runs/d", monkeypatch)[0] == "runs/ddp"
-    assert offered("llmperf compare 20260101", monkeypatch) == ["runs/20260101-default"]
+    assert offered("llmperf validate 20260101", monkeypatch) == ["runs/20260101-default"]
     assert offered("llmperf validate sub", monkeypatch) == []  # files: the shell offers them itself
 
 
@@ -67,12 +66,6 @@ def test_devices_are_offered_as_words_without_a_vendor(monkeypatch):
     known = [("acme", SimpleNamespace(devices=(device,)))]
     monkeypatch.setattr("llmperf.planning.vendors.catalogues", lambda vendor: (known, []))
     assert offered("llmperf plan --on ", monkeypatch) == ["A100-80GB-PCIe:", "big:"]
-
-
-def test_kinds_of_documents_that_ship_are_baselines(monkeypatch):
-    kinds = {"published": SimpleNamespace(shipped=Path("rows")), "result": SimpleNamespace(shipped=None)}
-    monkeypatch.setattr("llmperf.validation.catalogue.open_catalogue", lambda: SimpleNamespace(kinds=kinds))
-    assert offered("llmperf compare a --baseline pub", monkeypatch) == ["published"]
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

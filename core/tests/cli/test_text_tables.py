@@ -46,38 +46,6 @@ def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(r
     assert models[0] == "llama2_7b"
 
 
-def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs, capsys):
-    assert call(["summary", str(runs)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    headings = [line for line in lines if ", pretraining: " in line]
-    assert [line.split(",")[0] for line in headings] == ["llama2_7b", "llama2_7b", "llama_tiny"]
-    assert headings[0] == "llama2_7b, pretraining: default, fp32, 256 tokens x 4; changed: global_batch=4"
-    kinds = [line for line in lines if line.startswith("1x2 ")]
-    assert [line.split()[-1] for line in kinds] == ["30.0", "20.0", "9,000.0"]
-    assert lines[lines.index(headings[0]) + 1] == kinds[0]
-
-
-def test_the_framework_is_in_its_column_alone(runs, capsys):
-    path = runs / "run-0" / "result.json"
-    document = json.loads(path.read_text())
-    changes = [("tuning.framework", "zero", "pytorch"), ("tuning.micro_batch", 1, 2)]
-    document["fix_hp"] += [
-        {"path": name, "case_value": before, "value": value, "origin": "--set"} for name, before, value in changes
-    ]
-    path.write_text(json.dumps(document))
-    assert call(["summary", str(path), "--wide"]) == 0
-    out = capsys.readouterr().out
-    assert "micro_batch=2" in out
-    assert "framework=" not in out
-
-
-def test_the_summary_draws_the_history_of_a_kind(runs, capsys):
-    assert call(["summary", str(runs), "--format", "markdown"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("\n# ") + out.startswith("# ") == 1
-    assert "| 2 | 20.0 | 100.0 % | ▁█ | 30.0 |" in out
-
-
 def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, capsys):
     assert call(["report", str(runs)]) == 0
     out = capsys.readouterr().out
@@ -128,12 +96,6 @@ def test_a_pipe_gets_one_line_a_run(runs, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     assert call(["report", str(runs)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2 + 4
-
-
-def test_a_reason_that_holds_for_all_kinds_is_said_once(runs, capsys):
-    assert call(["summary", str(runs), "--baseline", "published"]) == 0
-    out = capsys.readouterr().out
-    assert out.count("published rows are of whole devices") == 1
 
 
 def test_long_names_break_at_their_joints():

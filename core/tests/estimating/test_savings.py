@@ -16,11 +16,11 @@ from llmperf.estimating.estimate import KnownRates, estimate_of
 from llmperf.estimating.savings import least_bytes
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
-from llmperf.reporting.cost_rows import Costing
 from llmperf.reporting.estimated_cost import cost_rows_of
 from llmperf.running.step_traces import analytic_traces
 from llmperf.types import Plan
 from llmperf.types.estimate import Estimate, Saving
+from llmperf_compare.cost import Costing
 
 LLAMA = ("llama3_1_8b_pretrain_pytorch", "H100-SXM5-80GB:1x8", "micro_batch=1", "global_batch=8")
 MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8")

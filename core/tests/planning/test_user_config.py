@@ -52,7 +52,6 @@ def test_the_nearest_file_upward_wins_then_the_users_own(tmp_path, monkeypatch):
     [
         ("[environmnts]\n", "unknown key 'environmnts'; did you mean 'environments'?"),
         ("[default]\nvendr = 'cpu'\n", "default: unknown key 'vendr'; did you mean 'vendor'?"),
-        ("[prices.'A1']\nper_hour = 1\n", "missing required field `currency`"),
         ("[environments]\na = 1\n", "Expected `str`, got `int` - at `$.environments"),
         ("[hosts]\na = 'b'\n", "Expected `array`, got `str` - at `$.hosts"),
         ("[default]\nenvironment = 'a'\n", "default.environment: unknown environment 'a'"),

@@ -199,13 +199,13 @@ def test_in_the_environment_of_the_clone_uv_installs_all_distributions(elsewhere
 
 def test_in_another_environment_only_the_missing_distributions_are_installed(elsewhere, monkeypatch):
     python = "'/else where/bin/python'"
-    assert install_own("llmperf-html") == f"uv pip install --python {python} {CLONE}/extensions/html"
+    assert install_own("llmperf-tracking") == f"uv pip install --python {python} {CLONE}/extensions/tracking"
     monkeypatch.setattr(mending, "find_spec", lambda name: object())
-    assert install_own("llmperf-html") == f"{python} -m pip install {CLONE}/extensions/html"
+    assert install_own("llmperf-tracking") == f"{python} -m pip install {CLONE}/extensions/tracking"
     both = f"{CLONE}/frameworks/pytorch {CLONE}/frameworks/zero"
     assert install_own("llmperf-zero") == f"{python} -m pip install {both}"
     monkeypatch.setattr(mending, "source", lambda distribution: None)
-    assert install_own("llmperf-html") == f"{python} -m pip install ./extensions/html  # in a clone of llmperf"
+    assert install_own("llmperf-tracking") == f"{python} -m pip install ./extensions/tracking  # in a clone of llmperf"
 
 
 def test_a_package_of_an_index_is_installed_by_what_the_users_shell_finds(elsewhere, monkeypatch):

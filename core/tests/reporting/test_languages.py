@@ -165,19 +165,10 @@ def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path,
         monkeypatch.setenv(name, value)
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["summary", str(path)]) == 0
-    assert ("预训练" in capsys.readouterr().out) == (language == "zh")
-    assert call(["summary", str(path), "--lang", "en"]) == 0
-    assert "pretraining" in capsys.readouterr().out
-
-
-def test_a_warning_of_a_chinese_summary_has_a_chinese_colon(example, tmp_path, capsys):
-    example["metrics"]["other_cpu_share"] = 0.73
-    (tmp_path / "result.json").write_text(json.dumps(example))
-    assert call(["summary", str(tmp_path), "--lang", "zh"]) == 0
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("警告")]
-    assert warnings
-    assert all(line.startswith("警告：") for line in warnings)
+    assert call(["report", str(path), "--format", "markdown"]) == 0
+    assert ("性能指标" in capsys.readouterr().out) == (language == "zh")
+    assert call(["report", str(path), "--format", "markdown", "--lang", "en"]) == 0
+    assert "Performance" in capsys.readouterr().out
 
 
 def test_validate_speaks_chinese_to_people_and_not_to_programs(example, tmp_path, capsys):

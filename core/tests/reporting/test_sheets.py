@@ -11,12 +11,18 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.reporting import COMPARED, leaves, result_sheet, shown
+from llmperf.reporting import leaves, result_sheet, shown
 from llmperf.reporting.exports import CsvReporter, JsonReporter
 from llmperf.reporting.markdown import MarkdownReporter
 from llmperf.reporting.terminal import TerminalReporter, card
 from llmperf.types import Result
 from llmperf.validation.catalogue import forget_catalogues
+
+COMPARED = (
+    *("tokens_per_second_per_device", "step_seconds_median", "mfu_nominal", "rank_peak_bytes"),
+    *("device_memory_used_bytes", "power_watts", "joules_per_token", "final_loss"),
+)
+"""Keys of the figures that are compared."""
 
 REPORTER = """
 from llmperf import hookimpl

@@ -10,7 +10,7 @@ from llmperf.cli.run import say_spread
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.build import build_result
-from llmperf.results.groups import spread
+from llmperf.results.repeats import spread
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
 from llmperf.runfolder.recorder import Recorder

@@ -371,10 +371,3 @@ def test_damaged_archives_are_said_in_a_line(submission, tmp_path, place, value,
     damaged.write_bytes(bytes(data))
     for file in validate_path(damaged):
         assert all(finding.message for finding in file.findings)
-
-
-@pytest.mark.parametrize("command", [["summary"], ["compare", "here"], ["align", "here"]])
-def test_other_commands_say_that_an_archive_is_to_be_unpacked(submission, run_folder, capsys, command):
-    words = [str(run_folder) if word == "here" else word for word in command]
-    assert call([*words, str(submission)]) == 2
-    assert "found an archive: unpack it" in capsys.readouterr().err

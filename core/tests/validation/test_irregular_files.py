@@ -34,7 +34,7 @@ def limited():
 
 COMMANDS = {
     "README.md": (["import", "{path}", "--out", "{folder}/out"], ["validate", "{path}"]),
-    "result.json": (["report", "{path}"], ["validate", "{path}"], ["compare", "{path}", "{path}"]),
+    "result.json": (["report", "{path}"], ["validate", "{path}"]),
     "published.json": (["report", "{path}"], ["validate", "{path}"]),
     "case.toml": (["plan", "{path}"], ["validate", "{path}"]),
     "handed.zip": (["validate", "{path}"],),

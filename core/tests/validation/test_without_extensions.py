@@ -62,7 +62,7 @@ def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported
 def test_results_are_reported_and_a_published_baseline_names_the_package(result, capsys):
     assert call(["report", str(result), "--format", "csv"]) == 0
     assert capsys.readouterr().out.count("\n") == 2
-    assert call(["summary", str(result), "--baseline", "published"]) == 2
+    assert call(["report", "published"]) == 2
     assert PACKAGE in capsys.readouterr().err
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
-from llmperf.reporting.alignment import drawn, marks, verdict
-from llmperf.results.alignment import align
 from llmperf.types import Result
+from llmperf_compare.align import drawn, marks, verdict
+from llmperf_compare.alignment import align
 
 STEPS = 30
 NUMBER = count()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.cli.main import call
-from llmperf.results.comparison import bootstrap_interval, compare, mid_ranks, rank_sum_p
+from llmperf_compare.comparison import bootstrap_interval, compare, mid_ranks, rank_sum_p
 
 figures = st.lists(st.floats(1.0, 1e6), min_size=2, max_size=6)
 

@@ -7,7 +7,7 @@ import json
 import shutil
 import zipfile
 
-import llmperf
+import llmperf_compare
 import pytest
 from llmperf.cli.main import call
 
@@ -46,7 +46,7 @@ def test_a_forged_copy_that_comes_first_does_not_replace_the_run(genuine, tmp_pa
     assert (spread["runs"], spread["median"]) == (1, genuine)
     assert f"{runs / 'a' / 'result.json'} is the same run as {runs / 'z' / 'result.json'}, but says something" in err
     with pytest.warns(UserWarning, match="counted once"):
-        (loaded,) = llmperf.load_results(runs)
+        (loaded,) = llmperf_compare.load_results(runs)
     assert loaded.valid
     assert loaded.values["tokens_per_second_per_device"] == genuine
 
@@ -70,7 +70,7 @@ def test_a_forged_archive_that_comes_first_does_not_replace_the_run(genuine, tmp
     assert call(["pack", str(tmp_path / "runs" / "z"), "-o", str(packed / "z.zip")]) == 0
     repacked(packed / "z.zip", packed / "a.zip", repr(genuine).encode(), b"99999.0")
     with pytest.warns(UserWarning, match=r"a\.zip/.* is the same run as .*z\.zip/.*but says something else"):
-        (loaded,) = llmperf.load_results(packed)
+        (loaded,) = llmperf_compare.load_results(packed)
     assert loaded.values["tokens_per_second_per_device"] == genuine
     assert len(loaded.steps()) > 1
 
@@ -148,3 +148,6 @@ def test_a_report_shows_a_run_once_and_reads_archives(genuine, tmp_path, capsys)
     assert err.count("the same run as") == 2
     assert call(["report", str(archive), "--format", "json"]) == 0
     assert genuine == json.loads(capsys.readouterr().out)[0]["rows"][0]["tokens_per_second_per_device"]
+    for words in (["summary"], ["compare", str(runs / "z")], ["align", str(runs / "z")]):
+        assert call([*words, str(archive)]) == 2
+        assert "found an archive: unpack it" in capsys.readouterr().err

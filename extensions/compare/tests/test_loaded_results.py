@@ -1,4 +1,4 @@
-"""`llmperf.load_results`: what programs and notebooks read."""
+"""`llmperf_compare.load_results`: what programs and notebooks read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import io
 import math
 from pathlib import Path
 
-import llmperf
+import llmperf_compare
 import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
@@ -23,7 +23,7 @@ PUBLISHED = Path(__file__).parents[3] / "extensions/published/src/llmperf_publis
 
 
 def test_values_are_those_of_the_csv_report(run_folder):
-    (result,) = llmperf.load_results(run_folder)
+    (result,) = llmperf_compare.load_results(run_folder)
     (row,) = csv.DictReader(io.StringIO(CsvReporter().render([result.sheet], "en")))
     assert ["path", *result.values] == list(row)
     assert float(row["tokens_per_second_per_device"]) == result.values["tokens_per_second_per_device"]
@@ -35,7 +35,7 @@ def test_values_are_those_of_the_csv_report(run_folder):
 @pytest.mark.slow
 def test_a_frame_has_a_row_for_each_result_and_nan_where_unknown(run_folder):
     pytest.importorskip("pandas")
-    frame = llmperf.load_results(run_folder, str(PUBLISHED)).to_frame()
+    frame = llmperf_compare.load_results(run_folder, str(PUBLISHED)).to_frame()
     measured = frame[frame.path == str(run_folder / "result.json")]
     assert len(measured) == 1
     assert len(frame) > 10
@@ -48,7 +48,7 @@ def test_a_frame_has_a_row_for_each_result_and_nan_where_unknown(run_folder):
 @pytest.mark.slow
 def test_standings_have_a_row_for_each_kind_of_run(run_folder):
     pytest.importorskip("pandas")
-    results = llmperf.load_results(run_folder, PUBLISHED)
+    results = llmperf_compare.load_results(run_folder, PUBLISHED)
     frame = results.standings_frame()
     assert len(frame) == sum(len(standing.entries) for standing in results.standings())
     (measured,) = frame[frame.measured].to_dict("records")
@@ -62,7 +62,7 @@ def test_standings_have_a_row_for_each_kind_of_run(run_folder):
 def test_steps_of_all_ranks(run_folder):
     """The slowest rank counts; memory is that of the last reading before the end of the step."""
     first = json_files.load(run_folder / filenames.RESULT, Result)
-    steps = llmperf.load_results(run_folder)[0].steps()
+    steps = llmperf_compare.load_results(run_folder)[0].steps()
     end = 1768469405.0 - (1768469405.0 - 500.0) + steps[0].seconds
     sample = MemorySample(
         at=0.0,
@@ -71,7 +71,7 @@ def test_steps_of_all_ranks(run_folder):
         devices=(DeviceSample(index=0, memory_used_bytes=5, memory_total_bytes=9),),
     )
     (run_folder / filenames.MEMORY).write_bytes(json_files.encode(sample) + b"\n")
-    steps = llmperf.load_results(run_folder)[0].steps()
+    steps = llmperf_compare.load_results(run_folder)[0].steps()
     assert [step.step for step in steps] == list(range(1, first.contract.steps + 1))
     assert [step.measured for step in steps].count(False) == first.contract.warmup_steps
     assert [step.loss for step in steps] == [point.loss for point in first.loss_curve]
@@ -84,7 +84,7 @@ def test_without_records_a_step_has_its_loss_alone(run_folder, tmp_path):
     pytest.importorskip("pandas")
     alone = tmp_path / "result.json"
     alone.write_bytes((run_folder / filenames.RESULT).read_bytes())
-    (result,) = llmperf.load_results(alone)
+    (result,) = llmperf_compare.load_results(alone)
     frame = result.steps_frame()
     assert frame.index.name == "step"
     assert frame.seconds.isna().all()
@@ -95,7 +95,7 @@ def test_an_archive_is_read_without_trust(run_folder, tmp_path, monkeypatch):
     monkeypatch.setattr("llmperf.submissions.pack._check", lambda run: None)
     archive = tmp_path / "submission.zip"
     pack([run_folder], archive)
-    (result,) = llmperf.load_results(archive)
+    (result,) = llmperf_compare.load_results(archive)
     assert result.path == f"{archive}/run/result.json"
     scratch = result.sheet.source.path.parent
     assert len(result.steps()) == result.document.contract.steps
@@ -103,7 +103,7 @@ def test_an_archive_is_read_without_trust(run_folder, tmp_path, monkeypatch):
     assert not scratch.exists()
     (tmp_path / "bad.zip").write_bytes(b"PK nothing")
     with pytest.raises(UserError, match=r"bad\.zip: cannot be unpacked"):
-        llmperf.load_results(tmp_path / "bad.zip")
+        llmperf_compare.load_results(tmp_path / "bad.zip")
 
 
 def test_files_that_cannot_be_read_are_named(run_folder):
@@ -111,14 +111,14 @@ def test_files_that_cannot_be_read_are_named(run_folder):
     other.mkdir()
     (other / "result.json").write_text('{"schema": "llmperf/result/1"')
     with pytest.warns(UserWarning, match=r"left out: .*other/result\.json: "):
-        results = llmperf.load_results(run_folder.parent)
+        results = llmperf_compare.load_results(run_folder.parent)
     assert len(results) == len(results.left_out) == 1
     with pytest.raises(UserError, match="nowhere: no such file or folder"):
-        llmperf.load_results("nowhere")
+        llmperf_compare.load_results("nowhere")
 
 
 def test_without_pandas_the_command_to_install_it_is_named(run_folder, monkeypatch):
-    results = llmperf.load_results(run_folder)
+    results = llmperf_compare.load_results(run_folder)
     real = builtins.__import__
 
     def importing(name, *rest):

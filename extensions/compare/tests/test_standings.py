@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.files.json_files import convert
-from llmperf.reporting import result_sheet, standings
+from llmperf.reporting import result_sheet
 from llmperf.reporting.overview import ordered
 from llmperf.types import Result, Row, Sheet, Source
+from llmperf_compare.ranking import standings
 
 
 def run(name="run", speed=100.0, **changed):
@@ -46,11 +45,7 @@ def test_repeats_are_one_entry_with_their_interval():
     speed = entry.figures["tokens_per_second_per_device"]
     assert (speed.median, speed.low, speed.high, speed.runs, speed.how) == (110.0, 100.0, 120.0, 3, "measured")
     assert [sheet.name for sheet in entry.sheets] == ["b", "c", "a"]
-
-
-def test_one_run_has_no_interval():
-    (standing,) = standings([run()])
-    speed = standing.entries[0].figures["tokens_per_second_per_device"]
+    speed = standings([run()])[0].entries[0].figures["tokens_per_second_per_device"]
     assert (speed.low, speed.high) == (None, None)
 
 
@@ -120,11 +115,6 @@ def test_the_fastest_first_and_no_run_is_lost(speeds):
     assert standing.contract == ours.contract
 
 
-def test_the_function_stays_public_after_a_type_of_its_module_is_imported():
-    code = "from llmperf.reporting import Entry, standings; print(standings([]))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
-
-
 def test_entries_of_one_contract_name_the_settings_in_which_they_differ():
     example = llmperf_schemas.example("result")
     change = {"path": "tuning.gradient_checkpointing", "case_value": False, "value": True, "origin": "--set"}
@@ -133,9 +123,6 @@ def test_entries_of_one_contract_name_the_settings_in_which_they_differ():
     entries = standings([run("a", 100.0), other])[0].entries
     assert [dict(entry.settings) for entry in entries] == [
         {"gradient_checkpointing": "false"}, {"gradient_checkpointing": "true"}]  # fmt: skip
-
-
-def test_entries_that_were_run_alike_name_no_settings():
     assert [dict(entry.settings) for entry in standings([run("a"), run("b")])[0].entries] == [{}]
 
 

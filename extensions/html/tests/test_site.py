@@ -16,7 +16,7 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from llmperf import opened_sheets
+from llmperf import opened_results
 from llmperf.cli.main import call
 from llmperf_html.site.content import Content
 from llmperf_html.site.page import Frame
@@ -181,10 +181,10 @@ def test_a_failure_is_read_before_the_figures(tmp_path, example):
 
 
 def test_operations_of_a_traced_step_add_up_whatever_overlaps(tmp_path, run_folder):
-    (sheet,) = opened_sheets([run_folder], print)
+    (opened,) = opened_results([run_folder], print)
     parts = {"products": 0.3, "memory": 0.2, "other": -0.1}
-    curves = replace(sheet.curves(), traced_seconds=parts, expected={"step_seconds": 0.32})
-    traced = replace(sheet, curves=lambda: curves)
+    curves = replace(opened.sheet.curves(), traced_seconds=parts, expected={"step_seconds": 0.32})
+    traced = replace(opened.sheet, curves=lambda: curves)
     content = Content([traced], [traced])
     words = {language: text_of(run_page(Frame(title="x", language=language), content, content.runs[0]))
              for language in ("en", "zh")}  # fmt: skip
@@ -343,9 +343,9 @@ def test_no_unpacked_archive_is_left_while_others_are_read(tmp_path, run_folder,
     (folder / "b.zip").write_bytes(b"PK")
     shutil.copy(folder / "a.zip", folder / "c.zip")
     present = []
-    (sheet,) = opened_sheets([folder], lambda _: present.append(list(scratch.iterdir())))
-    assert present == [[], []]
-    assert sheet.curves().by_name["step_seconds"].x
+    opened, _ = opened_results([folder], lambda _: present.append(list(scratch.iterdir())))
+    assert present == [[]]
+    assert opened.sheet.curves().by_name["step_seconds"].x
 
 
 def test_nothing_to_show_is_an_error(tmp_path, capsys):

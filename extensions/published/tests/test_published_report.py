@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.reporting import shown, standings
+from llmperf.reporting import shown
 from llmperf.reporting.reading import read_sheets
+from llmperf_compare.ranking import standings
 
 PUBLISHED = Path(__file__).parents[1] / "src/llmperf_published/data"
 SCALED = {"1x8": 3000, "2x8": 2800}

@@ -1,8 +1,9 @@
-"""The Chrome traces that `llmperf compare --explain` reads: those of runs, or files by themselves."""
+"""The traces that `llmperf compare --explain` reads: those of runs, or files of Chrome traces by themselves."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,15 +15,85 @@ from llmperf.cli.output import print_json, print_page
 if TYPE_CHECKING:
     from llmperf.results.trace_difference import TraceDifference, TracedRun
     from llmperf.results.trace_operations import TracedOperations
+    from llmperf.types import Result
 
 Joined = tuple["TracedOperations", "TracedOperations"]
 """The operations of a side and of the reference."""
 
 
-def trace_sides(
-    folders: Mapping[str, Path], explain: bool, fail_below: float | None
-) -> dict[str, TracedOperations] | None:
-    """The operations of sides that are files of Chrome traces; None if none is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanations:
+    """Which operations account for the differences between traced runs."""
+
+    reference: str
+    """Name of the side that the others are compared with."""
+    differences: Mapping[str, TraceDifference]
+    """By the name of the side."""
+    operations: Mapping[str, Joined]
+    """The Chrome traces, of sides where both runs have kept theirs."""
+
+    def document(self) -> dict[str, object]:
+        """Plain values for JSON; empty where no two sides have traces."""
+        differences = {name: difference.document() for name, difference in self.differences.items()}
+        traces = {name: _document(pair) for name, pair in self.operations.items()}
+        document: dict[str, object] = {"explanations": differences, "chrome_traces": traces}
+        return {name: values for name, values in document.items() if values}
+
+    def show(self, wanted: str, language: str) -> None:
+        """Print a page for each side."""
+        from llmperf.reporting.trace_difference import explanation_page
+
+        for name, difference in self.differences.items():
+            click.echo()
+            print_page(explanation_page(name, self.reference, difference), wanted, language)
+            if name in self.operations:
+                click.echo()
+                _print_operations(name, self.reference, self.operations[name], wanted, language)
+
+
+def explained(
+    sides: Mapping[str, Sequence[tuple[Path, Result]]],
+    folders: Mapping[str, Path],
+    alike: Mapping[str, bool],
+    wanted: str,
+) -> Explanations:
+    """The traced steps of further sides against those of the first: of those in `alike` with the same contract.
+
+    A warning on standard error names each side without a trace. UserError for a format that has no place for them.
+    """
+    from llmperf.errors import UserError
+    from llmperf.results.trace_difference import trace_difference, traced_run
+
+    _check_format(wanted)
+    if len(sides) < 2:
+        raise UserError("--explain: expected runs on two sides, found one side")
+    reference = next(iter(sides))
+    for name in [name for name, same in alike.items() if not same]:
+        warn(f"--explain: {folders[name]}: another contract than {reference}: its operations are of other work")
+    others = [name for name, same in alike.items() if same]
+    traced = {name: traced_run(sides[name]) for name in (reference, *others)} if others else {}
+    for name in [name for name, run in traced.items() if run is None]:
+        warn(f"--explain: {folders[name]}: no run has a trace (llmperf run --trace 3)")
+    theirs = traced.get(reference)
+    differences = {
+        name: trace_difference(ours, theirs)
+        for name in others
+        if (ours := traced[name]) is not None and theirs is not None
+    }
+    return Explanations(reference=reference, differences=differences, operations=_chrome_traces(differences))
+
+
+def _check_format(wanted: str) -> None:
+    from llmperf.errors import UserError
+
+    if wanted not in ("terminal", "markdown", "json"):
+        raise UserError(f"--explain: expected --format terminal, markdown or json, found {wanted}")
+
+
+def compared_trace_files(
+    folders: Mapping[str, Path], explain: bool, fail_below: float | None, wanted: str, language: str
+) -> bool:
+    """Print the operations of sides that are files of Chrome traces; False if none is, and nothing was printed.
 
     UserError if other sides are not, for a file that cannot be read or is on two sides, without `--explain`, and with
     `--fail-below`.
@@ -32,7 +103,7 @@ def trace_sides(
 
     traces = {name: path for name, path in folders.items() if path.is_file() and is_trace(path)}
     if not traces:
-        return None
+        return False
     if not explain:
         raise UserError(f"{next(iter(traces.values()))}: a Chrome trace has no measured figures; add --explain")
     if fail_below is not None:
@@ -44,39 +115,33 @@ def trace_sides(
         raise UserError(f"{twice[0]}: expected different files on all sides")
     from llmperf.results.trace_operations import of_file
 
-    return {name: of_file(path) for name, path in folders.items()}
-
-
-def show_trace_files(sides: Mapping[str, TracedOperations], wanted: str, language: str) -> None:
-    """Print the operations of each further side beside those of the first."""
-    from llmperf.errors import UserError
-
-    if wanted not in ("terminal", "markdown", "json"):
-        raise UserError(f"--explain: expected --format terminal, markdown or json, found {wanted}")
-    reference, *others = sides
-    pairs = {name: (sides[name], sides[reference]) for name in others}
+    sides = {name: of_file(path) for name, path in folders.items()}
+    _check_format(wanted)
+    reference, *further = sides
+    pairs = {name: (sides[name], sides[reference]) for name in further}
     if wanted == "json":
         print_json(
             {
                 "reference": reference,
                 "sides": {name: side.document() for name, side in sides.items()},
-                "chrome_traces": {name: document(pair) for name, pair in pairs.items()},
+                "chrome_traces": {name: _document(pair) for name, pair in pairs.items()},
             }
         )
-        return
+        return True
     for place, (name, pair) in enumerate(pairs.items()):
         click.echo("\n" if place else "", nl=False)
-        print_operations(name, reference, pair, wanted, language)
+        _print_operations(name, reference, pair, wanted, language)
+    return True
 
 
-def print_operations(name: str, reference: str, pair: Joined, wanted: str, language: str) -> None:
+def _print_operations(name: str, reference: str, pair: Joined, wanted: str, language: str) -> None:
     """Print the operations of two sides by name."""
     from llmperf.reporting.trace_difference import operations_page
 
     print_page(operations_page(name, reference, *pair), wanted, language)
 
 
-def document(pair: Joined) -> dict[str, object]:
+def _document(pair: Joined) -> dict[str, object]:
     """The operations of two sides, for JSON."""
     from llmperf.results.trace_operations import SOURCE, joined
 
@@ -84,17 +149,17 @@ def document(pair: Joined) -> dict[str, object]:
     return {"source": SOURCE, **sides, "operations": [part.document() for part in joined(*pair)]}
 
 
-def traces_of(explanations: Mapping[str, TraceDifference]) -> dict[str, Joined]:
+def _chrome_traces(differences: Mapping[str, TraceDifference]) -> dict[str, Joined]:
     """The Chrome traces of explained runs, where both sides have kept theirs; a warning for one that is unreadable."""
     from llmperf.errors import UserError
     from llmperf.results.trace_operations import of_run
 
     read: dict[TracedRun, TracedOperations | None] = {}
-    for run in dict.fromkeys(run for found in explanations.values() for run in (found.reference, found.run)):
+    for run in dict.fromkeys(run for found in differences.values() for run in (found.reference, found.run)):
         try:
             read[run] = of_run(run)
         except UserError as error:
             read[run] = None
             warn(f"--explain: {error}: the figures of the records alone are shown")
-    pairs = {name: (read[found.run], read[found.reference]) for name, found in explanations.items()}
+    pairs = {name: (read[found.run], read[found.reference]) for name, found in differences.items()}
     return {name: (ours, theirs) for name, (ours, theirs) in pairs.items() if ours is not None and theirs is not None}

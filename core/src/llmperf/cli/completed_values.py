@@ -127,23 +127,6 @@ def run_folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> 
     return [CompletionItem(incomplete, type="file"), *(CompletionItem(str(folder)) for folder in fitting[:MAX_RUNS])]
 
 
-def baselines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Shell completion for --baseline: kinds of documents that ship, such as `published`, and paths of runs."""
-    from click.shell_completion import CompletionItem
-
-    shipped = [CompletionItem(name) for name in _shipped_kinds() if name.startswith(incomplete)]
-    return [*shipped, *run_folders(ctx, param, incomplete)]
-
-
-def _shipped_kinds() -> list[str]:
-    from llmperf.validation.catalogue import open_catalogue
-
-    try:
-        return sorted(name for name, kind in open_catalogue().kinds.items() if kind.shipped is not None)
-    except LlmperfError:
-        return []
-
-
 def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for --set, up to the `=`: whole paths where a dot was typed, otherwise their shortest names."""
     from llmperf.cases.settings import full_path, known_paths

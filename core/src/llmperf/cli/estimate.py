@@ -10,9 +10,15 @@ import click
 
 from llmperf.cli.colour import warn
 from llmperf.cli.completed_values import device_names
-from llmperf.cli.options import Finite, Seconds, prices_option, train_tokens_option
+from llmperf.cli.options import Finite, Seconds
 from llmperf.cli.output import print_json, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out
+
+try:  # costs are those of another package, until estimates are one too
+    from llmperf_compare.cost import costing_for
+    from llmperf_compare.options import cost_options
+except ImportError:
+    costing_for, cost_options = None, tuple  # type: ignore[assignment]
 
 EXAMPLES = """\b
 Examples:
@@ -35,8 +41,6 @@ Examples:
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
 @click.option("--trace-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
               help="Time limit of the trace of one pipeline stage.")  # fmt: skip
-@prices_option
-@train_tokens_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -46,8 +50,8 @@ def command(
     network: float | None,
     analytic: bool,
     trace_timeout: float,
-    prices: Path | None,
-    train_tokens: int | None,
+    prices: Path | None = None,
+    train_tokens: int | None = None,
     **options: Any,
 ) -> None:
     """Estimate memory and step time of a case on devices that need not be here.
@@ -59,7 +63,6 @@ def command(
     """
     from llmperf.cli.estimate_text import estimate_text
     from llmperf.cli.plan import show
-    from llmperf.reporting.cost_rows import costing_for
     from llmperf.running.estimate import EstimateOptions, estimate
 
     how = EstimateOptions(
@@ -68,7 +71,9 @@ def command(
         network_bytes_per_second=None if network is None else network * 1e9 / 8,
         trace_seconds=trace_timeout,
     )
-    costing = costing_for(prices, train_tokens, warn)
+    costing = None
+    if costing_for is not None:
+        costing = costing_for(prices, train_tokens, warn)
     outcome, estimated = estimate(request(options, on), how, lambda line: click.echo(line, err=True))
     if estimated is None or outcome.plan is None:
         ctx.exit(show(outcome, options["as_json"], whole=False))
@@ -86,3 +91,6 @@ def command(
     else:
         print_text(estimate_text(estimated, cost_facts(estimated, rows) if costing is not None else ()), nl=False)
     ctx.exit(1 if estimated.fits is False else 0)
+
+
+command.params += cost_options()

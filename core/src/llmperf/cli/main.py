@@ -21,6 +21,9 @@ from llmperf.files.text import printable
 from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
 
 PROVIDERS = {
+    "compare": "llmperf-compare",
+    "summary": "llmperf-compare",
+    "align": "llmperf-compare",
     "import": "llmperf-published",
     "site": "llmperf-html",
     "tune": "llmperf-sweep",

@@ -1,10 +1,9 @@
-"""Types of options: finite numbers, seconds, tokens, and names for plans and results, which are UTF-8."""
+"""Types of options: finite numbers, seconds, and names for plans and results, which are UTF-8."""
 
 from __future__ import annotations
 
 import math
 import os
-from pathlib import Path
 from typing import Any
 
 import click
@@ -30,14 +29,6 @@ class Text(click.types.StringParamType):
         return text
 
 
-prices_option = click.option(
-    "--prices",
-    metavar="FILE",
-    type=click.Path(path_type=Path),
-    help="Prices, as in llmperf.toml: adds what tokens cost.",
-)
-
-
 class Folder(click.Path):
     """The name of a folder, in UTF-8. An empty name would mean the current folder and is refused."""
 
@@ -61,24 +52,6 @@ class Finite(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value} is not a {self.what}.", param, ctx)
         return number
-
-
-class Share(Finite):
-    """A share of a reference above 0; one above 2 is taken for a percentage and refused."""
-
-    what = "share"
-    most = 2.0
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The share; click's error for another number."""
-        share = super().convert(value, param, ctx)
-        if share > self.most:
-            nearest = f"did you mean {share / 100:g}?" if share / 100 <= self.most else "such as 0.95."
-            self.fail(f"{value} is not a share of the reference of at most {self.most:g}; {nearest}", param, ctx)
-        return share
 
 
 class Seconds(Finite):
@@ -128,25 +101,3 @@ class Duration(click.types.StringParamType):
         if not (number.isdecimal() and unit in UNITS and 0 < int(number) * UNITS[unit] <= LONGEST):
             self.fail(f"expected a time of at most 366 days such as 90m, 2h or 7d; found {value!r}.", param, ctx)
         return float(int(number) * UNITS[unit])
-
-
-class Tokens(click.types.StringParamType):
-    """A number of tokens such as `300B`, `1.4T` or `2e12`."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; click's error for another text, for less than one token and for more than 10^16."""
-        if isinstance(value, int):
-            return value
-        from llmperf.results.cost import token_count
-
-        if (count := token_count(str(value))) is None:
-            self.fail(f"expected a number of tokens such as 300B, 1.4T or 2e12; found {value!r}.", param, ctx)
-        return count
-
-
-train_tokens_option = click.option(
-    "--train-tokens",
-    metavar="COUNT",
-    type=Tokens(),
-    help="Tokens of the training whose time and cost are shown, such as 1T.",
-)

@@ -4,39 +4,24 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from llmperf.cli.colour import painted, warn
+from llmperf.cli.colour import painted
 from llmperf.files.text import printable
 from llmperf.reporting.language import language_of_locale
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from llmperf.reporting.page import Line, Page
     from llmperf.reporting.text_table import Column
-    from llmperf.types import Result
-
 
 language_option = click.option(
     "--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
     help="Language of headings, values and sentences.",
 )  # fmt: skip
-ANSWER_FORMATS = ("terminal", "markdown", "json", "junit", "github", "sarif")
-
-
-def answer_format_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add `--format` and `--json` to a command that answers with a page."""
-    as_json = click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
-    return click.option("--format", "wanted", type=click.Choice(ANSWER_FORMATS), default="terminal",
-                        show_default=True, help="Format of the answer.")(as_json(function))  # fmt: skip
-
-
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 
@@ -192,38 +177,6 @@ def _table_text(page: Page, language: str, wide: bool) -> str:
         parts = [left_out] if width is None else wrapped_cell(left_out, width)
         lines += ["", *(painted("context", part) for part in parts)]
     return "\n".join(lines)
-
-
-def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path, Result], ...]:
-    """The results of different runs; a warning on standard error names each copy, and runs with one identity."""
-    from llmperf.results.copies import distinct, notices
-    from llmperf.validation.check import Validator
-
-    def errors(path: Path, result: Result) -> int:
-        validator = Validator()
-        checked = validator.checked(validator.catalogue.kinds["result"], path, result)
-        return sum(finding.severity == "error" for finding in checked.findings)
-
-    runs = distinct(results, errors)
-    for line in notices(runs):
-        warn(line)
-    return runs.results
-
-
-def refuse_shared_runs(sides: Mapping[str, Sequence[Result]]) -> None:
-    """UserError if a run is on two sides, which are given by name."""
-    from itertools import combinations
-
-    from llmperf.errors import UserError
-    from llmperf.results.copies import on_both
-
-    for ours, theirs in combinations(sides, 2):
-        if both := on_both(sides[ours], sides[theirs]):
-            count = f"{len(both)} of the {len(sides[ours])} runs of {ours}"
-            raise UserError(
-                f"{ours} and {theirs}: expected each run on one side, found {count} in {theirs} too, such as"
-                f" {both[0].run_id}"
-            )
 
 
 def gib(count: float | None) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +11,14 @@ import click
 
 from llmperf.cli.colour import painted, painted_severities, warn
 from llmperf.cli.completed_values import report_formats, run_folders
-from llmperf.cli.options import prices_option, train_tokens_option
+from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import language_option, page_width, wide_option
 
 if TYPE_CHECKING:
     from llmperf.errors import UserError
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
-    from llmperf.reporting.cost_rows import Costing
-    from llmperf.types import Reporter
+    from llmperf.types import OpenedSheet, Reporter
 
 
 EXAMPLES = """\b
@@ -32,7 +32,30 @@ Examples:
 """
 
 
-@click.command("report", epilog=EXAMPLES)
+class CalledReport(CalledCommand):
+    """Implements `llmperf.types.CalledReport`."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__(ctx)
+        self.changes: list[Callable[[list[OpenedSheet]], list[OpenedSheet]]] = []
+        self.notes: list[str] = []
+
+    def change_sheets(self, change: Callable[[list[OpenedSheet]], list[OpenedSheet]]) -> None:
+        """Have the sheets changed before the report is made."""
+        self.changes.append(change)
+
+    def add_note(self, line: str) -> None:
+        """Print a line below the report on a terminal."""
+        self.notes.append(line)
+
+
+class ReportCommand(OpenCommand):
+    """`llmperf report`, to which plugins add options and rows."""
+
+    called = CalledReport
+
+
+@click.command("report", cls=ReportCommand, epilog=EXAMPLES)
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
 )
@@ -41,21 +64,14 @@ Examples:
               help="terminal, markdown, csv, json, or the format of a plugin, such as html.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @language_option
-@prices_option
-@train_tokens_option
 @wide_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
+@click.pass_obj
 def command(
-    paths: tuple[Path, ...],
-    wanted: str,
-    language: str,
-    prices: Path | None,
-    train_tokens: int | None,
-    wide: bool,
-    output: Path | None,
+    called: CalledReport, paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None
 ) -> None:
     """Render results as a table or a document. PATH is a run folder, a result.json, a folder of runs, or an
-    archive of `llmperf pack`. Of copies of a run, the one that its records prove is shown.
+    archive of `llmperf pack`.
 
     The table of several runs fits the terminal and names the columns that it leaves out; with --wide, in a file or in a
     pipe it has all of them.
@@ -64,38 +80,29 @@ def command(
     """
     gc.disable()  # sheets have no cycles; looking for cycles in thousands of them takes a third of the time
     try:
-        from llmperf.reporting.cost_rows import costing_for
-
-        costing = costing_for(prices, train_tokens, warn)
-        _report(paths, wanted, language, wide, output, costing)
+        _report(called, paths, wanted, language, wide, output)
     finally:
         gc.enable()
 
 
 def _report(
-    paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None, costing: Costing | None
+    called: CalledReport, paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None
 ) -> None:
     from llmperf.files.json_files import write_bytes
     from llmperf.plugins.faults import blaming, of_kind
-    from llmperf.reporting.scaling_rows import with_scaling
     from llmperf.reporting.terminal import TerminalReporter
     from llmperf.submissions.opened import report_sheets
 
-    sheets, plugins = report_sheets(paths, warn)
+    opened, plugins = report_sheets(paths, warn)
     for line in plugins.left_out:
         _left_out(line)
-    if costing is not None:
-        from llmperf.reporting.cost_rows import with_cost
-
-        sheets = with_cost(sheets, costing, warn)
-    sheets = with_scaling(sheets)
+    for change in called.changes:
+        opened = change(opened)
+    sheets = [each.sheet for each in opened]
     owner, reporter = _named(plugins, wanted)
     if isinstance(reporter, TerminalReporter) and output is None:
         text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
-        if costing is not None and costing.prices is not None:
-            from llmperf.reporting.cost_rows import used_prices
-
-            text += f"\n{used_prices(costing.prices)}\n"
+        text += "".join(f"\n{line}\n" for line in called.notes)
     else:
         with blaming(owner, f"the {wanted} reporter"):
             text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)

@@ -255,7 +255,7 @@ def say_spread(results: list[Result], language: str = "en") -> None:
     from llmperf.reporting.cells import number as figure
     from llmperf.reporting.cells import percent
     from llmperf.reporting.words import sentence, word
-    from llmperf.results.groups import spread
+    from llmperf.results.repeats import spread
 
     measured = spread(results)
     if measured is None:

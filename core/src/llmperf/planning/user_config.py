@@ -12,7 +12,6 @@ from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
 from llmperf.files.user_files import config_file, own_config_file, read_config
 from llmperf.planning.containers import NO_CONTAINERS, Containers
-from llmperf.types.prices import DevicePrice, ElectricityPrice
 from llmperf.types.spec import DataSource
 
 NAME = "llmperf.toml"
@@ -62,10 +61,10 @@ class Tables:
     """Whose signatures count."""
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Where data sets are on this machine, by the name in `contract.dataset`. `llmperf validate --rerun` reads them."""
-    prices: Mapping[str, DevicePrice] = field(default_factory=dict)
-    """What a device costs, by its model as results name it."""
-    electricity: ElectricityPrice | None = None
-    """What a kilowatt hour costs."""
+    prices: Mapping[str, Any] = field(default_factory=dict)
+    """What a device costs, by its model as results name it. The package that computes costs checks it."""
+    electricity: Mapping[str, Any] = field(default_factory=dict)
+    """What a kilowatt hour costs; checked as the prices are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -224,3 +224,8 @@ def catalogues(vendor: str | None) -> tuple[list[tuple[str, Probe]], list[str]]:
                 raise
             broken.append(str(error))
     return known, broken
+
+
+def catalogued_names() -> list[list[str]]:
+    """The names of each device in the catalogues of the installed vendor plugins; plugins that fail are left out."""
+    return [device_names(entry.devices[0]) for _, entry in catalogues(None)[0]]

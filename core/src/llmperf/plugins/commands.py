@@ -17,7 +17,7 @@ GROUP = "llmperf.command.v1"
 
 COMMANDS = (
     *("run", "plan", "estimate", "cases", "models", "plugins", "devices", "convert", "peak", "validate"),
-    *("pack", "sign", "challenge", "report", "recover", "compare", "summary", "align", "doctor", "completion"),
+    *("pack", "sign", "challenge", "report", "recover", "doctor", "completion"),
 )
 """The commands of core, whose names no package can take, in the order in which a user meets them."""
 

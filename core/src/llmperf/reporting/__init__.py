@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.reporting.cells import AMOUNT as AMOUNT
     from llmperf.reporting.cells import LOSS as LOSS
     from llmperf.reporting.cells import PERCENT as PERCENT
@@ -20,41 +21,79 @@ if TYPE_CHECKING:
     from llmperf.reporting.cells import THROUGHPUT as THROUGHPUT
     from llmperf.reporting.cells import UNKNOWN as UNKNOWN
     from llmperf.reporting.cells import WATTS as WATTS
+    from llmperf.reporting.cells import devices as devices
     from llmperf.reporting.cells import duration as duration
     from llmperf.reporting.cells import failure_text as failure_text
+    from llmperf.reporting.cells import layout as layout
     from llmperf.reporting.cells import leaves as leaves
     from llmperf.reporting.cells import money as money
+    from llmperf.reporting.cells import part as part
+    from llmperf.reporting.cells import percent as percent
     from llmperf.reporting.cells import rounded as rounded
+    from llmperf.reporting.cells import settings as settings
     from llmperf.reporting.cells import shown as shown
-    from llmperf.reporting.comparison import COMPARED as COMPARED
-    from llmperf.reporting.comparison import compare as compare
-    from llmperf.reporting.cost_rows import Costing as Costing
-    from llmperf.reporting.cost_rows import costing_for as costing_for
-    from llmperf.reporting.cost_rows import used_prices as used_prices
-    from llmperf.reporting.cost_rows import with_cost as with_cost
     from llmperf.reporting.exports import sheet_values as sheet_values
     from llmperf.reporting.finding_texts import finding_text as finding_text
-    from llmperf.reporting.kind_texts import disturbed_lines as disturbed_lines
+    from llmperf.reporting.findings import answer_findings as answer_findings
     from llmperf.reporting.language import language_of_locale as language_of_locale
+    from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
+    from llmperf.reporting.overview import COST_COLUMNS as COST_COLUMNS
+    from llmperf.reporting.overview import IN_TABLE as IN_TABLE
+    from llmperf.reporting.overview import SCALING_ASSUMES as SCALING_ASSUMES
+    from llmperf.reporting.overview import SCALING_COLUMN as SCALING_COLUMN
+    from llmperf.reporting.overview import has_computed_mfu as has_computed_mfu
+    from llmperf.reporting.overview import in_order as in_order
     from llmperf.reporting.overview import model_text as model_text
     from llmperf.reporting.overview import ordered as ordered
-    from llmperf.reporting.price_matches import catalogued_names as catalogued_names
-    from llmperf.reporting.price_matches import one_model as one_model
-    from llmperf.reporting.ranking import Entry as Entry
-    from llmperf.reporting.ranking import Interval as Interval
-    from llmperf.reporting.ranking import Standing as Standing
-    from llmperf.reporting.ranking import standings as standings
+    from llmperf.reporting.overview import overview_cells as overview_cells
+    from llmperf.reporting.page import MAX_LINE as MAX_LINE
+    from llmperf.reporting.page import Line as Line
+    from llmperf.reporting.page import Page as Page
+    from llmperf.reporting.reading import read_baselines as read_baselines
+    from llmperf.reporting.reading import read_results as read_results
+    from llmperf.reporting.reading import results_and_others as results_and_others
+    from llmperf.reporting.reading import sheets_of as sheets_of
+    from llmperf.reporting.reading import summaries as summaries
+    from llmperf.reporting.result_sheets import figure_rows as figure_rows
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
+    from llmperf.reporting.run_setup import contract_parts as contract_parts
     from llmperf.reporting.safe_text import markdown_text as markdown_text
     from llmperf.reporting.safe_text import printable as printable
-    from llmperf.reporting.scaling_rows import with_scaling as with_scaling
-    from llmperf.reporting.speed_sentences import speed_line as speed_line
+    from llmperf.reporting.small_chart import sparkline as sparkline
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.text_table import Column as Column
+    from llmperf.reporting.words import sentence as sentence
     from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word
+    from llmperf.results.disturbances import disturbances as disturbances
+    from llmperf.results.disturbances import disturbed as disturbed
+    from llmperf.results.disturbances import mostly_disturbed as mostly_disturbed
+    from llmperf.results.disturbances import shared as shared
+    from llmperf.results.disturbances import uneven as uneven
+    from llmperf.results.repeats import Kind as Kind
+    from llmperf.results.repeats import Spread as Spread
+    from llmperf.results.repeats import device_throughput as device_throughput
+    from llmperf.results.repeats import kind_of as kind_of
+    from llmperf.results.repeats import spread as spread
+    from llmperf.results.repeats import throughputs as throughputs
+    from llmperf.results.statistics import quantile as quantile
 
 _HOMES = lazy_names(__file__)
+
+_MOVED = {
+    name: f"llmperf_compare.{module}.{name}"
+    for module, names in {
+        "comparison": "compare speed_line",
+        "comparison_page": "COMPARED",
+        "cost": "Costing costing_for used_prices with_cost",
+        "kind_texts": "disturbed_lines",
+        "prices": "one_model",
+        "ranking": "Entry Interval Standing standings",
+        "scaling": "with_scaling",
+    }.items()
+    for name in names.split()
+}
+"""What replaces the names that this module once had."""
 
 __all__ = sorted(_HOMES)
 
@@ -63,4 +102,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
-    raise AttributeError(f"module 'llmperf.reporting' has no attribute {name!r}")
+    from llmperf.errors import absent_name
+
+    raise absent_name(__name__, name, _MOVED)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from llmperf_compare.cost import ASSUMES, Costing, Rates, Training, duration, training_rows
+from llmperf_compare.prices import MOST_NAMED, matched_prices
+
 from llmperf.reporting import cells
 from llmperf.reporting.cells import leaves, shown
-from llmperf.reporting.cost_rows import ASSUMES, Costing, Training, duration, training_rows
-from llmperf.reporting.price_matches import MOST_NAMED, matched_prices
 from llmperf.reporting.safe_text import printable
-from llmperf.results.cost import Rates
 from llmperf.types import Row
 from llmperf.types.estimate import Estimate, EstimatedCost
 

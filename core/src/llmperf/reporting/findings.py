@@ -157,6 +157,19 @@ def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[st
     return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
 
 
+def answer_findings(files: Files, wanted: str, command: str, names: Sequence[str], titles: Mapping[str, str]) -> str:
+    """What another command than `validate` found, in `junit`, `github` or `sarif`.
+
+    `names` are those of the files for people, `titles` say what each code means.
+    """
+    if wanted == "junit":
+        return junit(files, command, names)
+    if wanted == "github":
+        return github(files)
+    worst = {finding.code: finding.severity for _, finding in _all(files)}
+    return sarif(files, [sarif_rule(code, titles[code], worst[code]) for code in sorted(worst)], names)
+
+
 def _xml(value: str) -> str:
     """Text without the characters that XML cannot contain even if escaped."""
     return printable(encodable(value))

@@ -6,10 +6,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from llmperf.reporting.finding_texts import finding_message, severity_text
-from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells
+from llmperf.reporting.overview import (
+    COMPUTED_MFU,
+    SCALING_ASSUMES,
+    columns_of,
+    has_computed_mfu,
+    ordered,
+    overview_cells,
+)
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.safe_text import markdown_text, printable
-from llmperf.reporting.scaling_rows import ASSUMES
 from llmperf.reporting.words import value_text, word
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 
@@ -44,7 +50,7 @@ class MarkdownReporter:
         headers = [column.title for column in columns.values()]
         table = list(_table(headers, (overview_cells(row, columns, language) for row in rows), language))
         table += ["", markdown_text(word(COMPUTED_MFU, language))] if any(map(has_computed_mfu, rows)) else []
-        table += ["", markdown_text(word(ASSUMES, language))] if "scaling_efficiency" in columns else []
+        table += ["", markdown_text(word(SCALING_ASSUMES, language))] if "scaling_efficiency" in columns else []
         lines = [f"# {word(TITLE, language)}, {count}", "", *table, *_findings_of_all(rows, language), ""]
         parts = map(_below_a_title, _documents(rows, language))
         return "\n".join([*lines, "\n".join(parts)])

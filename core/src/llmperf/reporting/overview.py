@@ -41,6 +41,10 @@ COST_COLUMNS = {
 
 SCALING_COLUMN = Column(title="scaling efficiency", importance=6, wraps=10, right=True)
 """Of runs on different numbers of devices under one contract."""
+SCALING_ASSUMES = (
+    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
+    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
+)
 
 
 def columns_of(sheets: Sequence[Sheet]) -> dict[str, Column]:

@@ -15,7 +15,7 @@ from llmperf.reporting.node_sections import disturbance_rows, node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.disturbances import disturbances, disturbed
-from llmperf.results.groups import device_throughput, kind_of
+from llmperf.results.repeats import device_throughput, kind_of
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 from llmperf.validation.verification_files import stale, standing

@@ -6,9 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from llmperf.reporting.finding_texts import finding_text
-from llmperf.reporting.overview import COMPUTED_MFU, columns_of, has_computed_mfu, ordered, overview_cells, rerun_line
+from llmperf.reporting.overview import (
+    COMPUTED_MFU,
+    SCALING_ASSUMES,
+    columns_of,
+    has_computed_mfu,
+    ordered,
+    overview_cells,
+    rerun_line,
+)
 from llmperf.reporting.safe_text import printable
-from llmperf.reporting.scaling_rows import ASSUMES
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import value_text, word
 from llmperf.types import Result, Sheet
@@ -43,7 +50,7 @@ class TerminalReporter:
         table = laid_out(columns, rows, self.width, self.paint)
         lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
         lines += [word(COMPUTED_MFU, language)] if any(map(has_computed_mfu, sheets)) else []
-        lines += [word(ASSUMES, language)] if "scaling_efficiency" in chosen else []
+        lines += [word(SCALING_ASSUMES, language)] if "scaling_efficiency" in chosen else []
         rerun = None if self.width is None else rerun_line(sheets, language)  # a pipe gets a line for each run
         lines += [] if rerun is None else [rerun]
         lines += [word(line, language) for line in closing_lines(sheets)]

@@ -5,69 +5,64 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files.signatures import check_allowed_signers, signature_path, verified
 from llmperf.plugins.loading import Plugins
 from llmperf.reporting.reading import document_path, no_plugins, read_sheets
-from llmperf.results.copies import distinct, notices
-from llmperf.runfolder.filenames import record_files
+from llmperf.results.step_figures import StepFigures, curve_figures, recorded_figures
+from llmperf.runfolder.filenames import PLAN, record_files
 from llmperf.submissions.archives import SUFFIXES, unpacked
 from llmperf.submissions.check import manifest_findings
-from llmperf.types import Curves, Result, Row, Sheet
+from llmperf.types import Curves, OpenedSheet, Result, Row, Sheet
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedSheet:
-    """A sheet, and where it is from."""
-
-    sheet: Sheet
-    file: str
-    """Its file; `submission.zip/RUN/result.json` for one in an archive."""
-    recorded: bool
-    """Whether it lies beside records."""
-    archive: Path | None = None
-    """The archive that it is in; None for a file."""
-    member: Path | None = None
-    """The file in the archive."""
-
-
-def opened_sheets(paths: Sequence[Path], warn: Callable[[str], None], *, signers: Path | None = None) -> list[Sheet]:
+def opened_results(
+    paths: Sequence[Path], warn: Callable[[str], None], *, signers: Path | None = None
+) -> list[OpenedSheet]:
     """The sheets of all runs and imported rows at some paths. Archives are unpacked one at a time, and are gone then.
 
     `published` names the rows that ship with llmperf, unless there is a file or folder of that name.
 
-    Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each copy of a
-    run, for different runs with one identity, and for each file and archive of a folder that cannot be used. UserError
-    for a path that cannot be read, and for one with nothing.
+    Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each file and
+    archive of a folder that cannot be used. UserError for a path that cannot be read, and for one with nothing.
 
     Results in archives have the cell `signature`: its value is who signed the result or the archive as its maker, by
     `signers`, a file of allowed signers; None where none of them did, with the reason as text.
     """
     if signers is not None:
         check_allowed_signers(signers, "--signers")
-    return [opened.sheet for opened in opened_results(paths, warn, signers)]
+    return [opened for path in paths for opened in _opened(document_path(str(path)), warn, signers)]
 
 
-def opened_results(
-    paths: Sequence[Path], warn: Callable[[str], None], signers: Path | None = None
-) -> list[OpenedSheet]:
-    """The sheets of different runs with their files, as `opened_sheets`."""
-    return _distinct([opened for path in paths for opened in _opened(document_path(str(path)), warn, signers)], warn)
+def report_sheets(paths: Sequence[Path], warn: Callable[[str], None]) -> tuple[list[OpenedSheet], Plugins]:
+    """The sheets of all runs and imported rows at some paths, archives among them, and the plugins they name.
 
-
-def report_sheets(paths: Sequence[Path], warn: Callable[[str], None]) -> tuple[list[Sheet], Plugins]:
-    """The sheets of different runs and imported rows at some paths, archives among them, and the plugins they name.
-
-    `warn` and errors as of `opened_sheets`; an archive has to be named itself, and loads no plugin that it names.
+    `warn` and errors as of `opened_results`; an archive has to be named itself, and loads no plugin that it names.
     """
     archives = [path for path in paths if is_archive(path)]
     others = [path for path in paths if path not in archives]
     sheets, plugins = read_sheets(others, lambda error: warn(f"left out: {error}")) if others else ([], no_plugins())
-    opened = [*map(_of_file, sheets), *(each for path in archives for each in _in_archive(path, warn, None))]
-    return [each.sheet for each in _distinct(opened, warn)], plugins
+    return [*map(_of_file, sheets), *(each for path in archives for each in _in_archive(path, warn, None))], plugins
+
+
+def recorded_steps(opened: OpenedSheet) -> tuple[StepFigures, ...]:
+    """The steps of a run, from its records; from its loss curve alone where there are none.
+
+    Empty for imported rows. UserError for records that cannot be read. An archive is unpacked for each call.
+    """
+    result = opened.sheet.source.document
+    if not isinstance(result, Result):
+        return ()
+    with ExitStack() as stack:
+        run = opened.sheet.source.path.parent
+        if opened.archive is not None and opened.member is not None:
+            run = (stack.enter_context(unpacked(opened.archive)) / opened.member).parent
+        recorded = (run / PLAN).is_file() and record_files(run)
+        return tuple(recorded_figures(run) if recorded else curve_figures(result))
 
 
 def is_archive(path: Path) -> bool:
@@ -169,19 +164,3 @@ def _kept(sheet: Sheet) -> Callable[[], Curves | None] | None:
 
 def _recorded(path: Path) -> bool:
     return bool(record_files(path.parent))
-
-
-def _distinct(opened: Sequence[OpenedSheet], warn: Callable[[str], None]) -> list[OpenedSheet]:
-    """Sheets of different runs; `warn` is called for copies and for runs with one identity."""
-    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
-
-    def errors(path: Path, _: Result) -> int:
-        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
-
-    found = distinct(
-        [(path, each.sheet.source.document) for path, each in runs.items()], errors, lambda path: runs[path].recorded
-    )
-    for line in notices(found):
-        warn(line)
-    kept = {id(runs[path]) for path, _ in found.results}
-    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]

@@ -13,6 +13,7 @@ from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
     from llmperf.types.commands import CalledCommand as CalledCommand
+    from llmperf.types.commands import CalledReport as CalledReport
     from llmperf.types.commands import CalledRun as CalledRun
     from llmperf.types.commands import CommandOptions as CommandOptions
     from llmperf.types.commands import PlannedChoice as PlannedChoice
@@ -102,6 +103,7 @@ if TYPE_CHECKING:
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves
+    from llmperf.types.sheet import OpenedSheet as OpenedSheet
     from llmperf.types.sheet import Reporter as Reporter
     from llmperf.types.sheet import Rounding as Rounding
     from llmperf.types.sheet import Row as Row

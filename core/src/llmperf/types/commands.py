@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan, Purpose
     from llmperf.types.problems import Problem
     from llmperf.types.result import Result
+    from llmperf.types.sheet import OpenedSheet
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,8 @@ class CommandOptions:
     options: Sequence[click.Option]
     """Each with a name that neither the command nor another plugin uses."""
     begin: Callable[[Any], int | None] | None = None
-    """Called with the `CalledCommand`, of `llmperf run` the `CalledRun`, after its options were read and before it does
+    """Called with the `CalledCommand`, of `llmperf run` the `CalledRun`, of `llmperf report` the
+    `CalledReport`, after its options were read and before it does
     anything. None: the command goes on, with the values as they are then. A number: the plugin has done all of it, and
     the command ends with this exit code. UserError, or click's UsageError, for values that do not go together."""
     examples: str = ""
@@ -165,4 +167,16 @@ class CalledRun(CalledCommand, Protocol):
 
     def series(self) -> AbstractContextManager[RunSeries]:
         """Runs in a row, as the options of the command say; what was taken of an engine is given back at the end."""
+        ...
+
+
+class CalledReport(CalledCommand, Protocol):
+    """`llmperf report`, whose options were read."""
+
+    def change_sheets(self, change: Callable[[list[OpenedSheet]], list[OpenedSheet]]) -> None:
+        """Have a function called with the sheets that were read; the report is made of those that it returns."""
+        ...
+
+    def add_note(self, line: str) -> None:
+        """Print a line below the report on a terminal; a function of `change_sheets` may still call this."""
         ...

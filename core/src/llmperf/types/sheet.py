@@ -169,6 +169,21 @@ class Sheet:
         return next((row for row in self.overview if row.key == key), missing)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedSheet:
+    """A sheet, and where it is from."""
+
+    sheet: Sheet
+    file: str
+    """Its file; `submission.zip/RUN/result.json` for one in an archive."""
+    recorded: bool
+    """Whether it lies beside records."""
+    archive: Path | None = None
+    """The archive that it is in; None for a file."""
+    member: Path | None = None
+    """The file in the archive."""
+
+
 class Reporter(Protocol):
     """Renders sheets of any kind of document in one format."""
 

@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from llmperf.validation.installed import vendors_calling as vendors_calling
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
+    from llmperf.validation.reading_documents import ReadDocument as ReadDocument
     from llmperf.validation.reading_documents import read_document as read_document
+    from llmperf.validation.reading_documents import read_run_result as read_run_result
     from llmperf.validation.violations import Check as Check
     from llmperf.validation.violations import close as close
     from llmperf.validation.violations import deviates as deviates

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from llmperf.errors import UserError
-from llmperf.results.copies import one_run
-from llmperf.results.groups import unlike
-from llmperf.types.result import Result
+from llmperf.types import Result
+
+from llmperf_compare.copies import one_run
+from llmperf_compare.kinds import unlike
 
 FROM_STEP = 21
 """The published tables compare from the 21st step on."""
@@ -108,6 +109,15 @@ def align(
     largest = most.absolute
     within = (step_limit is None or largest <= step_limit) and (mean is None or mean < mean_limit)
     faults, doubts = (*_faults(run), *_faults(reference)), _doubts(run, reference)
+    precisions = None
+    if run.contract.precision != reference.contract.precision:
+        changed = [change.case_value for change in reference.fix_hp if change.path == "contract.precision"]
+        precisions = PrecisionDifference(
+            run=run.contract.precision,
+            reference=reference.contract.precision,
+            emulated=run.emulated,
+            case=str(changed[0]) if changed else reference.contract.precision,
+        )
     return Alignment(
         run_id=run.run_id,
         reference_id=reference.run_id,
@@ -117,28 +127,11 @@ def align(
         mean_absolute=fmean(step.absolute for step in steps),
         largest_absolute=largest,
         largest_step=most.step,
-        precisions=_precisions(run, reference),
+        precisions=precisions,
         passed=False if faults or not within else None if doubts or mean is None else True,
         why=(*faults, *doubts),
         unlike=unlike(run, reference),
     )
-
-
-def _precisions(run: Result, reference: Result) -> PrecisionDifference | None:
-    if run.contract.precision == reference.contract.precision:
-        return None
-    return PrecisionDifference(
-        run=run.contract.precision,
-        reference=reference.contract.precision,
-        emulated=run.emulated,
-        case=precision_of_the_case(reference),
-    )
-
-
-def precision_of_the_case(result: Result) -> str:
-    """The recipe that the case of a result names."""
-    changed = [change.case_value for change in result.fix_hp if change.path == "contract.precision"]
-    return str(changed[0]) if changed else result.contract.precision
 
 
 def _faults(result: Result) -> tuple[str, ...]:

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf.reporting import findings
-from llmperf.reporting.kind_texts import disturbed_lines, short_text
-from llmperf.reporting.overview import overview_cells
-from llmperf.reporting.page import Line
-from llmperf.reporting.ranked_kinds import ImportedRow
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.speed_sentences import speed_line
-from llmperf.results.baselines import AnyComparison, BaselineComparison
-from llmperf.results.comparison import Comparison
-from llmperf.results.groups import Group
+from llmperf.reporting import answer_findings, overview_cells, printable
 from llmperf.types import FileFindings, Finding
 
-FORMATS = ("junit", "github", "sarif")
-"""Formats of findings, by name."""
+from llmperf_compare.comparison import Comparison, speed_line
+from llmperf_compare.kind_texts import disturbed_lines, short_text
+from llmperf_compare.kinds import AnyComparison, BaselineComparison, Group
+from llmperf_compare.ranked_kinds import ImportedRow
+
 CODES = {
     "below-limit": "The throughput is below the required share of the baseline's.",
     "slower": "The throughput is significantly lower than the baseline's.",
@@ -52,11 +46,6 @@ def finding(code: str, severity: Severity, message: str) -> Finding:
     return Finding(code=code, severity=severity, path="", message=message)
 
 
-def unread_findings(lines: Iterable[str]) -> Iterator[Finding]:
-    """What was left out, because it cannot be read."""
-    return (finding("unreadable", "error", line) for line in lines)
-
-
 def speed_findings(comparison: Comparison, name: str, reference: str, fail_below: float | None) -> Iterator[Finding]:
     """Whether one side is fast enough."""
     text = speed_line(comparison, name, reference).text
@@ -66,11 +55,6 @@ def speed_findings(comparison: Comparison, name: str, reference: str, fail_below
         yield finding("slower", "warning", text)
     else:
         yield finding("faster" if comparison.verdict == "higher" else "not-decided", "note", text)
-
-
-def line_findings(lines: Iterator[Line]) -> Iterator[Finding]:
-    """Warnings about disturbed runs."""
-    yield from (finding("disturbed", "warning", line.text) for line in lines)
 
 
 def figure_findings(comparison: BaselineComparison, alone: Severity, fail_below: float | None) -> Iterator[Finding]:
@@ -98,7 +82,7 @@ def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: fl
         yield from speed_findings(comparison.comparison, name, "the baseline", fail_below)
     elif fail_below is not None:
         yield finding("no-baseline", alone, f"{name}: no baseline fits")
-    yield from line_findings(disturbed_lines(name, group.results))
+    yield from (finding("disturbed", "warning", line.text) for line in disturbed_lines(name, group.results))
 
 
 def imported_finding(row: ImportedRow) -> Finding:
@@ -110,23 +94,7 @@ def imported_finding(row: ImportedRow) -> Finding:
 
 
 def document(checked: Sequence[Checked], wanted: str, command: str) -> str:
-    """All findings in one of FORMATS. JUnit has a test case for each side or kind, which fails with an error."""
-    files = [
-        FileFindings(
-            path=each.path,
-            kind=command.replace(" ", "."),
-            findings=each.findings,
-            lines={} if wanted == "junit" else {"": 1},
-        )
-        for each in checked
-    ]
-    if wanted == "junit":
-        return findings.junit(files, command, [each.name for each in checked])
-    if wanted == "github":
-        return findings.github(files)
-    worst: Mapping[str, str] = {found.code: found.severity for each in checked for found in each.findings}
-    return findings.sarif(
-        files,
-        [findings.sarif_rule(code, CODES[code], worst[code]) for code in sorted(worst)],
-        [each.name for each in checked],
-    )
+    """All findings as `junit`, `github` or `sarif`. JUnit has a test case for each side or kind."""
+    kind, lines = command.replace(" ", "."), {} if wanted == "junit" else {"": 1}
+    files = [FileFindings(path=each.path, kind=kind, findings=each.findings, lines=lines) for each in checked]
+    return answer_findings(files, wanted, command, [each.name for each in checked], CODES)

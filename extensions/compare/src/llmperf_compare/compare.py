@@ -1,4 +1,4 @@
-"""`llmperf compare`."""
+"""Compare the runs of two or more folders: is one faster, and can that be chance?"""
 
 from __future__ import annotations
 
@@ -8,27 +8,16 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 import click
+from llmperf import compared_trace_files, explained, language_option, print_json, print_page, run_folders
 
-from llmperf.cli.colour import warn
-from llmperf.cli.compare_traces import Joined, print_operations, show_trace_files, trace_sides, traces_of
-from llmperf.cli.compare_traces import document as trace_document
-from llmperf.cli.completed_values import baselines, run_folders
-from llmperf.cli.options import Share
-from llmperf.cli.output import (
-    answer_format_options,
-    distinct_results,
-    language_option,
-    print_json,
-    print_page,
-    refuse_shared_runs,
-)
+from llmperf_compare.options import Share, answer_format_options, baselines
 
 if TYPE_CHECKING:
-    from llmperf.reporting.speed_findings import Checked
-    from llmperf.results.baselines import BaselineComparison
-    from llmperf.results.comparison_side import AgainstReference, Side
-    from llmperf.results.trace_difference import TraceDifference
     from llmperf.types import Result
+
+    from llmperf_compare.ci_findings import Checked
+    from llmperf_compare.kinds import BaselineComparison
+    from llmperf_compare.sides import AgainstReference, Side
 
 Read = tuple[tuple[Path, "Result"], ...]
 """Results, each with its file."""
@@ -75,157 +64,72 @@ def command(
     github and sarif, 1 with a finding.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting.comparison import comparison_page
+    from llmperf.reporting import read_baselines, read_results
+
+    from llmperf_compare.comparison_page import comparison_page
+    from llmperf_compare.copies import distinct_results, refuse_shared_runs
+    from llmperf_compare.kinds import compared_with_figures
+    from llmperf_compare.sides import compared, side_of
 
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")
     named = {} if baseline is None else {BASELINE: Path(baseline)}
-    named |= {_name(place): path for place, path in enumerate(paths)}
-    if (traces := trace_sides(named, explain, fail_below)) is not None:
-        show_trace_files(traces, wanted, language)
+    names = [*ascii_uppercase, *(f"side {place}" for place in range(27, len(paths) + 1))]
+    named |= dict(zip(names, paths, strict=False))
+    if compared_trace_files(named, explain, fail_below, wanted, language):
         ctx.exit(0)
-    reference = {} if baseline is None else _reference(Path(baseline))
-    read = reference | {_name(place): _results(path) for place, path in enumerate(paths)}
-    folders = {BASELINE: Path(baseline)} if reference and baseline else {}
-    folders |= {_name(place): path for place, path in enumerate(paths)}
-    sides = {name: _side(results) for name, results in read.items()}
+    read: dict[str, Read] = {}
+    for name, path in named.items():
+        if name != BASELINE:
+            read[name] = read_results(path)
+            if not read[name]:
+                why = f"expected runs, found imported documents; compare runs with them by --baseline {path}"
+                raise UserError(f"{path}: {why}")
+        elif path.exists() and (results := read_results(path)):
+            read[name] = results
+    sides = {name: side_of(distinct_results(results), len(results)) for name, results in read.items()}
     for name, side in sides.items():
         if not side.results and wanted in ("terminal", "markdown"):
             count = sum(side.left_out.values()) - side.left_out.get("copies", 0)
-            raise UserError(
-                f"{folders[name]}: expected a complete run with a throughput, found none in {count} results"
-            )
-    comparisons = _compared(sides)
-    with_figures = {} if baseline is None or reference else _with_figures(sides, baseline)
-    explanations = _explained(read, folders, comparisons, wanted) if explain else {}
-    operations = traces_of(explanations)
+            raise UserError(f"{named[name]}: expected a complete run with a throughput, found none in {count} results")
+    refuse_shared_runs({name: side.results for name, side in sides.items()})
+    reference, *others = sides
+    counted = [name for name in others if sides[name].results and sides[reference].results]
+    comparisons = {name: compared(sides[name], sides[reference]) for name in counted}
+    with_figures: dict[str, list[BaselineComparison]] = {}
+    if baseline is not None and reference != BASELINE:
+        kind, figures = read_baselines(baseline)
+        for name, side in sides.items():
+            with_figures[name] = [compared_with_figures(group, kind, figures) for group in side.groups]
+    explanations = None
+    if explain:
+        alike = {name: not comparison.contract_differences for name, comparison in comparisons.items()}
+        explanations = explained(read, named, alike, wanted)
     if wanted == "json":
-        _print_json(folders, sides, comparisons, with_figures, explanations, operations)
+        document = _document(named, sides, comparisons, with_figures)
+        print_json(document if explanations is None else document | explanations.document())
     elif wanted in ("terminal", "markdown"):
         print_page(comparison_page(sides, comparisons, with_figures, language), wanted, language)
-        _print_explanations(explanations, operations, next(iter(sides)), wanted, language)
+        if explanations is not None:
+            explanations.show(wanted, language)
     else:
-        from llmperf.reporting.speed_findings import document
+        from llmperf_compare.ci_findings import document as findings_document
 
-        places = {name: _first_file(read[name], side) for name, side in sides.items()}
-        checked = _checked(folders, places, sides, comparisons, with_figures, fail_below)
-        click.echo(document(checked, wanted, ctx.command_path), nl=False)
+        places = {}  # of the first run that counts; of the first run, where none does
+        for name, side in sides.items():
+            used = {id(result) for result in side.results}
+            places[name] = next((path for path, result in read[name] if id(result) in used), read[name][0][0])
+        checked = _checked(named, places, sides, comparisons, with_figures, fail_below)
+        click.echo(findings_document(checked, wanted, ctx.command_path), nl=False)
     ctx.exit(_exit_code(sides, comparisons, with_figures, fail_below))
 
 
-def _name(place: int) -> str:
-    return ascii_uppercase[place] if place < len(ascii_uppercase) else f"side {place + 1}"
-
-
-def _reference(baseline: Path) -> dict[str, Read]:
-    """The runs that --baseline names, as a side by its name; empty if it names none."""
-    from llmperf.reporting.reading import read_results
-
-    results = read_results(baseline) if baseline.exists() else ()
-    return {BASELINE: results} if results else {}
-
-
-def _results(path: Path) -> Read:
-    """The results at a path; UserError if there are only documents of other kinds."""
-    from llmperf.errors import UserError
-    from llmperf.reporting.reading import read_results
-
-    if results := read_results(path):
-        return results
-    raise UserError(f"{path}: expected runs, found imported documents; compare runs with them by --baseline {path}")
-
-
-def _side(results: Read) -> Side:
-    from llmperf.results.comparison_side import side
-
-    runs = distinct_results(results)
-    return side([result for _, result in runs], copies=len(results) - len(runs))
-
-
-def _first_file(results: Read, side: Side) -> Path:
-    """The file of the first run that counts; of the first run, where none does."""
-    counted = {id(result) for result in side.results}
-    return next((path for path, result in results if id(result) in counted), results[0][0])
-
-
-def _compared(sides: Mapping[str, Side]) -> dict[str, AgainstReference]:
-    """Each further side compared with the first, where both have a throughput; UserError if a run is on two sides."""
-    from llmperf.results.comparison_side import compared
-
-    refuse_shared_runs({name: side.results for name, side in sides.items()})
-    reference, *others = sides
-    return {
-        name: compared(sides[name], sides[reference])
-        for name in others
-        if sides[name].results and sides[reference].results
-    }
-
-
-def _with_figures(sides: Mapping[str, Side], baseline: str) -> dict[str, list[BaselineComparison]]:
-    """Each kind of runs on each side compared with the figure that fits."""
-    from llmperf.reporting.reading import read_baselines
-    from llmperf.results.baselines import compared_with_figures
-
-    kind, figures = read_baselines(baseline)
-    return {
-        name: [compared_with_figures(group, kind, figures) for group in side.groups] for name, side in sides.items()
-    }
-
-
-def _explained(
-    read: Mapping[str, Read], folders: Mapping[str, Path], comparisons: Mapping[str, AgainstReference], wanted: str
-) -> dict[str, TraceDifference]:
-    """The traced steps of each further side against those of the first, where the contracts are alike.
-
-    A warning on standard error names each side without a trace. UserError for a format that has no place for them.
-    """
-    from llmperf.errors import UserError
-    from llmperf.results.trace_difference import trace_difference, traced_run
-
-    if wanted not in ("terminal", "markdown", "json"):
-        raise UserError(f"--explain: expected --format terminal, markdown or json, found {wanted}")
-    if len(read) < 2:
-        raise UserError("--explain: expected runs on two sides, found one side")
-    alike = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
-    reference = next(iter(read))
-    for name in [name for name in comparisons if name not in alike]:
-        warn(f"--explain: {folders[name]}: another contract than {reference}: its operations are of other work")
-    traced = {name: traced_run(read[name]) for name in (reference, *alike)} if alike else {}
-    for name in [name for name, run in traced.items() if run is None]:
-        warn(f"--explain: {folders[name]}: no run has a trace (llmperf run --trace 3)")
-    theirs = traced.get(reference)
-    return {
-        name: trace_difference(ours, theirs)
-        for name in alike
-        if (ours := traced[name]) is not None and theirs is not None
-    }
-
-
-def _print_explanations(
-    explanations: Mapping[str, TraceDifference],
-    operations: Mapping[str, Joined],
-    reference: str,
-    wanted: str,
-    language: str,
-) -> None:
-    from llmperf.reporting.trace_difference import explanation_page
-
-    for name, found in explanations.items():
-        click.echo()
-        print_page(explanation_page(name, reference, found), wanted, language)
-        if name in operations:
-            click.echo()
-            print_operations(name, reference, operations[name], wanted, language)
-
-
-def _print_json(
+def _document(
     folders: Mapping[str, Path],
     sides: Mapping[str, Side],
     comparisons: Mapping[str, AgainstReference],
     with_figures: Mapping[str, Sequence[BaselineComparison]],
-    explanations: Mapping[str, TraceDifference],
-    operations: Mapping[str, Joined],
-) -> None:
+) -> dict[str, object]:
     document: dict[str, object] = {
         "reference": next(iter(sides)),
         "sides": {name: {"path": str(folders[name]), **side.document()} for name, side in sides.items()},
@@ -236,11 +140,7 @@ def _print_json(
             name: [{"kind": held.group.kind} | held.figures() for held in figures]
             for name, figures in with_figures.items()
         }
-    if explanations:
-        document["explanations"] = {name: found.document() for name, found in explanations.items()}
-    if operations:
-        document["chrome_traces"] = {name: trace_document(pair) for name, pair in operations.items()}
-    print_json(document)
+    return document
 
 
 def _checked(
@@ -252,13 +152,13 @@ def _checked(
     fail_below: float | None,
 ) -> list[Checked]:
     """The findings on each side that was compared with something, or has no throughput to compare."""
-    from llmperf.reporting.comparison import answer_lines, warning_lines
-    from llmperf.reporting.speed_findings import Checked, figure_findings, finding, line_findings, speed_findings
+    from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
+    from llmperf_compare.comparison_page import answer_lines, warning_lines
 
     reference = next(iter(sides))
     checked = []
     for name, side in sides.items():
-        found = list(line_findings(warning_lines(name, side)))
+        found = [finding("disturbed", "warning", line.text) for line in warning_lines(name, side)]
         if not side.results:
             left_out = ", ".join(f"{count} {why}" for why, count in side.left_out.items())
             found.append(finding("no-throughput", "error", f"{name}: no complete run with a throughput: {left_out}"))

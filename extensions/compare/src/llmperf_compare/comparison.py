@@ -1,17 +1,16 @@
-"""Whether one group of runs is faster than another, or the difference could be chance."""
+"""A figure of two groups of runs: whether it differs by more than chance, and the sentence that says so."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from math import comb
+from math import comb, floor, log10
 from statistics import median
 from typing import Literal
 
 import numpy as np
-
-from llmperf.results.statistics import quantile
+from llmperf.reporting import Line, quantile, sentence, word
 
 LEVEL = 0.05
 """A difference is significant if chance alone gives one so large less often than this."""
@@ -19,6 +18,21 @@ MAX_ENUMERATED = 200_000
 """Largest number of divisions of the runs that are all counted; of more, a sample is drawn."""
 RESAMPLES = 10_000
 """Draws of the bootstrap."""
+
+DIFFERENT = "{name} is {times} times as fast as {reference} ({basis})"
+MOSTLY_FASTER = (
+    "most runs of {name} are faster than those of {reference}, but their median is {times} times as fast ({basis})"
+)
+MOSTLY_SLOWER = (
+    "most runs of {name} are slower than those of {reference}, but their median is {times} times as fast ({basis})"
+)
+NO_DIFFERENCE = "no difference shown: {name} is {times} times as fast as {reference}, which can be chance ({basis})"
+CANNOT_TELL = "cannot tell whether {name} is faster than {reference}: {why}; measured: {times} times as fast"
+HOW = (
+    "± is half of the 95 % interval of the ratio of medians (bootstrap over runs); p is the share of chance orders of"
+    " the runs that are at least as different (exact rank-sum test)"
+)
+"""How the figures of a sentence were made."""
 
 Verdict = Literal["higher", "lower", "no difference shown", "cannot tell"]
 
@@ -53,40 +67,30 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     independent observations. With so few runs that even a complete separation of the groups
     would not be significant, the verdict is `cannot tell`.
     """
+    interval: tuple[float, float] | tuple[None, None] = (None, None)
+    p_value: float | None = None
+    verdict: Verdict = "cannot tell"
     ratio = median(ours) / median(theirs)
     if min(len(ours), len(theirs)) < 2:
-        return _comparison(ours, theirs, ratio, None, None, "cannot tell", "one run has no spread: --repeat 4")
-    interval = bootstrap_interval(ours, theirs)
-    smallest = 2 / comb(len(ours) + len(theirs), len(ours))
-    if smallest > LEVEL:
-        why = f"{len(ours)} and {len(theirs)} runs cannot be significant at {LEVEL:g}, four each can"
-        return _comparison(ours, theirs, ratio, interval, None, "cannot tell", why)
-    p_value = rank_sum_p(ours, theirs)
-    shown = f"rank-sum test over {len(ours)} and {len(theirs)} runs: p = {p_value:.3g}"
-    if p_value >= LEVEL:
-        return _comparison(ours, theirs, ratio, interval, p_value, "no difference shown", shown)
-    lead = rank_lead(mid_ranks([*ours, *theirs]), len(ours))
-    medians_agree = ratio > 1 if lead > 0 else ratio < 1
-    shown += "" if medians_agree else ", which the medians do not show"
-    return _comparison(ours, theirs, ratio, interval, p_value, "higher" if lead > 0 else "lower", shown)
-
-
-def _comparison(
-    ours: Sequence[float],
-    theirs: Sequence[float],
-    ratio: float,
-    interval: tuple[float, float] | None,
-    p_value: float | None,
-    verdict: Verdict,
-    why: str,
-) -> Comparison:
-    low, high = interval or (None, None)
+        why = "one run has no spread: --repeat 4"
+    else:
+        interval = bootstrap_interval(ours, theirs)
+        if 2 / comb(len(ours) + len(theirs), len(ours)) > LEVEL:
+            why = f"{len(ours)} and {len(theirs)} runs cannot be significant at {LEVEL:g}, four each can"
+        else:
+            p_value = rank_sum_p(ours, theirs)
+            why = f"rank-sum test over {len(ours)} and {len(theirs)} runs: p = {p_value:.3g}"
+            verdict = "no difference shown"
+            if p_value < LEVEL:
+                higher = rank_lead(mid_ranks([*ours, *theirs]), len(ours)) > 0
+                verdict = "higher" if higher else "lower"
+                why += "" if (ratio > 1 if higher else ratio < 1) else ", which the medians do not show"
     return Comparison(
         ours=tuple(ours),
         theirs=tuple(theirs),
         ratio=ratio,
-        low=low,
-        high=high,
+        low=interval[0],
+        high=interval[1],
         p_value=p_value,
         verdict=verdict,
         why=why,
@@ -131,3 +135,49 @@ def _medians(values: Sequence[float], draws: np.random.Generator) -> np.ndarray[
     array = np.asarray(values, dtype=np.float64)
     chosen = array[draws.integers(0, len(array), size=(RESAMPLES, len(array)))]
     return np.median(chosen, axis=1)
+
+
+def has_interval(comparison: Comparison) -> bool:
+    """Whether its sentence has a ± or a p."""
+    return comparison.low is not None or comparison.p_value is not None
+
+
+def speed_line(comparison: Comparison, name: str, reference: str, language: str = "en") -> Line:
+    """Whether one side is faster than the reference, by how much and how sure that is."""
+
+    values = {"name": name, "reference": reference, "times": times_text(comparison)}
+    values |= {"basis": basis_text(comparison, language), "why": _why_not(comparison, language)}
+    if comparison.verdict == "cannot tell":
+        return Line(text=sentence(CANNOT_TELL, language, **values))
+    if comparison.verdict == "no difference shown":
+        return Line(text=sentence(NO_DIFFERENCE, language, **values))
+    faster = comparison.verdict == "higher"
+    medians_agree = comparison.ratio > 1 if faster else comparison.ratio < 1
+    template = DIFFERENT if medians_agree else (MOSTLY_FASTER if faster else MOSTLY_SLOWER)
+    return Line(text=sentence(template, language, **values), tone="faster" if faster else "slower")
+
+
+def times_text(comparison: Comparison) -> str:
+    """`1.31 ± 0.05`, or `1.31` where there is no interval."""
+    if comparison.low is None or comparison.high is None:
+        return f"{comparison.ratio:.2f}"
+    half = (comparison.high - comparison.low) / 2
+    digits = 2 if half == 0 else min(4, max(2, -floor(log10(half))))
+    return f"{comparison.ratio:.{digits}f} ± {half:.{digits}f}"
+
+
+def basis_text(comparison: Comparison, language: str = "en") -> str:
+    """`p = 0.029, 4 runs a side`."""
+    ours, theirs = len(comparison.ours), len(comparison.theirs)
+    text = "{ours} runs a side" if ours == theirs else "{ours} and {theirs} runs"
+    runs = sentence(text, language, ours=ours, theirs=theirs)
+    return runs if comparison.p_value is None else f"p = {comparison.p_value:.2g}, {runs}"
+
+
+def _why_not(comparison: Comparison, language: str) -> str:
+    """Why no verdict is possible."""
+    ours, theirs = len(comparison.ours), len(comparison.theirs)
+    if min(ours, theirs) < 2:
+        return word("a single run has no spread (measure with --repeat 4)", language)
+    text = "{ours} and {theirs} runs are too few for p < {level}, 4 and 4 are enough"
+    return sentence(text, language, ours=ours, theirs=theirs, level=f"{LEVEL:g}")

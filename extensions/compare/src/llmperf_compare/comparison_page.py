@@ -6,20 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
-from llmperf.reporting.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
-from llmperf.reporting.page import MAX_LINE, Line, Page
-from llmperf.reporting.result_sheets import figure_rows
-from llmperf.reporting.run_setup import contract_parts
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.speed_sentences import HOW, has_interval, speed_line
-from llmperf.reporting.text_table import Column
-from llmperf.reporting.words import sentence, word
-from llmperf.results.baselines import BaselineComparison
-from llmperf.results.comparison import compare as compare
-from llmperf.results.comparison_side import AgainstReference, Side
+from llmperf.reporting import (
+    MAX_LINE,
+    UNKNOWN,
+    Column,
+    Line,
+    Page,
+    contract_parts,
+    figure_rows,
+    part,
+    printable,
+    sentence,
+    shown,
+    word,
+)
 from llmperf.types import Row
+
+from llmperf_compare.comparison import HOW, has_interval, speed_line
+from llmperf_compare.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
+from llmperf_compare.kinds import BaselineComparison
+from llmperf_compare.sides import AgainstReference, Side
 
 COMPARED = (
     "tokens_per_second_per_device",
@@ -114,7 +120,7 @@ def answer_lines(
             line = speed_line(throughput, name, reference, language)
             yield replace(line, text=f"{word(what, language)}: {line.text}")
     if comparison.device_throughput is not None:
-        shares = ", ".join(f"{key} {' and '.join(map(cells.part, side.shares))}" for key, side in both.items())
+        shares = ", ".join(f"{key} {' and '.join(map(part, side.shares))}" for key, side in both.items())
         text = "the ranks had different parts of a device ({shares}): token/p/s is that of a rank, not of a device"
         yield Line(text=sentence(text, language, shares=shares))
 
@@ -138,20 +144,19 @@ def median_rows(
         compared = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
         if key == IN_USE_BY_ALL and divided:
             label = replace(reference, label=f"{reference.label}, in use by all")
-            ratios = [cells.UNKNOWN for _ in compared]
+            ratios = [UNKNOWN for _ in compared]
         else:
-            ratios = [_ratio(medians[name], reference) for name in compared]
+            ratios = [
+                f"{float(medians[name].value or 0) / float(reference.value):.4f}"
+                if reference.value and medians[name].value is not None
+                else UNKNOWN
+                for name in compared
+            ]
         texts = [
             _median_text(median, [rows[key] for rows in side], language)
             for median, side in zip(medians.values(), figures.values(), strict=True)
         ]
         yield label, [*texts, *ratios]
-
-
-def _ratio(row: Row, reference: Row) -> str:
-    if not isinstance(row.value, (int, float)) or not isinstance(reference.value, (int, float)) or not reference.value:
-        return cells.UNKNOWN
-    return f"{row.value / reference.value:.4f}"
 
 
 def _median_text(median: Row, rows: Sequence[Row], language: str) -> str:
@@ -176,11 +181,11 @@ def difference_text(part: str, sides: Mapping[str, Side]) -> str:
         if path != part and not path.startswith(f"{part}."):
             continue
         values = {
-            name: list(dict.fromkeys(parts.get(path, cells.UNKNOWN) for parts in runs))
-            for name, runs in contracts.items()
+            name: list(dict.fromkeys(parts.get(path, UNKNOWN) for parts in runs)) for name, runs in contracts.items()
         }
         if len({value for each in values.values() for value in each}) > 1:
-            texts.append(f"{path} ({', '.join(f'{name}: {cells.joined(each)}' for name, each in values.items())})")
+            differing = ", ".join(": ".join((name, ", ".join(each))) for name, each in values.items())
+            texts.append(f"{path} ({differing})")
             if path == part:  # another model: its layers and widths differ too
                 break
     return ", ".join(texts) or part

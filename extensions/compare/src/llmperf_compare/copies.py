@@ -7,12 +7,15 @@ the one that its records prove is used, wherever it lies.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import combinations
 from pathlib import Path
 
-from llmperf.runfolder.filenames import record_files
-from llmperf.types.result import Result
+from llmperf import warn
+from llmperf.errors import UserError
+from llmperf.types import OpenedSheet, Result
+from llmperf.validation import Validator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,14 +40,14 @@ class Distinct:
     """Different runs with one `run_id`: both are used."""
 
 
-def _has_records(path: Path) -> bool:
-    return bool(record_files(path.parent))
+def _recorded(path: Path) -> bool:
+    return any((path.parent / "records").glob("rank-*.jsonl"))
 
 
 def distinct(
     files: Iterable[tuple[Path, Result]],
     errors: Callable[[Path, Result], int],
-    recorded: Callable[[Path], bool] = _has_records,
+    recorded: Callable[[Path], bool] = _recorded,
 ) -> Distinct:
     """The results by run, in order.
 
@@ -56,7 +59,8 @@ def distinct(
     marks = [tuple(_marks(result)) for _, result in listed]
     common = Counter(mark for own in marks for mark in own)
     contested = [place for place, own in enumerate(marks) if any(common[mark] > 1 for mark in own)]
-    ranks = {place: _rank(*listed[place], errors, recorded) for place in contested}
+    wrong = {place: errors(*listed[place]) for place in contested}
+    ranks = {place: (bool(wrong[place]) or not recorded(listed[place][0]), wrong[place]) for place in contested}
     holders: dict[tuple[str, ...], int] = {}
     copies: dict[int, int] = {}
     for place in sorted(contested, key=lambda place: (ranks[place], place)):
@@ -66,6 +70,8 @@ def distinct(
             continue  # its marks prove nothing: they may be those of two runs
         holders.update(dict.fromkeys(marks[place], place))
     kept = [each for place, each in enumerate(listed) if place not in copies]
+    firsts: dict[str, Path] = {}
+    names = [(path, firsts.setdefault(result.run_id, path)) for path, result in kept]
     return Distinct(
         results=tuple(kept),
         copies=tuple(
@@ -76,8 +82,38 @@ def distinct(
             )
             for place, used in sorted(copies.items())
         ),
-        collisions=tuple(_collisions(kept)),
+        collisions=tuple((path, first) for path, first in names if first is not path),
     )
+
+
+def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path, Result], ...]:
+    """The results of different runs; a warning on standard error names each copy, and runs with one identity."""
+
+    def errors(path: Path, result: Result) -> int:
+        validator = Validator()
+        checked = validator.checked(validator.catalogue.kinds["result"], path, result)
+        return sum(finding.severity == "error" for finding in checked.findings)
+
+    runs = distinct(results, errors)
+    for line in notices(runs):
+        warn(line)
+    return runs.results
+
+
+def distinct_sheets(opened: Sequence[OpenedSheet], say: Callable[[str], None]) -> list[OpenedSheet]:
+    """Sheets of different runs, and those of other documents; `say` is called for copies and runs with one identity."""
+    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
+
+    def errors(path: Path, _: Result) -> int:
+        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
+
+    found = distinct(
+        [(path, each.sheet.source.document) for path, each in runs.items()], errors, lambda path: runs[path].recorded
+    )
+    for line in notices(found):
+        say(line)
+    kept = {id(runs[path]) for path, _ in found.results}
+    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]
 
 
 def notices(found: Distinct) -> Iterator[str]:
@@ -99,10 +135,16 @@ def one_run(first: Result, second: Result) -> bool:
     return first.run_id == second.run_id or not set(_marks(first)).isdisjoint(_marks(second))
 
 
-def on_both(ours: Iterable[Result], theirs: Iterable[Result]) -> tuple[Result, ...]:
-    """The results of `ours` whose run is also among `theirs`."""
-    marks = {mark for result in theirs for mark in _marks(result)}
-    return tuple(result for result in ours if not marks.isdisjoint(_marks(result)))
+def refuse_shared_runs(sides: Mapping[str, Sequence[Result]]) -> None:
+    """UserError if a run is on two sides, which are given by name."""
+    marks = {name: {mark for result in results for mark in _marks(result)} for name, results in sides.items()}
+    for ours, theirs in combinations(sides, 2):
+        if both := [result for result in sides[ours] if not marks[theirs].isdisjoint(_marks(result))]:
+            count = f"{len(both)} of the {len(sides[ours])} runs of {ours}"
+            raise UserError(
+                f"{ours} and {theirs}: expected each run on one side, found {count} in {theirs} too, such as"
+                f" {both[0].run_id}"
+            )
 
 
 def _marks(result: Result) -> Iterator[tuple[str, ...]]:
@@ -116,19 +158,3 @@ def _marks(result: Result) -> Iterator[tuple[str, ...]]:
         yield "figures", *map(repr, (*figures, metrics.first_loss, metrics.step_seconds))
     elif not records:
         yield "document", repr(replace(result, findings=()))
-
-
-def _rank(
-    path: Path, result: Result, errors: Callable[[Path, Result], int], recorded: Callable[[Path], bool]
-) -> tuple[bool, int]:
-    """Low for the result to prefer."""
-    count = errors(path, result)
-    return bool(count) or not recorded(path), count
-
-
-def _collisions(kept: Sequence[tuple[Path, Result]]) -> Iterator[tuple[Path, Path]]:
-    firsts: dict[str, Path] = {}
-    for path, result in kept:
-        first = firsts.setdefault(result.run_id, path)
-        if first is not path:
-            yield path, first

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
-from llmperf.reporting.overview import model_text
-from llmperf.reporting.page import MAX_LINE, Line
-from llmperf.reporting.result_sheets import figure_rows
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.words import sentence, word
-from llmperf.results.baselines import BaselineComparison
-from llmperf.results.comparison_side import Side
-from llmperf.results.disturbances import disturbances, disturbed, shared, uneven
-from llmperf.results.groups import Group, Kind
+from llmperf.reporting import (
+    MAX_LINE,
+    Kind,
+    Line,
+    devices,
+    disturbances,
+    disturbed,
+    figure_rows,
+    layout,
+    model_text,
+    part,
+    percent,
+    printable,
+    sentence,
+    settings,
+    shared,
+    shown,
+    uneven,
+    word,
+)
 from llmperf.types import Result
 from llmperf.types.result import OTHER_CPU_SHARE
+
+from llmperf_compare.kinds import BaselineComparison, Group
+from llmperf_compare.sides import Side
 
 SHOWN_RUNS = 3
 """Runs that one warning names."""
@@ -25,7 +37,7 @@ SHOWN_RUNS = 3
 def runs_text(group: Group, language: str = "en") -> str:
     """`4 runs, spread 2.7 %`."""
     relative = None if group.spread is None else group.spread.relative
-    spread = "" if relative is None else f", {word('spread', language)} {cells.percent(relative)}"
+    spread = "" if relative is None else f", {word('spread', language)} {percent(relative)}"
     return f"{count_text(len(group.results), language)}{spread}"
 
 
@@ -55,19 +67,19 @@ def short_text(group: Group, language: str = "en") -> str:
 
 def kind_text(kind: Kind, language: str = "en") -> str:
     """`default by zero, TP1 x PP1 x DP2, on 1x2 AMD EPYC (1/2 each), steps=50`."""
-    values = {"layout": word(cells.layout(kind.layout), language), "devices": kind_devices(kind)}
+    values = {"layout": word(layout(kind.layout), language), "devices": kind_devices(kind)}
     values |= {"case": kind.case, "framework": kind.framework, "changes": kind_changes(kind, language)}
     return sentence("{case} by {framework}, {layout}, on {devices}, {changes}", language, **values)
 
 
 def kind_devices(kind: Kind) -> str:
     """`1x2 AMD EPYC (1/2 each)`."""
-    return cells.devices(kind.layout.nodes, kind.layout.devices_per_node, kind.device, kind.device_share)
+    return devices(kind.layout.nodes, kind.layout.devices_per_node, kind.device, kind.device_share)
 
 
 def kind_changes(kind: Kind, language: str = "en") -> str:
     """What was changed from the case."""
-    return cells.settings(kind.contract + kind.tuning) or word("nothing changed", language)
+    return settings(kind.contract + kind.tuning) or word("nothing changed", language)
 
 
 def mixture(side: Side, language: str = "en") -> str:
@@ -81,12 +93,12 @@ def mixture(side: Side, language: str = "en") -> str:
 _SHOWN: dict[str, Callable[[Kind], str]] = {
     "case": lambda kind: kind.case,
     "model": lambda kind: kind.model,
-    "contract": lambda kind: cells.settings(kind.contract) or "/",
+    "contract": lambda kind: settings(kind.contract) or "/",
     "device": lambda kind: kind.device,
-    "device_share": lambda kind: cells.part(kind.device_share),
+    "device_share": lambda kind: part(kind.device_share),
     "framework": lambda kind: kind.framework,
-    "layout": lambda kind: f"{kind.layout.nodes}x{kind.layout.devices_per_node} {cells.layout(kind.layout)}",
-    "tuning": lambda kind: cells.settings(kind.tuning) or "/",
+    "layout": lambda kind: f"{kind.layout.nodes}x{kind.layout.devices_per_node} {layout(kind.layout)}",
+    "tuning": lambda kind: settings(kind.tuning) or "/",
 }
 """Text of a field of a kind, by the name of the field."""
 

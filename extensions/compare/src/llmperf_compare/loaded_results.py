@@ -1,4 +1,4 @@
-"""`llmperf.load_results`: runs and imported rows for programs and notebooks, with exact values."""
+"""`llmperf_compare.load_results`: runs and imported rows for programs and notebooks, with exact values."""
 
 from __future__ import annotations
 
@@ -9,19 +9,16 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
+from llmperf import StepFigures, opened_results, recorded_steps
 from llmperf.errors import UserError
-from llmperf.reporting.exports import sheet_values
-from llmperf.reporting.ranking import Standing, standings
-from llmperf.results.step_figures import StepFigures, curve_figures, recorded_figures
-from llmperf.runfolder import filenames
-from llmperf.submissions.archives import unpacked
-from llmperf.submissions.opened import OpenedSheet, opened_results
-from llmperf.types import Finding, Result, Sheet
+from llmperf.reporting import sheet_values
+from llmperf.types import Finding, OpenedSheet, Sheet
+
+from llmperf_compare.copies import distinct_sheets
+from llmperf_compare.ranking import Standing, standings
 
 if TYPE_CHECKING:
     import pandas
-
-MISSING_PANDAS = "to_frame: expected pandas, found none installed: pip install pandas"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -67,17 +64,7 @@ class LoadedResult:
 
         Empty for imported rows. UserError for records that cannot be read. An archive is unpacked for each call.
         """
-        if not isinstance(self.document, Result):
-            return ()
-        if self.opened.archive is None or self.opened.member is None:
-            return self._steps_in(self.sheet.source.path.parent)
-        with unpacked(self.opened.archive) as folder:
-            return self._steps_in((folder / self.opened.member).parent)
-
-    def _steps_in(self, folder: Path) -> tuple[StepFigures, ...]:
-        if (folder / filenames.PLAN).is_file() and filenames.record_files(folder):
-            return tuple(recorded_figures(folder))
-        return tuple(curve_figures(self.document))
+        return recorded_steps(self.opened)
 
     def steps_frame(self) -> pandas.DataFrame:
         """The steps as a DataFrame of pandas, indexed by `step`; UserError without pandas."""
@@ -155,7 +142,7 @@ def load_results(*paths: str | PathLike[str]) -> LoadedResults:
     Each is held against its schema and validated, as by `llmperf report`. Copies of a run, and files and archives in a
     folder that cannot be read, are left out with a warning. UserError if nothing can be read.
 
-    >>> results = llmperf.load_results("runs")
+    >>> results = llmperf_compare.load_results("runs")
     >>> results.to_frame()[["model", "device_model", "tokens_per_second_per_device"]]
     >>> results[0].steps_frame().loss.plot()
     """
@@ -164,7 +151,7 @@ def load_results(*paths: str | PathLike[str]) -> LoadedResults:
     left_out: list[str] = []
     results = [
         LoadedResult(path=each.file, opened=each, sheet=each.sheet, values=sheet_values(each.sheet))
-        for each in opened_results([Path(path) for path in paths], left_out.append)
+        for each in distinct_sheets(opened_results([Path(path) for path in paths], left_out.append), left_out.append)
     ]
     for line in left_out:
         warnings.warn(line, stacklevel=2)
@@ -175,5 +162,5 @@ def _pandas() -> Any:
     try:
         import pandas
     except ImportError:
-        raise UserError(MISSING_PANDAS) from None
+        raise UserError("to_frame: expected pandas, found none installed: pip install pandas") from None
     return pandas

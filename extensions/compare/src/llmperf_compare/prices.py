@@ -1,24 +1,72 @@
-"""The prices that a report uses: those of `--prices FILE`, otherwise those of the user's own `llmperf.toml`.
+"""Prices of devices and electricity: what they are, the files that give them, and which device each belongs to.
 
-A `llmperf.toml` in the working directory or above it may have come with a submission, so its prices are not used.
+Prices are those of `--prices FILE`, otherwise those of the user's own `llmperf.toml`. A `llmperf.toml` in the working
+directory or above it may have come with a submission, so its prices are not used.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import date as Date
 from pathlib import Path
 
-from llmperf.cases.fields import check_table
+from llmperf import config_file, own_config, read_bytes, read_options, read_toml
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.files.json_files import read_bytes
-from llmperf.files.user_files import config_file, own_config_file, read_toml
-from llmperf.planning.user_config import NAME, configuration
-from llmperf.types.prices import DevicePrice, ElectricityPrice, Prices
+from llmperf.reporting import catalogued_names, printable
+from llmperf.types.device_names import device_words, same_device
+from llmperf.types.units import NonNegative
 
-_CURRENCY = re.compile("[A-Z]{3}")
+NAME = "llmperf.toml"
+MOST_NAMED = 5
+"""Devices that one line names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DevicePrice:
+    """`[prices."DEVICE MODEL"]`: what one whole device costs."""
+
+    per_hour: NonNegative
+    """Of one device, in `currency`."""
+    currency: str
+    """ISO 4217, such as `USD`."""
+    date: Date
+    """When the price held."""
+    source: str
+    """Where it is published, or who offered it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectricityPrice:
+    """`[electricity]`: what a kilowatt hour costs."""
+
+    per_kwh: NonNegative
+    """In `currency`."""
+    currency: str
+    """ISO 4217, such as `USD`."""
+    date: Date
+    """When the price held."""
+    source: str
+    """Where it is published, or who offered it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prices:
+    """The prices of one file."""
+
+    devices: Mapping[str, DevicePrice] = field(default_factory=dict)
+    """By the model of the device, as results name it."""
+    electricity: ElectricityPrice | None = None
+    """None where the file has none."""
+    file: str
+    """The file that they are from."""
+
+    def of(self, device: str | None) -> DevicePrice | None:
+        """The price of a device model, by `same_device`; None if there is none."""
+        spelt = next((name for name in self.devices if device_words(name) == device_words(device or "")), None)
+        name = spelt or next((name for name in self.devices if same_device(name, device or "")), None)
+        return None if name is None else self.devices[name]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +81,7 @@ class PriceTables:
 
 def price_file(path: Path) -> Prices:
     """The prices in a file; UserError for an unknown key, for a value of the wrong type and for a file without any."""
-    content = read_toml(path)
-    check_table(content, PriceTables, str(path))
-    tables = json_files.convert(content, PriceTables, str(path))
-    prices = _checked(Prices(devices=tables.prices, electricity=tables.electricity, file=str(path)))
+    prices = _checked(read_toml(path), path)
     if prices is None:
         raise UserError(f'{path}: expected a table [prices."DEVICE MODEL"] or [electricity], found none')
     return prices
@@ -45,19 +90,19 @@ def price_file(path: Path) -> Prices:
 def own_prices() -> Prices | None:
     """The prices of `llmperf.toml` in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there are none.
 
-    UserError as from `user_config`.
+    UserError as from `price_file`, and for anything else in that file that llmperf cannot use.
     """
-    path = own_config_file(NAME)
-    if path is None:
-        return None
-    tables = configuration(path).tables
-    return _checked(Prices(devices=tables.prices, electricity=tables.electricity, file=str(path)))
+    config = own_config()
+    tables = {"prices": config.tables.prices, "electricity": config.tables.electricity}
+    return (
+        None if config.path is None else _checked({key: known for key, known in tables.items() if known}, config.path)
+    )
 
 
 def unused_prices(folder: Path) -> Path | None:
     """A `llmperf.toml` in `folder` or above it whose prices are not used; None if there is none with prices."""
     path = config_file(NAME, folder)
-    if path is None or path == own_config_file(NAME):
+    if path is None or path == own_config().path:
         return None
     try:
         return path if b"prices" in read_bytes(path) else None
@@ -65,17 +110,75 @@ def unused_prices(folder: Path) -> Path | None:
         return None
 
 
-def _checked(prices: Prices) -> Prices | None:
-    """The prices; None if there are none. UserError for a currency or a source that says nothing."""
-    named: dict[str, DevicePrice | ElectricityPrice] = {f"prices.{name}": of for name, of in prices.devices.items()}
-    if prices.electricity is not None:
-        named["electricity"] = prices.electricity
+def _checked(content: Mapping[str, object], path: Path) -> Prices | None:
+    """The prices; None if there are none. UserError also for a currency or a source that says nothing."""
+    tables = read_options(content, PriceTables, str(path))
+    named: dict[str, DevicePrice | ElectricityPrice] = {f"prices.{name}": of for name, of in tables.prices.items()}
+    if tables.electricity is not None:
+        named["electricity"] = tables.electricity
     for name, price in named.items():
-        if not _CURRENCY.fullmatch(price.currency):
+        if not re.fullmatch("[A-Z]{3}", price.currency):
             found = repr(price.currency)
-            raise UserError(
-                f"{prices.file}: {name}.currency: expected three capital letters such as USD, found {found}"
-            )
+            raise UserError(f"{path}: {name}.currency: expected three capital letters such as USD, found {found}")
         if not price.source.strip():
-            raise UserError(f"{prices.file}: {name}.source: expected where the price is from, found an empty text")
-    return prices if named else None
+            raise UserError(f"{path}: {name}.source: expected where the price is from, found an empty text")
+    return Prices(devices=tables.prices, electricity=tables.electricity, file=str(path)) if named else None
+
+
+def matched_prices(prices: Prices, devices: Iterable[str | None], warn: Callable[[str], None] | None) -> Prices:
+    """The prices, which other names of a device in a catalogue share, where devices have no price of their own name.
+
+    A part of a name such as `H800` also stands for the only device model without a price that it fits. `warn` is
+    called with one line if devices have no price and prices fit no device.
+    """
+    known = list(dict.fromkeys(device for device in devices if device))
+    if all(prices.of(device) is not None for device in known):
+        return prices
+    aliases = catalogued_names()
+    named = dict(prices.devices)
+    used = {name for name in prices.devices for device in known if same_device(name, device)}
+    for device in known:
+        own = [name for name in prices.devices if prices.of(device) is None and one_model(name, device, aliases)]
+        if len(own) == 1:
+            named[device] = prices.devices[own[0]]
+            used.update(own)
+    unpriced = [device for device in known if replace(prices, devices=named).of(device) is None]
+    for name in (name for name in prices.devices if name not in used):
+        fits = [device for device in unpriced if set(device_words(name)) <= set(device_words(device))]
+        if fits and all(one_model(fits[0], device, aliases) for device in fits):
+            named.update((device, prices.devices[name]) for device in fits if device not in named)
+            used.add(name)
+    prices, idle = replace(prices, devices=named), [name for name in prices.devices if name not in used]
+    unpriced = [device for device in unpriced if prices.of(device) is None]
+    if warn is not None and idle and unpriced:
+        warn(printable(f"{prices.file}: {'; '.join(_lines(idle, unpriced))}", 1000))
+    return prices
+
+
+def one_model(name: str, other: str, aliases: Iterable[Sequence[str]]) -> bool:
+    """Whether two names are of one device model: by their spelling, or as names of one entry of a catalogue."""
+    return same_device(name, other) or any(
+        all(any(same_device(alias, given) for alias in entry) for given in (name, other)) for entry in aliases
+    )
+
+
+def _lines(idle: Sequence[str], unpriced: Sequence[str]) -> Iterator[str]:
+    """That prices belong to no device, for each name that may be a device's, and once for all others."""
+    from difflib import get_close_matches
+
+    others, folded = [], {device.casefold(): device for device in unpriced}
+    for name in idle:
+        fits = [device for device in unpriced if set(device_words(name)) <= set(device_words(device))]
+        if fits:
+            yield f"no result has the device {name}; which of {_listed(fits)}"
+        else:
+            others.append(name)
+    if others:
+        pairs = [(name, get_close_matches(name.casefold(), folded, n=1, cutoff=0.8)) for name in others]
+        close = ", ".join(f"{folded[near[0]]} is close to {name}" for name, near in pairs if near)
+        line = f"no result has the device {_listed(others, ' or ')}; devices without a price: {_listed(unpriced)}"
+        yield f"{line} ({close})" if close else line
+
+
+def _listed(names: Sequence[str], between: str = ", ") -> str:
+    return between.join(names[:MOST_NAMED]) + f" and {len(names) - MOST_NAMED} more" * (len(names) > MOST_NAMED)

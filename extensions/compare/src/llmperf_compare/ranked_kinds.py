@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
 from typing import Any
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
-from llmperf.reporting.exports import sheet_values
-from llmperf.reporting.overview import IN_TABLE, overview_cells
-from llmperf.reporting.page import MAX_LINE
-from llmperf.reporting.ranking import Entry, Standing, standings
-from llmperf.reporting.result_sheets import result_sheet
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.words import sentence, value_text, word
-from llmperf.results.baselines import AnyComparison
-from llmperf.results.disturbances import mostly_disturbed
-from llmperf.results.groups import Group
-from llmperf.results.statistics import quantile
-from llmperf.types import Sheet
+from llmperf.reporting import (
+    IN_TABLE,
+    MAX_LINE,
+    UNKNOWN,
+    mostly_disturbed,
+    overview_cells,
+    percent,
+    printable,
+    quantile,
+    result_sheet,
+    sentence,
+    sheet_values,
+    value_text,
+    word,
+)
+from llmperf.types import Row, Sheet
+
+from llmperf_compare.cost import Costing, Rates, Training, cost_rows, in_table, rates_of, training_rows
+from llmperf_compare.kinds import AnyComparison, Group
+from llmperf_compare.ranking import Entry, Standing, contract_of, standings
+from llmperf_compare.scaling import scaling_rows
 
 ComparedKind = tuple[Group, AnyComparison | None]
 """Runs of one kind, and how they compare with their baseline."""
@@ -61,18 +68,14 @@ def ranked_kinds(kinds: Sequence[ComparedKind], imported: Sequence[Sheet]) -> li
     ranking: list[Ranked] = []
     by_contract: dict[Hashable, list[Ranked]] = {}
     for kind in kinds:
-        by_contract.setdefault(_contract(result_sheet(kind[0].results[0])), []).append(kind)
+        by_contract.setdefault(contract_of(result_sheet(kind[0].results[0])), []).append(kind)
     runs = [result_sheet(result) for group, _ in kinds for result in group.results]
     for standing in standings([*runs, *imported]):
         rows = [ImportedRow(entry=entry, standing=standing) for entry in standing.entries if not entry.measured]
         own = next((entry.sheets[0] for entry in standing.entries if entry.measured), None)
-        members: list[Ranked] = [*([] if own is None else by_contract.pop(_contract(own), [])), *rows]
+        members: list[Ranked] = [*([] if own is None else by_contract.pop(contract_of(own), [])), *rows]
         ranking += sorted(members, key=_place)
     return [*ranking, *(kind for members in by_contract.values() for kind in members)]
-
-
-def _contract(sheet: Sheet) -> Hashable:
-    return printable(shown(sheet.cell("model"))), tuple(sorted(sheet.contract.items()))
 
 
 def _place(member: Ranked) -> tuple[bool, bool, float]:
@@ -93,12 +96,12 @@ def device_of(member: Ranked) -> str:
     """Model of the device; a dash where it is unknown."""
     if not isinstance(member, ImportedRow):
         return member[0].kind.device
-    return cells.text(next((part.value for part in member.sheet.cell("device").parts), None))
+    return str(next((part.value for part in member.sheet.cell("device").parts if part.value), UNKNOWN))
 
 
 def imported_heading(row: ImportedRow, language: str) -> str:
     """`llama2_7b, imported: fp16, 4096 tokens x 64`: what rows state that no runs are beside."""
-    stated = (row.standing.contract.get(name, cells.UNKNOWN) for name in IN_TABLE)
+    stated = (row.standing.contract.get(name, UNKNOWN) for name in IN_TABLE)
     values = dict(zip(("precision", "seq_len", "batch"), stated, strict=True))
     text = "{model}, imported: {precision}, {seq_len} tokens x {batch}"
     return printable(sentence(text, language, model=row.standing.model, **values), MAX_LINE)
@@ -108,7 +111,7 @@ def imported_cells(row: ImportedRow, language: str) -> tuple[str, ...]:
     """The cells of an imported row under the columns of kinds of run; it has no runs, spread and history."""
     entry = row.entry
     (speed,) = overview_cells(row.sheet, ("tokens_per_second_per_device",), language)
-    unknown = cells.UNKNOWN
+    unknown = UNKNOWN
     layout = word(entry.layout, language)
     texts = (entry.device, entry.framework, layout, entry.changes, unknown, speed, unknown, unknown, unknown)
     return tuple(map(printable, texts))
@@ -121,5 +124,41 @@ def provenance_cells(member: Ranked, language: str) -> tuple[str, str]:
         return printable(mfu), printable(value_text(member.sheet.cell("status"), language))
     complete = [result for result in member[0].results if result.status == "complete"]
     headlines = [mfu.value for result in complete for mfu in result.mfu if mfu.headline and mfu.value is not None]
-    median = cells.percent(quantile(sorted(headlines), 0.5)) if headlines else cells.UNKNOWN
+    median = percent(quantile(sorted(headlines), 0.5)) if headlines else UNKNOWN
     return median, word("measured", language)
+
+
+def kind_rates(group: Group) -> Rates:
+    """The rates of repeats of one run, at their median throughput."""
+    kind, spread = group.kind, group.spread
+    return Rates(
+        tokens_per_second_per_device=spread.median / kind.device_share if spread and kind.device_share else None,
+        devices=kind.layout.nodes * kind.layout.devices_per_node * kind.device_share,
+        joules_per_token=None,
+    )
+
+
+def cost_rows_of(member: Ranked, costing: Costing) -> Iterator[Row]:
+    """The cost of a training: at the median throughput of a kind of run, or at that of an imported row."""
+    if isinstance(member, ImportedRow):
+        return cost_rows(member.sheet, costing)
+    kind, first = member[0].kind, member[0].results[0]
+    adapters = first.contract.lora is not None
+    rates = kind_rates(member[0])
+    return training_rows(Training(device=kind.device, rates=rates, model=first.model, adapters=adapters), costing)
+
+
+def costs_of(member: Ranked, costing: Costing) -> Mapping[str, Row]:
+    """The rows of a cost that the table has, by key."""
+    return {row.key: row for row in in_table(cost_rows_of(member, costing), costing)}
+
+
+def scaling_of(ranking: Sequence[Ranked]) -> dict[int, float]:
+    """Scaling efficiencies by place: of kinds at their median throughput, and of imported rows."""
+
+    def rates(place: int) -> Rates:
+        member = ranking[place]
+        return rates_of(sheet_values(member.sheet)) if isinstance(member, ImportedRow) else kind_rates(member[0])
+
+    rows = scaling_rows(list(map(sheet_of, ranking)), rates)
+    return {place: float(row.value or 0) for place, row in rows.items()}

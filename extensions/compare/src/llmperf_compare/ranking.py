@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from math import inf
 from typing import Literal
 
-from llmperf.reporting.cells import UNKNOWN, leaves, shown
-from llmperf.reporting.safe_text import printable
-from llmperf.results.statistics import quantile
+from llmperf.reporting import UNKNOWN, leaves, printable, quantile, shown
 from llmperf.types import Sheet
 
 How = Literal["measured", "printed", "computed"]
@@ -129,7 +127,7 @@ def standings(sheets: Sequence[Sheet]) -> list[Standing]:
     imported: dict[Hashable, list[Sheet]] = {}
     for sheet in sheets:
         if sheet.measured:
-            runs.setdefault(_contract(sheet), []).append(sheet)
+            runs.setdefault(contract_of(sheet), []).append(sheet)
     for sheet in sheets:
         if sheet.measured:
             continue
@@ -137,7 +135,7 @@ def standings(sheets: Sequence[Sheet]) -> list[Standing]:
         for home in homes:
             runs[home].append(sheet)
         if not homes:
-            imported.setdefault(_contract(sheet), []).append(sheet)
+            imported.setdefault(contract_of(sheet), []).append(sheet)
     groups = (*runs.values(), *imported.values())
     made = [
         Standing(model=_model(group[0]), contract=group[0].contract, measured=group[0].measured,
@@ -148,7 +146,8 @@ def standings(sheets: Sequence[Sheet]) -> list[Standing]:
     return sorted(made, key=lambda each: (each.model not in own, each.model, -each.entries[0].speed))
 
 
-def _contract(sheet: Sheet) -> Hashable:
+def contract_of(sheet: Sheet) -> Hashable:
+    """The model and the whole contract of a sheet: only sheets with an equal one may be ranked together."""
     return _model(sheet), tuple(sorted(sheet.contract.items()))
 
 

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from functools import partial
 from statistics import median
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
-from llmperf.reporting.cost_rows import rates_of
-from llmperf.reporting.exports import sheet_values
-from llmperf.results.cost import Rates
-from llmperf.types import Row, Section, Sheet
+from llmperf.reporting import PERCENT, percent, sheet_values, shown
+from llmperf.types import Row, Sheet
+
+from llmperf_compare.cost import Rates, rates_of, with_rows
 
 EFFICIENCY = "scaling_efficiency"
-ASSUMES = (
-    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
-    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
-)
 
 
 def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
@@ -26,16 +19,9 @@ def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
     rows = scaling_rows(sheets, lambda place: rates_of(sheet_values(sheets[place])))
     scaled = list(sheets)
     for place, row in rows.items():
-        sheet, in_table = sheets[place], replace(row, text=None, rounding=cells.PERCENT)
-        scaled[place] = replace(sheet, overview=(*sheet.overview, in_table), sections=partial(_sections, sheet, row))
+        in_table = replace(row, text=None, rounding=PERCENT)
+        scaled[place] = with_rows(sheets[place], (in_table,), "scaling", "Scaling", (row,))
     return scaled
-
-
-def _sections(sheet: Sheet, row: Row) -> Iterator[Section]:
-    """The sections of a sheet and its scaling, both on the card and in the document."""
-    yield from sheet.sections()
-    for card in (True, False):
-        yield Section(key="scaling", title="Scaling", rows=(row,), card=card)
 
 
 def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> dict[int, Row]:
@@ -65,7 +51,7 @@ def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> d
             devices, speed = rates[place].devices or 0, rates[place].tokens_per_second_per_device or 0
             if devices > fewest:
                 against = f"{devices:g} devices against {fewest:g}, under one contract (strong scaling)"
-                text = f"{cells.percent(speed / base)}: tokens/s of a device, {against}"
+                text = f"{percent(speed / base)}: tokens/s of a device, {against}"
                 rows[place] = Row(key=EFFICIENCY, label="scaling efficiency", value=speed / base, text=text,
                                   own_words=True)  # fmt: skip
     return rows

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from llmperf.results.comparison import Comparison, compare
-from llmperf.results.disturbances import disturbed
-from llmperf.results.groups import Group, contract_differences, device_throughput, differing, grouped
-from llmperf.types.result import Result
+from llmperf.reporting import device_throughput, disturbed
+from llmperf.types import Result
+
+from llmperf_compare.comparison import Comparison, compare
+from llmperf_compare.kinds import Group, contract_differences, differing, grouped
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,8 +53,6 @@ class Side:
 class AgainstReference:
     """One side compared with the reference."""
 
-    reference: Side
-
     contract_differences: tuple[str, ...]
     """Parts of the contract in which the runs differ: their throughputs then measure different things."""
     throughput: Comparison
@@ -77,35 +77,28 @@ class AgainstReference:
 
 def compared(ours: Side, theirs: Side) -> AgainstReference:
     """Compare one side with another, the reference."""
+
+    def comparison(figure: Callable[[Result], float | None]) -> Comparison:
+        return compare(*([value for result in side.results if (value := figure(result))] for side in (ours, theirs)))
+
     apart = {*ours.shares, *theirs.shares}
     return AgainstReference(
-        reference=theirs,
         contract_differences=contract_differences(ours.results, theirs.results),
-        throughput=_throughputs(ours, theirs, rank_throughput),
-        device_throughput=_throughputs(ours, theirs, device_throughput) if len(apart) > 1 and 0 not in apart else None,
+        throughput=comparison(lambda result: result.metrics.tokens_per_second_per_device),
+        device_throughput=comparison(device_throughput) if len(apart) > 1 and 0 not in apart else None,
     )
 
 
-def _throughputs(ours: Side, theirs: Side, figure: Callable[[Result], float | None]) -> Comparison:
-    known = ([value for result in side.results if (value := figure(result))] for side in (ours, theirs))
-    return compare(*known)
-
-
-def side(results: Sequence[Result], copies: int) -> Side:
-    """The side made of results of different runs; `copies` is the number of further results that are copies."""
-    reasons = [_why_not(result) for result in results]
-    left_out = Counter(reason for reason in reasons if reason is not None)
-    left_out.update({"copies": copies} if copies else {})
-    complete = tuple(result for result, reason in zip(results, reasons, strict=True) if reason is None)
-    return Side(results=complete, left_out=left_out)
-
-
-def _why_not(result: Result) -> str | None:
-    if result.status != "complete":
-        return result.status
-    return None if rank_throughput(result) else "without a throughput"
-
-
-def rank_throughput(result: Result) -> float | None:
-    """token/p/s; None where unknown."""
-    return result.metrics.tokens_per_second_per_device
+def side_of(runs: Sequence[tuple[Path, Result]], count: int) -> Side:
+    """The side made of results of different runs; `count` includes further results that are copies of them."""
+    complete: list[Result] = []
+    left_out: Counter[str] = Counter()
+    for _, result in runs:
+        if result.status != "complete":
+            left_out[result.status] += 1
+        elif not result.metrics.tokens_per_second_per_device:
+            left_out["without a throughput"] += 1
+        else:
+            complete.append(result)
+    left_out.update({"copies": count - len(runs)} if count > len(runs) else {})
+    return Side(results=tuple(complete), left_out=left_out)

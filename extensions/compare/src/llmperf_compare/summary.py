@@ -1,4 +1,4 @@
-"""`llmperf summary`."""
+"""One line for each kind of run in some folders: median, spread, history, baseline and cost."""
 
 from __future__ import annotations
 
@@ -10,27 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from llmperf import language_option, print_json, print_page, print_table, print_text, run_folders, warn, wide_option
 
-from llmperf.cli.colour import warn
-from llmperf.cli.completed_values import baselines, run_folders
-from llmperf.cli.options import Share, prices_option, train_tokens_option
-from llmperf.cli.output import (
-    answer_format_options,
-    distinct_results,
-    language_option,
-    print_json,
-    print_page,
-    print_table,
-    print_text,
-    refuse_shared_runs,
-    wide_option,
-)
+from llmperf_compare.options import Share, answer_format_options, baselines, cost_options
 
 if TYPE_CHECKING:
     from llmperf.errors import UserError
-    from llmperf.reporting.cost_rows import Costing
-    from llmperf.reporting.ranked_kinds import ComparedKind, Ranked
     from llmperf.types import Result, Section
+
+    from llmperf_compare.cost import Costing
+    from llmperf_compare.ranked_kinds import ComparedKind, Ranked
 
 EXAMPLES = """\b
 Examples:
@@ -50,23 +39,14 @@ Examples:
               help="Runs or imported documents to compare with; `published`: the rows shipped.")  # fmt: skip
 @click.option("--fail-below", metavar="SHARE", type=Share(),
               help="Exit with 1 if a median is below this share of its baseline's.")  # fmt: skip
-@prices_option
-@train_tokens_option
 @language_option
 @wide_option
 @answer_format_options
 @click.pass_context
 def command(
-    ctx: click.Context,
-    paths: tuple[Path, ...],
-    baseline: str | None,
-    fail_below: float | None,
-    prices: Path | None,
-    train_tokens: int | None,
-    language: str,
-    wide: bool,
-    wanted: str,
-) -> None:
+    ctx: click.Context, paths: tuple[Path, ...], baseline: str | None, fail_below: float | None, prices: Path | None,
+    train_tokens: int | None, language: str, wide: bool, wanted: str,
+) -> None:  # fmt: skip
     """One line for each kind of run: median, spread and history of token/p/s, by contract, the fastest first.
 
     The spread is (maximum - minimum) / median; one run has none.
@@ -85,12 +65,13 @@ def command(
     median is below it, a kind has no figure or no baseline, or a file was left out, 2 if nothing can be read.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting.cost_rows import costing_for
-    from llmperf.reporting.kind_texts import group_text
-    from llmperf.reporting.price_matches import matched_prices
-    from llmperf.reporting.ranked_kinds import ImportedRow, device_of, ranked_kinds
-    from llmperf.reporting.reading import results_and_others, sheets_of, summaries
-    from llmperf.reporting.runs_by_kind import fastest_first, scaling_of, summary_page
+    from llmperf.reporting import results_and_others, sheets_of, summaries
+
+    from llmperf_compare.copies import distinct_results
+    from llmperf_compare.cost import costing_for
+    from llmperf_compare.prices import matched_prices
+    from llmperf_compare.ranked_kinds import device_of, ranked_kinds, scaling_of
+    from llmperf_compare.summary_page import fastest_first, summary_page
 
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to compare the runs with")
@@ -124,38 +105,40 @@ def command(
         encoding = sys.stdout.encoding if wanted == "terminal" else "utf-8"
         print_page(summary_page(ranking, baseline is not None, language, encoding, costing), wanted, language, wide)
     else:
-        from llmperf.reporting.speed_findings import (
-            Checked,
-            document,
-            imported_finding,
-            kind_findings,
-            unread_findings,
-        )
-
-        checked = [
-            Checked(
-                name=group_text(group),
-                path=files[id(group.results[0])],
-                findings=tuple(kind_findings(group, comparison, fail_below)),
-            )
-            for group, comparison in kinds
-        ]
-        checked += [
-            Checked(
-                name=f"imported, not measured: {row.sheet.name}",
-                path=row.sheet.source.path,
-                findings=(imported_finding(row),),
-            )
-            for row in ranking
-            if isinstance(row, ImportedRow)
-        ]
-        checked += [
-            Checked(name=f"{path}: files left out", path=path, findings=tuple(unread_findings(lines)))
-            for path, lines in unread.items()
-            if lines
-        ]
-        click.echo(document(checked, wanted, ctx.command_path), nl=False)
+        click.echo(_findings(kinds, files, ranking, unread, fail_below, wanted, ctx.command_path), nl=False)
     ctx.exit(_exit_code(kinds, fail_below) or int(fail_below is not None and any(unread.values())))
+
+
+command.params[4:4] = cost_options()
+
+
+def _findings(
+    kinds: Sequence[ComparedKind],
+    files: Mapping[int, Path],
+    ranking: Sequence[Ranked],
+    unread: Mapping[Path, Sequence[str]],
+    fail_below: float | None,
+    wanted: str,
+    command_path: str,
+) -> str:
+    """The findings on each kind of run, on imported rows and on files that cannot be read."""
+    from llmperf_compare.ci_findings import Checked, document, finding, imported_finding, kind_findings
+    from llmperf_compare.kind_texts import group_text
+    from llmperf_compare.ranked_kinds import ImportedRow
+
+    checked = []
+    for group, comparison in kinds:
+        findings = tuple(kind_findings(group, comparison, fail_below))
+        checked.append(Checked(name=group_text(group), path=files[id(group.results[0])], findings=findings))
+    for row in (member for member in ranking if isinstance(member, ImportedRow)):
+        name, path = f"imported, not measured: {row.sheet.name}", row.sheet.source.path
+        checked.append(Checked(name=name, path=path, findings=(imported_finding(row),)))
+    for path, lines in unread.items():
+        if lines:
+            name = f"{path}: files left out"
+            unreadable = tuple(finding("unreadable", "error", line) for line in lines)
+            checked.append(Checked(name=name, path=path, findings=unreadable))
+    return document(checked, wanted, command_path)
 
 
 def _left_out(lines: list[str], error: UserError) -> None:
@@ -165,7 +148,7 @@ def _left_out(lines: list[str], error: UserError) -> None:
 
 def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_json: bool) -> None:
     """Imported documents, a table for each kind of them."""
-    from llmperf.reporting.words import value_text, word
+    from llmperf.reporting import value_text, word
 
     if as_json:
         print_json([{row.key: row.value for row in record} for section in sections for record in section.records])
@@ -180,9 +163,10 @@ def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_
 
 def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[ComparedKind]:
     """Each kind of run compared with its baseline: runs, or figures from documents; UserError if there are neither."""
-    from llmperf.reporting.reading import read_baselines, read_results
-    from llmperf.results.baselines import compared_with_figures, compared_with_runs
-    from llmperf.results.groups import grouped
+    from llmperf.reporting import read_baselines, read_results
+
+    from llmperf_compare.copies import distinct_results, refuse_shared_runs
+    from llmperf_compare.kinds import compared_with_figures, compared_with_runs, grouped
 
     groups = grouped(runs)
     if baseline is None:
@@ -197,15 +181,13 @@ def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[Compare
 
 
 def _document(member: Ranked, costing: Costing | None, scaling: float | None) -> Mapping[str, object]:
-    from llmperf.reporting.cells import leaves
-    from llmperf.reporting.cost_rows import cost_rows, kind_cost
-    from llmperf.reporting.ranked_kinds import ImportedRow, device_of
-    from llmperf.results.disturbances import disturbed
+    from llmperf.reporting import disturbed, leaves
+
+    from llmperf_compare.ranked_kinds import ImportedRow, cost_rows_of, device_of
 
     document: dict[str, object] = {} if scaling is None else {"scaling_efficiency": scaling}
     if costing is not None:
-        rows = cost_rows(member.sheet, costing) if isinstance(member, ImportedRow) else kind_cost(member[0], costing)
-        known = {row.key: row.value for row in leaves(rows)}
+        known = {row.key: row.value for row in leaves(cost_rows_of(member, costing))}
         wanted = ["cost_per_million_tokens"] * (costing.prices is not None)
         wanted += ["train_tokens", "train_device_hours", "train_seconds", "train_cost"] * bool(costing.train_tokens)
         document |= {key: known.get(key) for key in wanted}
@@ -230,17 +212,15 @@ def _document(member: Ranked, costing: Costing | None, scaling: float | None) ->
 
 def _exit_code(kinds: Sequence[ComparedKind], fail_below: float | None) -> int:
     """1 if a kind of runs is too slow or has no baseline, where that was asked for."""
-    from llmperf.results.baselines import RunComparison
+    from llmperf_compare.kinds import RunComparison
 
     if fail_below is None:
         return 0
-    comparisons = [comparison for _, comparison in kinds if comparison is not None and comparison.share is not None]
-    slow = [comparison for comparison in comparisons if comparison.share is not None and comparison.share < fail_below]
-    alone = len(kinds) - len(comparisons)
-    lower = [
-        comparison for comparison in slow
-        if isinstance(comparison, RunComparison) and comparison.comparison and comparison.comparison.verdict == "lower"
-    ]  # fmt: skip
+    shares = [(held, held.share) for _, held in kinds if held is not None and held.share is not None]
+    slow = [held for held, share in shares if share < fail_below]
+    tests = [held.comparison for held in slow if isinstance(held, RunComparison)]
+    lower = [test for test in tests if test is not None and test.verdict == "lower"]
+    alone = len(kinds) - len(shares)
     if slow:
         click.echo(
             f"{len(slow)} of {len(kinds)} below {fail_below:g} of the baseline, {len(lower)} of them shown to be more"

@@ -2,14 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import shown
-from llmperf.reporting.cost_rows import Costing, cost_rows, in_table, kind_cost, kind_rates, price_lines, rates_of
-from llmperf.reporting.exports import sheet_values
-from llmperf.reporting.kind_texts import (
+from llmperf.reporting import (
+    COMPUTED_MFU,
+    COST_COLUMNS,
+    MAX_LINE,
+    SCALING_ASSUMES,
+    SCALING_COLUMN,
+    THROUGHPUT,
+    UNKNOWN,
+    Column,
+    Line,
+    Page,
+    has_computed_mfu,
+    in_order,
+    layout,
+    mostly_disturbed,
+    percent,
+    printable,
+    result_sheet,
+    rounded,
+    sentence,
+    settings,
+    shown,
+    sparkline,
+    throughputs,
+    word,
+)
+
+from llmperf_compare.comparison import Comparison
+from llmperf_compare.cost import Costing, price_lines
+from llmperf_compare.kind_texts import (
     baseline_lines,
     disturbed_lines,
     kind_changes,
@@ -17,31 +42,18 @@ from llmperf.reporting.kind_texts import (
     phase_text,
     short_text,
 )
-from llmperf.reporting.overview import COMPUTED_MFU, COST_COLUMNS, SCALING_COLUMN, has_computed_mfu, in_order
-from llmperf.reporting.page import MAX_LINE, Line, Page
-from llmperf.reporting.ranked_kinds import (
+from llmperf_compare.kinds import AnyComparison, BaselineComparison, Group, RunComparison
+from llmperf_compare.ranked_kinds import (
     ComparedKind,
     ImportedRow,
     Ranked,
+    costs_of,
     device_of,
     imported_cells,
     imported_heading,
     provenance_cells,
-    sheet_of,
+    scaling_of,
 )
-from llmperf.reporting.result_sheets import result_sheet
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.scaling_rows import ASSUMES as SCALING
-from llmperf.reporting.scaling_rows import scaling_rows
-from llmperf.reporting.sparkline import sparkline
-from llmperf.reporting.text_table import Column
-from llmperf.reporting.words import sentence, word
-from llmperf.results.baselines import AnyComparison, BaselineComparison, RunComparison
-from llmperf.results.comparison import Comparison
-from llmperf.results.cost import Rates
-from llmperf.results.disturbances import mostly_disturbed
-from llmperf.results.groups import Group, throughputs
-from llmperf.types import Row
 
 COLUMNS = (
     Column(title="device", importance=2, wraps=22),
@@ -112,8 +124,8 @@ def summary_page(
                 else _kind_row(member[0], language, encoding)
             ),
             *(provenance_cells(member, language) if imported else ()),
-            *(shown(cost[key]) if key in cost else cells.UNKNOWN for key in added),
-            *([cells.percent(scaled.get(place))] if scaled else []),
+            *(shown(cost[key]) if key in cost else UNKNOWN for key in added),
+            *([percent(scaled.get(place))] if scaled else []),
             *(_baseline(None if isinstance(member, ImportedRow) else member[1], language) if with_baseline else ()),
         )
         for place, (member, cost) in enumerate(zip(ranking, costs, strict=True))
@@ -127,7 +139,7 @@ def summary_page(
     context = [word(HOW, language)]
     context += [word(IMPORTED, language)] if imported else []
     context += [word(COMPUTED_MFU, language)] if any(has_computed_mfu(row.sheet) for row in imported) else []
-    context += [word(SCALING, language)] if scaled else []
+    context += [word(SCALING_ASSUMES, language)] if scaled else []
     context += (
         [] if costing is None else [printable(line, MAX_LINE) for line in price_lines(devices, costing, language)]
     )
@@ -175,23 +187,6 @@ def _headings(ranking: Sequence[Ranked], language: str) -> list[tuple[str, Hasha
     return headings
 
 
-def costs_of(member: Ranked, costing: Costing) -> Mapping[str, Row]:
-    """The rows of a cost that the table has, by key: at the median throughput of a kind, or that of an imported row."""
-    rows = cost_rows(member.sheet, costing) if isinstance(member, ImportedRow) else kind_cost(member[0], costing)
-    return {row.key: row for row in in_table(rows, costing)}
-
-
-def scaling_of(ranking: Sequence[Ranked]) -> dict[int, float]:
-    """Scaling efficiencies by place: of kinds at their median throughput, and of imported rows."""
-
-    def rates(place: int) -> Rates:
-        member = ranking[place]
-        return rates_of(sheet_values(member.sheet)) if isinstance(member, ImportedRow) else kind_rates(member[0])
-
-    rows = scaling_rows(list(map(sheet_of, ranking)), rates)
-    return {place: float(row.value or 0) for place, row in rows.items()}
-
-
 def _contract(group: Group, language: str) -> tuple[str, Hashable]:
     """The heading of a contract, and what tells it from others."""
     first, kind = group.results[0], group.kind
@@ -200,7 +195,7 @@ def _contract(group: Group, language: str) -> tuple[str, Hashable]:
     values |= {"variant": word(" (variant)", language) * first.variant, "precision": contract.precision}
     text = "{model}, {phase}: {case}{variant}, {precision}, {seq_len} tokens x {batch}"
     heading = sentence(text, language, **values, seq_len=contract.seq_len, batch=contract.global_batch)
-    if changed := cells.settings(kind.contract):
+    if changed := settings(kind.contract):
         heading += sentence("; changed: {changes}", language, changes=changed)
     return printable(heading, MAX_LINE), tuple(sorted(result_sheet(first).contract.items()))
 
@@ -212,17 +207,17 @@ def _kind_row(group: Group, language: str, encoding: str | None) -> tuple[str, .
     runs = str(complete)
     if complete < len(group.results):
         runs = sentence("{complete} of {all}", language, complete=complete, all=len(group.results))
-    median = relative = best = cells.UNKNOWN
+    median = relative = best = UNKNOWN
     if spread is not None:
-        best, median = (cells.rounded(speed, cells.THROUGHPUT) for speed in (spread.maximum, spread.median))
-        relative = cells.percent(spread.relative)
+        best, median = (rounded(speed, THROUGHPUT) for speed in (spread.maximum, spread.median))
+        relative = percent(spread.relative)
     in_time = sorted(group.results, key=lambda result: result.run_id)  # ids begin with the time
     history = sparkline(throughputs(in_time), encoding=encoding)
     changed = [(path, value) for path, value in kind.tuning if path != "tuning.framework"]  # it has a column
-    layout, tuning = word(cells.layout(kind.layout), language), cells.settings(changed) or "/"
+    how, tuning = word(layout(kind.layout), language), settings(changed) or "/"
     row = [
-        kind_devices(kind), kind.framework, layout, tuning, runs,
-        median, relative, history or cells.UNKNOWN, best,
+        kind_devices(kind), kind.framework, how, tuning, runs,
+        median, relative, history or UNKNOWN, best,
     ]  # fmt: skip
     return tuple(map(printable, row))
 
@@ -230,19 +225,17 @@ def _kind_row(group: Group, language: str, encoding: str | None) -> tuple[str, .
 def _baseline(comparison: AnyComparison | None, language: str) -> tuple[str, ...]:
     """The share of the baseline, whether the difference may be chance, and what the baseline is."""
     if comparison is None:
-        return (cells.UNKNOWN,) * 3
-    share = cells.UNKNOWN if comparison.share is None else f"{comparison.share:.4f}"
+        return (UNKNOWN,) * 3
+    share = UNKNOWN if comparison.share is None else f"{comparison.share:.4f}"
     if isinstance(comparison, BaselineComparison):
-        verdict = cells.UNKNOWN if comparison.share is None else word("cannot tell, one figure", language)
-        return share, verdict, printable(comparison.place or cells.UNKNOWN)
+        verdict = UNKNOWN if comparison.share is None else word("cannot tell, one figure", language)
+        return share, verdict, printable(comparison.place or UNKNOWN)
     baseline = comparison.baseline.kind
     which = word("the same kind", language)
     if not comparison.same_kind:
-        which = (
-            f"{baseline.framework} {word(cells.layout(baseline.layout), language)}, {kind_changes(baseline, language)}"
-        )
+        which = f"{baseline.framework} {word(layout(baseline.layout), language)}, {kind_changes(baseline, language)}"
     held = comparison.comparison
-    return share, cells.UNKNOWN if held is None else verdict_text(held, language), printable(which)
+    return share, UNKNOWN if held is None else verdict_text(held, language), printable(which)
 
 
 VERDICTS = {"higher": "faster", "lower": "slower"}

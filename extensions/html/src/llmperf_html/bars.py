@@ -12,19 +12,9 @@ from fractions import Fraction
 from html import escape
 from math import isfinite
 
-from llmperf.reporting import (
-    AMOUNT,
-    PERCENT,
-    SIGNIFICANT,
-    THROUGHPUT,
-    UNKNOWN,
-    Entry,
-    Standing,
-    printable,
-    rounded,
-    shown,
-)
+from llmperf.reporting import AMOUNT, PERCENT, SIGNIFICANT, THROUGHPUT, UNKNOWN, printable, rounded, shown
 from llmperf.types import Rounding
+from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.columns import DAYS
 from llmperf_html.words import PLACE, word

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmperf.reporting import AMOUNT, COMPARED, LOSS, PERCENT, SIGNIFICANT, STEP_SECONDS, THROUGHPUT, WATTS
+from llmperf.reporting import AMOUNT, LOSS, PERCENT, SIGNIFICANT, STEP_SECONDS, THROUGHPUT, WATTS
 from llmperf.types import Rounding
+from llmperf_compare.comparison_page import COMPARED
 
 DAYS = Rounding(style="amount", digits=4, divisor=86400)
 GIB = Rounding(style="decimals", digits=1, divisor=2**30)

@@ -15,8 +15,9 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
-from llmperf.reporting import Entry, Interval, Standing, closing_lines, money, ordered, printable, shown, standings
+from llmperf.reporting import closing_lines, money, ordered, printable, shown
 from llmperf.types import Rounding, Row, Sheet
+from llmperf_compare.ranking import Entry, Interval, Standing, standings
 
 from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn

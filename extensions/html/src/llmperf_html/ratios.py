@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import permutations
 
-from llmperf.reporting import Entry, Standing, compare, speed_line
+from llmperf_compare.comparison import compare, speed_line
+from llmperf_compare.ranking import Entry, Standing
 
 MAX_PAIRS = 100
 """Pairs that have an interval; it takes about 20 ms to compute one."""

@@ -50,9 +50,11 @@ def command(
     A site that is in the folder already is replaced as a whole; any other folder has to be empty. Archives in a folder
     that are damaged or changed are left out with a message.
     """
-    from llmperf import opened_sheets
+    from llmperf import opened_results, warn
     from llmperf.errors import UserError
-    from llmperf.reporting import costing_for, used_prices, with_cost, with_scaling
+    from llmperf_compare.copies import distinct_sheets
+    from llmperf_compare.cost import costing_for, used_prices, with_cost
+    from llmperf_compare.scaling import with_scaling
 
     from llmperf_html.site.assets import assets
     from llmperf_html.site.content import Content
@@ -65,8 +67,8 @@ def command(
     if url and not re.fullmatch(r"https?://[^\s\"<>]+", url):
         raise UserError(f"--url: expected an address such as https://example.org/llmperf/, found {url!r}")
     check_target(output, paths)
-    costing = costing_for(prices, train_tokens, _warn)
-    sheets = opened_sheets(paths, _warn, signers=signers)
+    costing = costing_for(prices, train_tokens, warn)
+    sheets = [each.sheet for each in distinct_sheets(opened_results(paths, warn, signers=signers), warn)]
     shown = sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
     content = Content(sheets, with_scaling(shown))
     known = None if costing is None or costing.prices is None else used_prices(costing.prices)
@@ -76,9 +78,3 @@ def command(
     write_site(output, files)
     results = f"{len(content.runs)} result{'s' * (len(content.runs) != 1)}"
     click.echo(f"{output / 'index.html'}: {results}, {len(files)} files")
-
-
-def _warn(line: str) -> None:
-    from llmperf import printable
-
-    click.echo(f"llmperf: {click.style('warning', fg='yellow')}: {printable(line)}", err=True)

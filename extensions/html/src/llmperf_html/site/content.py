@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llmperf import encode_pretty
-from llmperf.reporting import Standing, catalogued_names, one_model, sheet_values, standings
+from llmperf.reporting import catalogued_names, sheet_values
 from llmperf.types import Result, Sheet
+from llmperf_compare.prices import one_model
+from llmperf_compare.ranking import Standing, standings
 
 from llmperf_html.bars import IDENTITY
 from llmperf_html.site.page import Frame

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from llmperf.reporting import Standing, finding_text, shown, value_text
+from llmperf.reporting import finding_text, shown, value_text
 from llmperf.types import Section, Sheet
+from llmperf_compare.ranking import Standing
 
 from llmperf_html.bars import RANKS, VERDICT_LEGEND
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures

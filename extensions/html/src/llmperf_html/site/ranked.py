@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from math import isfinite
 
-from llmperf.reporting import UNKNOWN, Entry, Standing, rounded, shown
+from llmperf.reporting import UNKNOWN, rounded, shown
 from llmperf.types import Sheet
+from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.bars import BEYOND, METRICS, VERDICT_LEGEND, Metric, changes_text, largest, sharing_text, verdict_text
 from llmperf_html.site.content import Content

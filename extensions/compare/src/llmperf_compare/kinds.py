@@ -1,15 +1,74 @@
-"""Runs of one kind compared with a baseline: with other runs, or with figures from documents."""
+"""Kinds of run: which runs belong together, and how a kind compares with its baseline.
+
+Runs of one kind have the same case, model, changes, device and share of it, framework and layout. A baseline is other
+runs, or a figure from a document.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
 from math import inf, log
 
-from llmperf.results.comparison import Comparison, compare
-from llmperf.results.groups import Group, baseline_of, throughputs
-from llmperf.types.result import Result
-from llmperf.types.sheet import Baseline
+from llmperf.reporting import Kind, Spread, kind_of, spread, throughputs
+from llmperf.types import Baseline, Result
+
+from llmperf_compare.comparison import Comparison, compare
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """Repeats of one run."""
+
+    kind: Kind
+    """What they have in common."""
+    results: tuple[Result, ...]
+    """All of them, also those that failed."""
+
+    @property
+    def spread(self) -> Spread | None:
+        """Of token/p/s over the complete ones."""
+        return spread(self.results)
+
+
+def grouped(results: Iterable[Result]) -> list[Group]:
+    """Results by kind, in the order in which the kinds first come."""
+    kinds: dict[Kind, list[Result]] = {}
+    for result in results:
+        kinds.setdefault(kind_of(result), []).append(result)
+    return [Group(kind=kind, results=tuple(members)) for kind, members in kinds.items()]
+
+
+def differing(kinds: Sequence[Kind]) -> tuple[str, ...]:
+    """Names of the fields in which any kind differs from any other."""
+    return tuple(part.name for part in fields(Kind) if len({getattr(kind, part.name) for kind in kinds}) > 1)
+
+
+def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
+    """The same kind; else the fastest on the same case, contract, device and part of it; None where neither is."""
+    known = [baseline for baseline in baselines if baseline.spread is not None]
+    same = [baseline for baseline in known if baseline.kind == group.kind]
+    alike = [
+        baseline for baseline in known
+        if not {"case", "model", "contract", "device", "device_share"} & {*differing([baseline.kind, group.kind])}
+    ]  # fmt: skip
+    return max(same or alike, key=lambda group: group.spread.median if group.spread else 0.0, default=None)
+
+
+def contract_differences(ours: Sequence[Result], theirs: Sequence[Result]) -> tuple[str, ...]:
+    """Parts of the contract in which any result differs from any other: their throughputs measure different things."""
+    everything = [*ours, *theirs]
+    return tuple(sorted({name for result in everything[1:] for name in unlike(result, everything[0])}))
+
+
+def unlike(ours: Result, theirs: Result) -> tuple[str, ...]:
+    """Names of the contract's parts that differ between two results; `model` also where its facts do."""
+    fields = type(ours.contract).__dataclass_fields__
+    different = [name for name in fields if getattr(ours.contract, name) != getattr(theirs.contract, name)]
+    facts = [replace(result.model, title="", source="") for result in (ours, theirs)]  # without what describes it only
+    if "model" not in different and facts[0] != facts[1]:
+        different.insert(0, "model")
+    return tuple(different)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
