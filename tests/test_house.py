@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 45400,
+    "core": 44500,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -49,7 +49,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/huggingface": 600,
     "extensions/published": 6900,
     "extensions/sweep": 3100,
-    "extensions/trace": 300,
+    "extensions/trace": 1150,
     "extensions/tracking": 450,
     "outside tests": 95200,
     "tests": 53700,

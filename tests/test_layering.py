@@ -62,6 +62,7 @@ SHARED = {
     "vendors": {"llmperf_vendorkit"},
     "frameworks": {"llmperf_pytorch", "llmperf_zero"},
     "examples": {"llmperf_vendorkit"},
+    "llmperf_compare": {"llmperf_trace"},
     "llmperf_html": {"llmperf_compare"},
     "llmperf_published": {"llmperf_vendorkit"},
 }

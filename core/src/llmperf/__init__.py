@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
     from llmperf.cli.colour import warn as warn
-    from llmperf.cli.compare_traces import compared_trace_files as compared_trace_files
-    from llmperf.cli.compare_traces import explained as explained
     from llmperf.cli.completed_values import run_folders as run_folders
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import encode_pretty as encode_pretty
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
+    from llmperf.files.json_files import sha256 as sha256
     from llmperf.files.json_files import write_bytes as write_bytes
     from llmperf.files.text import printable as printable
     from llmperf.files.user_files import cache_dir as cache_dir

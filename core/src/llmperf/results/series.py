@@ -12,7 +12,6 @@ from statistics import median
 
 from llmperf.errors import UserError
 from llmperf.results.statistics import quantile
-from llmperf.results.trace_difference import kind_seconds
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, by_step, read_run, samples_of
 from llmperf.runfolder.merging import merged
@@ -105,8 +104,10 @@ def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -
                     yield float(record.step), [record.monotonic - starts[0]]
 
     curve = _shared(ends(), records.steps.recorded, 1, points)
-    traced = kind_seconds(StepProfile.mean(profiles)) if profiles else {}
-    return curve, {str(kind): seconds for kind, seconds in traced.items()}
+    traced: dict[str, float] = {}
+    for (_, kind), seconds in StepProfile.mean(profiles).parts.items() if profiles else ():
+        traced[kind] = traced.get(kind, 0.0) + seconds
+    return curve, dict(sorted(traced.items(), key=lambda item: -item[1]))
 
 
 def _some_samples(records: RunRecords, starts: dict[int, float]) -> list[tuple[float, MemorySample]]:

@@ -10,6 +10,14 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.tracing import OperationKind
 from llmperf.types.units import Count, NonNegative, Positive
 
+PartKind = Literal["products", "attention", "collectives", "memory", "host gaps", "other"]
+"""What a part of a step does. `memory`: operations that are bound by the memory's bandwidth: norms, activations,
+copies, the update; `other`: what the rest does not add up to, below 0 where operations go on at the same time."""
+
+COMMUNICATION = "communication, not beside computation"
+IDLE = "neither operations nor communication"
+REMAINDER = "operations at the same time, and what the profiler did not see"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfiledOperation:
@@ -61,6 +69,19 @@ class StepProfile:
         for operation in self.operations:
             sums[operation.kind] = sums.get(operation.kind, 0.0) + operation.seconds
         return dict(sorted(sums.items(), key=lambda item: -item[1]))
+
+    @property
+    def parts(self) -> dict[tuple[str, PartKind], float]:
+        """Seconds of a step by operation and kind, which add up to the step."""
+        seconds: dict[tuple[str, PartKind], float] = {}
+        for operation in self.operations:
+            kind: PartKind = "products" if operation.kind == "matmul" else "memory"
+            key = operation.name, "attention" if operation.kind == "attention" else kind
+            seconds[key] = seconds.get(key, 0.0) + operation.seconds
+        seconds[COMMUNICATION, "collectives"] = max(0.0, self.communication_seconds - self.overlapped_seconds)
+        seconds[IDLE, "host gaps"] = self.idle_seconds
+        seconds[REMAINDER, "other"] = self.step_seconds - sum(seconds.values())
+        return seconds
 
     @staticmethod
     def mean(profiles: Sequence[StepProfile]) -> StepProfile:

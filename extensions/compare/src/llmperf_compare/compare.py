@@ -8,7 +8,7 @@ from string import ascii_uppercase
 from typing import TYPE_CHECKING
 
 import click
-from llmperf import compared_trace_files, explained, language_option, print_json, print_page, run_folders
+from llmperf import language_option, print_json, print_page, run_folders
 
 from llmperf_compare.options import Share, answer_format_options, baselines
 
@@ -76,8 +76,14 @@ def command(
     named = {} if baseline is None else {BASELINE: Path(baseline)}
     names = [*ascii_uppercase, *(f"side {place}" for place in range(27, len(paths) + 1))]
     named |= dict(zip(names, paths, strict=False))
-    if compared_trace_files(named, explain, fail_below, wanted, language):
-        ctx.exit(0)
+    try:
+        from llmperf_trace.explain import compared_trace_files, explained
+    except ModuleNotFoundError:
+        if explain:
+            raise UserError("--explain: expected the package llmperf-trace, which is not installed") from None
+    else:
+        if compared_trace_files(named, explain, fail_below, wanted, language):
+            ctx.exit(0)
     read: dict[str, Read] = {}
     for name, path in named.items():
         if name != BASELINE:

@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
+from llmperf import print_json, print_page, warn
+from llmperf.errors import UserError
+from llmperf.types import Result
 
-from llmperf.cli.colour import warn
-from llmperf.cli.output import print_json, print_page
+from llmperf_trace.chrome_traces import is_trace
+from llmperf_trace.differences import TraceDifference, TracedRun, trace_difference, traced_run
+from llmperf_trace.explanation_page import explanation_page, operations_page
+from llmperf_trace.trace_operations import SOURCE, TracedOperations, joined, of_file, of_run
 
-if TYPE_CHECKING:
-    from llmperf.results.trace_difference import TraceDifference, TracedRun
-    from llmperf.results.trace_operations import TracedOperations
-    from llmperf.types import Result
-
-Joined = tuple["TracedOperations", "TracedOperations"]
+Joined = tuple[TracedOperations, TracedOperations]
 """The operations of a side and of the reference."""
 
 
@@ -41,7 +40,6 @@ class Explanations:
 
     def show(self, wanted: str, language: str) -> None:
         """Print a page for each side."""
-        from llmperf.reporting.trace_difference import explanation_page
 
         for name, difference in self.differences.items():
             click.echo()
@@ -61,9 +59,6 @@ def explained(
 
     A warning on standard error names each side without a trace. UserError for a format that has no place for them.
     """
-    from llmperf.errors import UserError
-    from llmperf.results.trace_difference import trace_difference, traced_run
-
     _check_format(wanted)
     if len(sides) < 2:
         raise UserError("--explain: expected runs on two sides, found one side")
@@ -84,7 +79,6 @@ def explained(
 
 
 def _check_format(wanted: str) -> None:
-    from llmperf.errors import UserError
 
     if wanted not in ("terminal", "markdown", "json"):
         raise UserError(f"--explain: expected --format terminal, markdown or json, found {wanted}")
@@ -98,8 +92,6 @@ def compared_trace_files(
     UserError if other sides are not, for a file that cannot be read or is on two sides, without `--explain`, and with
     `--fail-below`.
     """
-    from llmperf.errors import UserError
-    from llmperf.results.chrome_traces import is_trace
 
     traces = {name: path for name, path in folders.items() if path.is_file() and is_trace(path)}
     if not traces:
@@ -113,7 +105,6 @@ def compared_trace_files(
     places = [path.resolve() for path in folders.values()]
     if twice := [path for path, place in zip(folders.values(), places, strict=True) if places.count(place) > 1]:
         raise UserError(f"{twice[0]}: expected different files on all sides")
-    from llmperf.results.trace_operations import of_file
 
     sides = {name: of_file(path) for name, path in folders.items()}
     _check_format(wanted)
@@ -136,14 +127,12 @@ def compared_trace_files(
 
 def _print_operations(name: str, reference: str, pair: Joined, wanted: str, language: str) -> None:
     """Print the operations of two sides by name."""
-    from llmperf.reporting.trace_difference import operations_page
 
     print_page(operations_page(name, reference, *pair), wanted, language)
 
 
 def _document(pair: Joined) -> dict[str, object]:
     """The operations of two sides, for JSON."""
-    from llmperf.results.trace_operations import SOURCE, joined
 
     sides = {"traced": pair[0].document(), "reference": pair[1].document()}
     return {"source": SOURCE, **sides, "operations": [part.document() for part in joined(*pair)]}
@@ -151,8 +140,6 @@ def _document(pair: Joined) -> dict[str, object]:
 
 def _chrome_traces(differences: Mapping[str, TraceDifference]) -> dict[str, Joined]:
     """The Chrome traces of explained runs, where both sides have kept theirs; a warning for one that is unreadable."""
-    from llmperf.errors import UserError
-    from llmperf.results.trace_operations import of_run
 
     read: dict[TracedRun, TracedOperations | None] = {}
     for run in dict.fromkeys(run for found in differences.values() for run in (found.reference, found.run)):

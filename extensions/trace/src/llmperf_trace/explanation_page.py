@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from llmperf.reporting.cells import UNKNOWN
-from llmperf.reporting.page import Line, Page
-from llmperf.reporting.safe_text import printable
-from llmperf.reporting.text_table import Column
-from llmperf.results.trace_difference import SOURCE, PartDifference, TraceDifference, TracedRun, summed
-from llmperf.results.trace_operations import TracedOperations, joined
+from llmperf.reporting import UNKNOWN, Column, Line, Page, printable
+
+from llmperf_trace.differences import SOURCE, PartDifference, TraceDifference, TracedRun, summed
+from llmperf_trace.trace_operations import TracedOperations, joined
 
 MOST_OPERATIONS = 12
 """Rows of single operations; JSON has all."""

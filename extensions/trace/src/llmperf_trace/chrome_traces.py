@@ -14,9 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, BinaryIO, Literal, cast
 
+from llmperf import open_regular, printable
 from llmperf.errors import UserError
-from llmperf.files.json_files import open_regular
-from llmperf.files.text import printable
 
 MAX_BYTES = 2**30
 """Size of the decompressed text."""

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from llmperf import printable, rank_records, sha256
 from llmperf.errors import UserError
-from llmperf.files.json_files import sha256
-from llmperf.files.text import printable
-from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import RecordFile
-from llmperf.types.profile import StepProfile
-from llmperf.types.records import ProfileRecord
-from llmperf.types.result import Result
+from llmperf.types import ProfileRecord, Result, StepProfile
+from llmperf.types.profile import PartKind
 
-PartKind = Literal["products", "attention", "collectives", "memory", "host gaps", "other"]
-"""What a part of a step does. `memory`: operations that are bound by the memory's bandwidth: norms, activations,
-copies, the update; `other`: what the rest does not add up to, below 0 where operations go on at the same time."""
-
-COMMUNICATION = "communication, not beside computation"
-IDLE = "neither operations nor communication"
-REMAINDER = "operations at the same time, and what the profiler did not see"
 SOURCE = "the profiles in the records of rank 0"
 """Where the figures are from."""
 LONGEST_SECONDS = 1e9
@@ -129,11 +117,11 @@ def traced_run(results: Sequence[tuple[Path, Result]]) -> TracedRun | None:
 
 
 def _traced(path: Path, result: Result) -> TracedRun | None:
-    file = RecordFile(records := filenames.records_path(path.parent, 0))
-    profiles = [record.profile for block in file.blocks() for record in block if isinstance(record, ProfileRecord)]
+    records = path.parent / "records" / "rank-00000.jsonl"
+    profiles = [record.profile for record in rank_records(path.parent, 0) if isinstance(record, ProfileRecord)]
     if not profiles:
         return None
-    listed = result.files.get(f"{filenames.RECORDS}/{records.name}")
+    listed = result.files.get(f"records/{records.name}")
     if listed is not None and listed != sha256(records):
         raise UserError(f"{records}: expected the records of {path}, found others (another hash): no explanation")
     for profile in profiles:
@@ -155,7 +143,7 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
 
 def trace_difference(run: TracedRun, reference: TracedRun) -> TraceDifference:
     """The traced steps of two runs, operation by operation."""
-    ours, theirs = _parts(run.profile), _parts(reference.profile)
+    ours, theirs = run.profile.parts, reference.profile.parts
     parts = [
         PartDifference(
             name=name,
@@ -182,29 +170,3 @@ def summed(name: str, parts: Sequence[PartDifference], kind: PartKind = "other")
 def largest_first(parts: Sequence[PartDifference]) -> tuple[PartDifference, ...]:
     """The parts by the size of their differences."""
     return tuple(sorted(parts, key=lambda part: (-abs(part.difference), part.name)))
-
-
-def kind_seconds(profile: StepProfile) -> dict[PartKind, float]:
-    """Seconds of a traced step by kind, which add up to the step; the longest first."""
-    kinds: dict[PartKind, float] = {}
-    for (_, kind), seconds in _parts(profile).items():
-        kinds[kind] = kinds.get(kind, 0.0) + seconds
-    return dict(sorted(kinds.items(), key=lambda item: -item[1]))
-
-
-def _parts(profile: StepProfile) -> dict[tuple[str, PartKind], float]:
-    """Seconds of a step by operation and kind, which add up to the step."""
-    seconds: dict[tuple[str, PartKind], float] = {}
-    for operation in profile.operations:
-        key = operation.name, _kind(operation.kind)
-        seconds[key] = seconds.get(key, 0.0) + operation.seconds
-    seconds[COMMUNICATION, "collectives"] = max(0.0, profile.communication_seconds - profile.overlapped_seconds)
-    seconds[IDLE, "host gaps"] = profile.idle_seconds
-    seconds[REMAINDER, "other"] = profile.step_seconds - sum(seconds.values())
-    return seconds
-
-
-def _kind(kind: str) -> PartKind:
-    if kind == "matmul":
-        return "products"
-    return "attention" if kind == "attention" else "memory"

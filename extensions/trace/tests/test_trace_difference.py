@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.reporting.trace_difference import explanation_page
 from llmperf.results.build import build_result
-from llmperf.results.trace_difference import TracedRun, trace_difference
 from llmperf.runfolder import filenames
 from llmperf.types import ProfiledOperation, StepProfile
 from llmperf.types.records import ProfileRecord
+from llmperf_trace.differences import TracedRun, trace_difference
+from llmperf_trace.explanation_page import explanation_page
 
 
 def profile(step=1.0, mm=0.5, add=0.2, attention=0.0, communication=0.1, idle=0.1):

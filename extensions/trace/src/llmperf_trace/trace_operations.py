@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.results.chrome_traces import Clock, read_trace
-from llmperf.results.trace_difference import PartDifference, TracedRun, largest_first
-from llmperf.runfolder import filenames
+
+from llmperf_trace.chrome_traces import Clock, read_trace
+from llmperf_trace.differences import PartDifference, TracedRun, largest_first
 
 SOURCE = "Chrome traces"
 """Where the figures are from."""
@@ -50,11 +50,12 @@ def of_run(run: TracedRun) -> TracedOperations | None:
     """
     if run.folder is None:
         return None
-    steps = {profile.trace: profile.steps for profile in run.ranges}
-    files = [file for file in filenames.trace_files(run.folder, 0) if file.relative_to(run.folder).as_posix() in steps]
+    steps = {profile.trace: profile.steps for profile in run.ranges if profile.trace is not None}
+    names = sorted(name for name in steps if name == f"traces/{Path(name).name}" and (run.folder / name).is_file())
+    files = [run.folder / name for name in names]
     if not files:
         return None
-    found = _of(files, [steps[file.relative_to(run.folder).as_posix()] for file in files])
+    found = _of(files, [steps[name] for name in names])
     # calls on the host must take the time that the profile has; times of devices are those of other names
     known = {operation.name: operation.seconds for operation in run.profile.operations}
     theirs, ours = sum(known.values()), sum(found.operations[name][0] for name in known if name in found.operations)

@@ -8,11 +8,11 @@ import json
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.results import chrome_traces
-from llmperf.results.chrome_traces import is_trace, read_trace
-from llmperf.results.trace_difference import TracedRun
-from llmperf.results.trace_operations import of_file, of_run
 from llmperf.types import ProfiledOperation, StepProfile
+from llmperf_trace import chrome_traces
+from llmperf_trace.chrome_traces import is_trace, read_trace
+from llmperf_trace.differences import TracedRun
+from llmperf_trace.trace_operations import of_file, of_run
 
 
 def event(name, begin, length, category="cpu_op", thread=1, **more):
