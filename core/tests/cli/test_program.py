@@ -90,6 +90,8 @@ def test_no_fault_of_a_plugin_lets_a_result_pass(site, example, tmp_path, role, 
         pytest.param("extension", "RESOURCES", "plan --framework pytorch", marks=pytest.mark.slow),
         pytest.param("extension", "IMPORT", "run --help", marks=pytest.mark.slow),
         ("extension", "FACTS", "run"),
+        ("vendor", "IMPORT", "run"),
+        pytest.param("vendor", "PROBE", "run", marks=pytest.mark.slow),
     ],
 )
 def test_a_plugin_that_ends_another_command_is_named(site, tmp_path, role, place, words):

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from llmperf.errors import Interrupted, Terminated
+from llmperf.errors import Interrupted, LlmperfError, Terminated
 from llmperf.files.text import printable
 from llmperf.plugins.asking import VARIABLE, limit, report_to
 
@@ -55,7 +55,7 @@ def program() -> NoReturn:
     code = None
     if words and words != ["--version"] and _packages_of_others():
         if words[0] in RUNNING:
-            code = _in_child(_ask_extensions) or None
+            code = _in_child(_ask_informants) or None
         elif not _is_packaged(words[0]):
             code = _in_child(_command)
     _leave(_exit_code(_command) if code is None else code)
@@ -80,18 +80,23 @@ def _command() -> int:
     return command(None)
 
 
-def _ask_extensions() -> int:
-    """Import the extensions of other packages and ask them what they inform of, as a run does later."""
+def _ask_informants() -> int:
+    """Ask the other packages' extensions what they inform of, and their vendors for devices, as a run does later."""
+    from llmperf.planning.vendors import asked
     from llmperf.plugins.discovery import discover
-    from llmperf.plugins.loading import plugins_for
+    from llmperf.plugins.loading import Plugins, plugins_for
     from llmperf.plugins.own_packages import is_own
 
-    plugins = plugins_for((), [found for found in discover() if not is_own(found.distribution)])
+    others = [found for found in discover() if not is_own(found.distribution)]
+    plugins = plugins_for((), others)
     faults: list[str] = []
     for hook in ("llmperf_facts", "llmperf_resources", "llmperf_document_kinds", "llmperf_reporters"):
         list(plugins.collect_sound(hook, faults))
     list(plugins.collect_sound("llmperf_rules", faults, kind=None))
     list(plugins.collect_sound("llmperf_command_options", faults, command="run"))
+    for vendor in (found for found in others if found.role == "vendor"):
+        with suppress(LlmperfError):
+            asked(vendor, Plugins([vendor]))
     return 0  # the run itself reports what raised
 
 

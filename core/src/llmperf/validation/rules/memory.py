@@ -12,9 +12,6 @@ from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule
 
-TOTALS_SLACK = 0.02
-"""Relative; tools differ in what they count as a device's memory."""
-
 
 @rule("LP401", "error", "No device holds more memory than it has")
 def used_within_total(result: Result) -> Iterator[Violation]:
