@@ -12,7 +12,7 @@ import llmperf.cli
 import llmperf.reporting
 import pytest
 from llmperf.cli.main import call
-from llmperf.cli.run import show_repeats
+from llmperf.cli.run_text import show_repeats
 from llmperf.files import json_files
 from llmperf.reporting.finding_texts import finding_text, message_templates, tables_of_packages
 from llmperf.reporting.words import FILE, sentence, value_text, word

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from llmperf.cli.run import say_spread
+from llmperf.cli.run_text import say_spread
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.build import build_result
