@@ -10,5 +10,7 @@ def __getattr__(name: str) -> Any:
     try:
         return getattr(import_module("llmperf_vendorkit"), name)
     except ModuleNotFoundError:
+        if name.startswith("__"):  # such as __path__, for which `from llmperf.vendorkit import NAME` asks first
+            raise AttributeError(name) from None
         message = f"{__name__}.{name} is now llmperf_vendorkit.{name}, of the package llmperf-vendorkit"
         raise ImportError(message, name=name) from None
