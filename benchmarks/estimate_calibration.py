@@ -27,14 +27,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from llmperf.errors import LlmperfError
-from llmperf.estimating import calibration
-from llmperf.estimating.seconds import with_network
-from llmperf.estimating.step_time import step_time
 from llmperf.files import json_files
 from llmperf.planning.build import plan_only
-from llmperf.running.estimate import MEMORY_PROBLEMS
-from llmperf.running.step_traces import Traces, analytic_traces, step_traces
 from llmperf.types import DeviceRates, Plan, StepTrace
+from llmperf_estimate import calibration
+from llmperf_estimate.estimate import MEMORY_PROBLEMS
+from llmperf_estimate.seconds import with_network
+from llmperf_estimate.step_time import step_time
+from llmperf_estimate.traces import Traces, analytic_traces, step_traces
 from published_rows import PublishedRow, held_out_rows, published_rows
 
 GIB = 2**30

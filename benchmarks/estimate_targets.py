@@ -10,9 +10,10 @@ import argparse
 import sys
 from dataclasses import dataclass
 
+from llmperf.cli.planned_case import case_of
 from llmperf.planning.states import Request, Selection, Site
-from llmperf.running.estimate import EstimateOptions, estimate
-from llmperf.types import Estimate
+from llmperf_estimate.estimate import EstimateOptions, estimate
+from llmperf_estimate.types import Estimate
 
 FUSED = 'tuning.fused_ops=["auto"]'
 
@@ -106,9 +107,10 @@ def estimated(target: Target, analytic: bool) -> Estimate | None:
     request = Request(Selection(target.case, framework=target.framework, settings=target.settings), Site(on=target.on))
     network = None if target.network is None else target.network * 1e9 / 8
     options = EstimateOptions(analytic=analytic, network_bytes_per_second=network, trace_seconds=3600)
-    outcome, made = estimate(request, options, lambda line: print(f"{target.name}: {line}", file=sys.stderr))
+    case = case_of(request)
+    made = estimate(case, options, lambda line: print(f"{target.name}: {line}", file=sys.stderr))
     if made is None:
-        for problem in outcome.problems:
+        for problem in case.problems:
             print(f"{target.name}: {problem.where}: {problem.message}", file=sys.stderr)
     return made
 

@@ -36,7 +36,14 @@ MEMBERS = (
         "llmperf-nvidia",
         "llmperf-published",
     ),
-    *("llmperf-compare", "llmperf-huggingface", "llmperf-sweep", "llmperf-trace", "llmperf-tracking"),
+    *(
+        "llmperf-compare",
+        "llmperf-estimate",
+        "llmperf-huggingface",
+        "llmperf-sweep",
+        "llmperf-trace",
+        "llmperf-tracking",
+    ),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""

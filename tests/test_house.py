@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 44500,
+    "core": 41700,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -45,6 +45,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/slurm": 850,
     "launchers/ssh": 550,
     "extensions/compare": 3550,
+    "extensions/estimate": 2850,
     "extensions/html": 2400,
     "extensions/huggingface": 600,
     "extensions/published": 6900,

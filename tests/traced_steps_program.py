@@ -11,9 +11,9 @@ import sys
 from importlib import import_module
 
 from llmperf.accounting.counting import forward_flops
-from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
+from llmperf_estimate.traces import wrong_trace
 
 IMPORTED = (
     "llmperf_pytorch.tracing.step",

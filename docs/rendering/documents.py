@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 import llmperf_schemas
-from llmperf.types import challenge, documents, estimate, plan, records, result, spec, verification
+from llmperf.types import challenge, documents, plan, records, result, spec, verification
+from llmperf_estimate.types import Estimate
 from llmperf_published.types import document
 
 from rendering.docstrings import class_description
@@ -20,7 +21,7 @@ KINDS: dict[str, type] = {
     "model": spec.Model,
     "manifest": documents.Manifest,
     "published": document.Published,
-    "estimate": estimate.Estimate,
+    "estimate": Estimate,
     "verification": verification.Verification,
     "challenge": challenge.Challenge,
 }

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
     from llmperf.cli.colour import warn as warn
+    from llmperf.cli.completed_values import device_names as device_names
     from llmperf.cli.completed_values import run_folders as run_folders
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from llmperf.cli.output import print_table as print_table
     from llmperf.cli.output import print_text as print_text
     from llmperf.cli.output import wide_option as wide_option
+    from llmperf.cli.planned_case import planned_case as planned_case
     from llmperf.cli.request import planned_task as planned_task
     from llmperf.cli.request import request_options as request_options
-    from llmperf.estimating.estimate import estimated_kinds as estimated_kinds
     from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
     from llmperf.files.json_files import convert as convert
+    from llmperf.files.json_files import decode as decode
     from llmperf.files.json_files import encode_pretty as encode_pretty
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.planning.checks import estimated_kinds as estimated_kinds
     from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import ARCHITECTURE as ARCHITECTURE
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
@@ -68,9 +71,11 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
     from llmperf.plugins.facts import device_aliases as device_aliases
+    from llmperf.plugins.mending import install_own as install_own
     from llmperf.results.step_figures import StepFigures as StepFigures
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.runfolder.reader import rank_records as rank_records
+    from llmperf.running.step_traces import trace_ranks as trace_ranks
     from llmperf.submissions.opened import opened_results as opened_results
     from llmperf.submissions.opened import recorded_steps as recorded_steps
     from llmperf.tokens.batches import TokenBatches as TokenBatches

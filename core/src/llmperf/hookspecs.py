@@ -65,7 +65,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_time_peak": ("vendor",),
     "llmperf_device_rates": ("vendor",),
     "llmperf_plan_workers": ("framework",),
-    "llmperf_plan_checks": ("extension", "core"),
+    "llmperf_plan_checks": ("extension",),
     "llmperf_trace_step": ("framework",),
     "llmperf_count_flops": ("extension", "core"),
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
@@ -264,7 +264,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
     """Called in the controller for a planned run, before anything starts: why it would fail, and what to expect of it.
 
-    The core and extensions may answer; all answers are collected. It must be quick: settings are tried by planning.
+    Extensions may answer; all answers are collected. It must be quick: settings are tried by planning.
     Problems count while a plan has neither peak nor rates; the rest is asked for again when it has them. With
     `--no-preflight`, problems refuse nothing.
 
@@ -282,7 +282,7 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """Called in a process of its own by `llmperf estimate`, without the plan's devices, for one step of one rank.
 
     The framework owns it. The trainer's own code runs at full size on tensors without data, such as torch's fake
-    tensors, in a process group that sends nothing. Without this hook the core estimates by formulas.
+    tensors, in a process group that sends nothing. Without this hook a step is estimated by formulas.
 
     >>> @llmperf.hookimpl
     ... def llmperf_trace_step(plan, rank):

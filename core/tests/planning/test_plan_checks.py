@@ -6,11 +6,12 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf import hookimpl
-from llmperf.planning import build, preflight
+from llmperf.planning import build
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import ready
 from llmperf.planning.states import RunOptions, Selection, Site
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.discovery import Found, find
+from llmperf.plugins.loading import Plugins
 from llmperf.types import PlanCheck, Problem, TracedMemory
 
 PROBLEM = Problem(code="acme.cold", where="tuning.devices", message="expected a warm device")
@@ -26,8 +27,9 @@ def planned(monkeypatch):
     def llmperf_plan_checks(plan):
         return (answer() if callable(answer) else answer for answer in given)
 
-    def load_for(*chosen, whole=build.load_for):
-        plugins, acme = whole(*chosen), Found("acme", "extension", "llmperf_acme", "llmperf-acme", "1.0")
+    def load_for(vendor, framework):
+        plugins = Plugins([find("vendor", vendor), find("framework", framework)])
+        acme = Found("acme", "extension", "llmperf_acme", "llmperf-acme", "1.0")
         plugins.register(SimpleNamespace(llmperf_plan_checks=llmperf_plan_checks), acme)
         return plugins
 
@@ -37,7 +39,6 @@ def planned(monkeypatch):
         return ready(plan_only(Selection("default", settings=settings), site, options))
 
     monkeypatch.setattr(build, "load_for", load_for)
-    monkeypatch.delattr(preflight, "llmperf_plan_checks")
     return plan
 
 

@@ -1,1 +1,36 @@
-"""The arithmetic: layout, batch, parameters, FLOPs, MFU conventions, memory of model states."""
+"""Arithmetic of models: parameters, FLOPs, precisions, layouts and batches.
+
+The names below are public, for plugins that compute with the facts of a plan. Each is imported when it is first used.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llmperf.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from llmperf.accounting.flops import utilisation as utilisation
+    from llmperf.accounting.layout import layout_text as layout_text
+    from llmperf.accounting.parameters import attention_parameters as attention_parameters
+    from llmperf.accounting.parameters import count_parameters as count_parameters
+    from llmperf.accounting.parameters import lora_parameters as lora_parameters
+    from llmperf.accounting.parameters import mixture_layers as mixture_layers
+    from llmperf.accounting.parameters import shared_width as shared_width
+    from llmperf.accounting.parameters import stage_experts as stage_experts
+    from llmperf.accounting.parameters import stage_parameters as stage_parameters
+    from llmperf.accounting.precisions import precision_recipe as precision_recipe
+    from llmperf.accounting.precisions import products_dtype as products_dtype
+    from llmperf.accounting.weighted_peak import weighted_peaks as weighted_peaks
+
+_HOMES = lazy_names(__file__)
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
+    raise AttributeError(f"module 'llmperf.accounting' has no attribute {name!r}")

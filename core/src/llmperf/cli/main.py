@@ -28,6 +28,7 @@ PROVIDERS = {
     "site": "llmperf-html",
     "tune": "llmperf-sweep",
     "profile": "llmperf-trace",
+    "estimate": "llmperf-estimate",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",
 }

@@ -45,16 +45,14 @@ def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), options["as_json"]))
 
 
-def show(outcome: Outcome, as_json: bool, *, whole: bool = True) -> int:
-    """Print a plan, or as text its problems alone unless `whole`; exit code 2 if something does not fit together."""
-    from llmperf.cli.plan_text import plan_document, plan_text, refusals
+def show(outcome: Outcome, as_json: bool) -> int:
+    """Print a plan; exit code 2 if something does not fit together."""
+    from llmperf.cli.plan_text import plan_document, plan_text
     from llmperf.planning.states import Planned
 
     say_what_was_left_out(outcome)
     if as_json:
         print_json(plan_document(outcome))
-    elif whole:
-        print_text(plan_text(outcome), nl=False)
     else:
-        print_text("\n".join(refusals(outcome)))
+        print_text(plan_text(outcome), nl=False)
     return 0 if isinstance(outcome, Planned) else 2

@@ -19,7 +19,6 @@ from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.plan import Plan
-from llmperf.types.spec import Change
 
 NODES_SHOWN = 3
 """Launch lines that a plan shows; those of further nodes differ by the node's rank only."""
@@ -70,7 +69,7 @@ def plan_text(outcome: Outcome) -> str:
     lines = [*refusals(outcome), *[""] * bool(outcome.problems)]
     lines += [f"{name:<{width}}  {value}" for name, value in known]
     if outcome.spec.changes:
-        lines += ["", *(f"changed from the case: {change_text(change)}" for change in outcome.spec.changes)]
+        lines += ["", *(f"changed from the case: {change}" for change in outcome.spec.changes)]
     if outcome.plan is not None and (notes := (*outcome.plan.worker.notes, *outcome.plan.notes)):
         lines += ["", *(f"note: {note}" for note in notes)]
     return "\n".join(lines) + "\n"
@@ -213,13 +212,3 @@ def _node_facts(plan: Plan) -> Iterator[tuple[str, str]]:
         yield f"ranks of node {node}{host}", f"{ranks}: {coordinates_text(layout.node_coordinates(node))}"
     if layout.nodes > shown:
         yield f"ranks of nodes {shown} to {layout.nodes - 1}", f"{layout.devices_per_node} each, in the same order"
-
-
-def change_text(change: Change) -> str:
-    """Such as `tuning.micro_batch 1 -> 4 (--set)`."""
-    half = ", contract" if change.contract else ""
-    return f"{change.path} {_shown(change.case_value)} -> {_shown(change.value)} ({change.origin}{half})"
-
-
-def _shown(value: Any) -> str:
-    return "unset" if value is None else "[]" if value == "" else str(value)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
 from llmperf.errors import PluginError
 from llmperf.files.text import printable
 from llmperf.plugins.faults import of_kind
-from llmperf.plugins.loading import Plugins
+from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.plan import Plan
-from llmperf.types.plan_checks import PlanCheck
+from llmperf.types.plan_checks import ExpectedWork, PlanCheck
 from llmperf.types.problems import Problem
+from llmperf.types.tracing import OperationKind
 
 HOOK = "llmperf_plan_checks"
 MAX_NOTE = 1000
@@ -54,11 +56,28 @@ def checked(plan: Plan, plugins: Plugins) -> Checked:
     return Checked(plan, problems, fits)
 
 
+def expected_work(plan: Plan) -> tuple[ExpectedWork, ...]:
+    """The work of each pipeline stage, by the first extension that expects any; empty without one."""
+    plugins, faults = plugins_for(), list[str]()
+    for key, answer in plugins.collect_sound(HOOK, faults, plan=plan):
+        check = of_kind(plugins.found(key), HOOK, answer, PlanCheck)
+        if check.work and _wrong(check, plan) is None:
+            return check.work
+    return ()
+
+
+def estimated_kinds(plan: Plan, rank: int) -> Mapping[OperationKind, float] | None:
+    """Expected seconds of a step of a rank by kind of operation; None without an expectation or rates of the device."""
+    work = expected_work(plan)
+    return (work[plan.layout.coordinate(rank, "pipeline")].seconds or None) if work else None
+
+
 def _wrong(check: PlanCheck, plan: Plan) -> str | None:
     """Where an answer cannot be right, what was expected and found; None if it can."""
     seconds, stages = check.step_seconds, plan.layout.pipeline_parallel
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
         return f"step_seconds: expected a finite number above 0, found {seconds!r}"
-    if check.memory and len(check.memory) != stages:
-        return f"memory: expected that of {stages} pipeline stages, found {len(check.memory)}"
+    for name, given in (("memory", check.memory), ("work", check.work)):
+        if given and len(given) != stages:
+            return f"{name}: expected that of {stages} pipeline stages, found {len(given)}"
     return None

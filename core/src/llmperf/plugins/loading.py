@@ -32,7 +32,6 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
     "llmperf_facts": ("llmperf.launching.hooks",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
-    "llmperf_plan_checks": ("llmperf.planning.preflight",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_screening": ("llmperf.screening.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),

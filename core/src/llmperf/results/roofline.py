@@ -6,10 +6,9 @@ Williams, Waterman, Patterson 2009: attainable FLOP/s = min(compute, FLOPs per b
 from __future__ import annotations
 
 from llmperf.accounting.precisions import products_dtype
-from llmperf.estimating.analytic import analytic_trace, first_rank_of
+from llmperf.planning.checks import expected_work
 from llmperf.types.plan import Plan
 from llmperf.types.roofline import MeasuredPeak, Roofline
-from llmperf.types.tracing import StepTrace
 
 
 def measured_peak(plan: Plan) -> MeasuredPeak | None:
@@ -27,16 +26,15 @@ def measured_peak(plan: Plan) -> MeasuredPeak | None:
 
 
 def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
-    """Where the rank with the most FLOPs is, by the analytic trace; `step_seconds` is the median step, if known.
+    """Where the rank with the most FLOPs is, by the work that is expected; `step_seconds`: the median step, if known.
 
-    None for a model whose FLOPs an extension counts: the trace has the core's formulas, which may not hold for it.
+    None without an expectation, and for a model whose FLOPs an extension counts: formulas may not hold for it.
     """
-    if plan.flops.counted_by != "core":
+    stages = expected_work(plan) if plan.flops.counted_by == "core" else ()
+    if not stages:
         return None
-    traces = [analytic_trace(plan, first_rank_of(plan, stage)) for stage in range(plan.layout.pipeline_parallel)]
-    rounds = plan.batch.gradient_accumulation
-    trace = max(traces, key=lambda trace: work(trace, rounds)[0])
-    flops, moved = work(trace, rounds)
+    work = max(stages, key=lambda stage: stage.flops)
+    flops, moved = work.flops, work.bytes
     intensity = flops / moved if moved else None
     rates, share = plan.rates, plan.device_share
     compute = None if rates is None else rates.matmul_flops_per_second.get(products_dtype(plan.spec.contract))
@@ -48,8 +46,8 @@ def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
         attainable = min(compute, intensity * memory)
     achieved = flops / step_seconds if step_seconds else None
     return Roofline(
-        rank=trace.rank,
-        method=trace.method,
+        rank=work.rank,
+        method=work.method,
         flops_per_step=flops,
         bytes_per_step=moved,
         flops_per_byte=intensity,
@@ -63,13 +61,4 @@ def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
         attainable_flops_per_second=attainable,
         achieved_flops_per_second=achieved,
         share_of_attainable=achieved / attainable if achieved is not None and attainable else None,
-    )
-
-
-def work(trace: StepTrace, rounds: int) -> tuple[float, float]:
-    """FLOPs that a step computes, recomputation included, and bytes that its operations read and write."""
-    times = [(operation, operation.per_micro_batch * rounds + operation.per_step) for operation in trace.operations]
-    return (
-        float(sum(operation.flops * count for operation, count in times)),
-        float(sum(operation.bytes * count for operation, count in times)),
     )

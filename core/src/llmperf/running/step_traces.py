@@ -1,4 +1,7 @@
-"""Traces of a plan's pipeline stages, each made in a process of its own by the framework's `llmperf_trace_step`."""
+"""Traces of ranks of a plan, each made in a process of its own by the framework's `llmperf_trace_step`.
+
+That process is `python -m llmperf.running.step_traces RUN RANK`, which writes `trace.json` into the folder.
+"""
 
 from __future__ import annotations
 
@@ -9,64 +12,38 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.estimating.analytic import analytic_trace, wrong_trace
 from llmperf.files import json_files
 from llmperf.launching.agent import inherited_environment, python_module
 from llmperf.measuring.processes import TAG, end_with_parent, sweep
+from llmperf.plugins.discovery import find
+from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
-from llmperf.runfolder.create import create_run_folder
-from llmperf.types.estimate import TracerUse
-from llmperf.types.layout import Layout
+from llmperf.runfolder.create import create_run_folder, load_plan
 from llmperf.types.plan import Plan
-from llmperf.types.tracing import StepTrace
+from llmperf.types.tracing import StepTrace, TracerUse
 
-TRACE_SECONDS = 300.0
-"""Time limit of one process."""
-ALL_STAGES = 4
-"""With more pipeline stages than these, the second stands for all in the middle: it holds the most micro batches."""
+HOOK = "llmperf_trace_step"
 POLL_SECONDS = 0.05
 MAX_REASON = 300
 """Characters of a reason that are shown."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Traces:
-    """The traced stages by their index, and what tracing took."""
+def trace_ranks(
+    plan: Plan, ranks: Sequence[int], progress: Callable[[str], None], seconds: float
+) -> tuple[tuple[StepTrace | None, TracerUse], ...]:
+    """The framework's trace of a step of each of these ranks, if it gives one, and what that took.
 
-    stages: Mapping[int, StepTrace]
-    use: tuple[TracerUse, ...]
-    notes: tuple[str, ...]
-
-
-def traced_stages(layout: Layout) -> dict[int, int]:
-    """The first rank of each pipeline stage that is traced, by the stage's index."""
-    stages = layout.pipeline_parallel
-    chosen = range(stages) if stages <= ALL_STAGES else (0, 1, stages - 1)
-    ranks = range(layout.world_size)
-    return {stage: next(rank for rank in ranks if layout.coordinate(rank, "pipeline") == stage) for stage in chosen}
-
-
-def analytic_traces(plan: Plan) -> Traces:
-    """The stages by formulas alone, within milliseconds."""
-    ranks = traced_stages(plan.layout)
-    return Traces(stages={stage: analytic_trace(plan, rank) for stage, rank in ranks.items()}, use=(), notes=())
-
-
-def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TRACE_SECONDS) -> Traces:
-    """The traces of all stages; by formulas, with a note, where the framework has no trace or fails.
-
-    `progress` is called with a line when a process begins.
+    `progress` is called with a line when a process begins; `seconds` is the time limit of each.
     """
-    ranks = traced_stages(plan.layout)
     tag = f"trace-{secrets.token_hex(8)}"
     with tempfile.TemporaryDirectory(prefix="llmperf-trace-") as folder:
-        tracers = [Tracer(plan, rank, Path(folder) / str(rank), tag, seconds) for rank in ranks.values()]
-        waiting, running = list(tracers), list[Tracer]()
+        tracers = [_Tracer(plan, rank, Path(folder) / str(rank), tag, seconds) for rank in ranks]
+        waiting, running = list(tracers), list[_Tracer]()
         try:
             while waiting or running:
                 while waiting and len(running) < max(1, (os.cpu_count() or 1) // 2):
@@ -78,16 +55,10 @@ def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TR
                 time.sleep(POLL_SECONDS)
         finally:
             sweep(tag)
-        stages = {
-            stage: tracer.trace or analytic_trace(plan, tracer.rank)
-            for stage, tracer in zip(ranks, tracers, strict=True)
-        }
-    reasons = dict.fromkeys(tracer.problem for tracer in tracers if tracer.problem is not None)
-    notes = tuple(f"estimated by formulas, not by a trace: {reason}" for reason in reasons)
-    return Traces(stages=stages, use=tuple(tracer.use() for tracer in tracers), notes=notes)
+        return tuple((tracer.trace, tracer.use()) for tracer in tracers)
 
 
-class Tracer:
+class _Tracer:
     """The process that traces one rank."""
 
     def __init__(self, plan: Plan, rank: int, run: Path, tag: str, seconds: float) -> None:
@@ -113,12 +84,12 @@ class Tracer:
         """Start the process."""
         create_run_folder(self._run, replace(self._plan, env={}, problems=()))
         interpreter = self._plan.interpreter
-        module = python_module("llmperf.running.trace_rank", interpreter)
+        module = python_module("llmperf.running.step_traces", interpreter)
         environment = {**inherited_environment(interpreter), TAG: self._tag, "LLMPERF_RUN_DIR": str(self._run)}
         self._begin = time.monotonic()
         with self._log.open("wb") as output:
             self._process = subprocess.Popen(
-                [*module, "--run-dir", str(self._run), "--rank", str(self.rank)],
+                [*module, str(self._run), str(self.rank)],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -148,10 +119,7 @@ class Tracer:
         try:
             if self._process.returncode != 0:
                 raise UserError(self._last_line() or f"the tracer ended with exit status {self._process.returncode}")
-            trace = json_files.load(self._run / filenames.TRACE, StepTrace)
-            if (wrong := wrong_trace(trace, self._plan, self.rank)) is not None:
-                raise UserError(f"{self._plan.spec.tuning.framework}: llmperf_trace_step: {wrong}")
-            self.trace = trace
+            self.trace = json_files.load(self._run / filenames.TRACE, StepTrace)
         except (OSError, LlmperfError) as error:
             self.problem = " ".join(str(error).split())[:MAX_REASON]
         return True
@@ -160,3 +128,25 @@ class Tracer:
         """The last line that the process printed."""
         text = self._log.read_bytes()[-(2**16) :].decode(errors="replace")
         return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+def _traced(run: Path, rank: int) -> int:
+    """Trace one rank; a failure is the last line on standard error, with exit code 1."""
+    plan = load_plan(run)
+    try:
+        plugins = Plugins([find("framework", plan.spec.tuning.framework)])
+        if not plugins.answers(HOOK):
+            raise UserError(f"{plan.spec.tuning.framework} cannot trace a step")
+        trace = plugins.answer(HOOK, StepTrace, plan=plan, rank=rank)
+    except LlmperfError as error:
+        print(" ".join(str(error).split()), file=sys.stderr)
+        return 1
+    json_files.write_bytes(run / filenames.TRACE, json_files.encode(trace))
+    return 0
+
+
+if __name__ == "__main__":
+    code = _traced(Path(sys.argv[1]), int(sys.argv[2]))
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)  # a library's threads and destructors could keep the process

@@ -8,14 +8,11 @@ from dataclasses import replace
 from itertools import islice
 
 from llmperf.errors import LlmperfError
-from llmperf.estimating.estimate import overhead_bytes
 from llmperf.planning.build import plan_on
 from llmperf.planning.nodes import installed_problem, packages_problem
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.discovery import names
 from llmperf.plugins.own_packages import published_package
-from llmperf.running.step_traces import analytic_traces
-from llmperf.types.estimate import Estimate, FittingSetting
 from llmperf.types.plan import Plan
 
 MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
@@ -33,7 +30,8 @@ def with_suggestions(outcome: Outcome, request: Request) -> Outcome:
         advised = [*MEMORY_PROBLEMS]
         tried = islice(candidates(outcome.plan), MOST_TRIED)
         nearest = next((settings for settings in tried if _fits_with(outcome, request, settings)), None)
-        suggestion = f"; nearest that fits: {as_options(nearest)}" if nearest else ""
+        options = " ".join(f"--set {shlex.quote(setting)}" for setting in nearest or ())
+        suggestion = f"; nearest that fits: {options}" if nearest else ""
     elif any(problem.code in advised for problem in outcome.problems) and outcome.machine.here:
         working = [f"--framework {name}" for name in _usable_frameworks(outcome, request)]
         suggestion = f"; what is installed can run it by {' or '.join(working)}" if working else ""
@@ -76,33 +74,12 @@ def _usable_frameworks(outcome: Outcome, request: Request) -> Iterator[str]:
             yield name
 
 
-def nearest_setting(outcome: Outcome, request: Request, estimate: Estimate) -> FittingSetting | None:
-    """The first change with which an estimate fits, smallest changes first; None if none does.
-
-    The analytic form is scaled by what the trace of the case itself found against it.
-    """
-    capacity, plan = estimate.memory[0].capacity_bytes, outcome.plan
-    if capacity is None or plan is None:
-        return None
-    scale = max(stage.peak_bytes for stage in estimate.memory) / _peak(plan)
-    for settings in islice(candidates(plan), MOST_TRIED):
+def smaller(outcome: Outcome, request: Request) -> Iterator[tuple[tuple[str, ...], Plan]]:
+    """Settings that take less memory and have no problems, with the plan: the nearest first."""
+    for settings in islice(candidates(outcome.plan), MOST_TRIED) if outcome.plan is not None else ():
         planned = _planned_with(outcome, request, settings)
-        if planned is None:
-            continue
-        peak = round(_peak(planned.plan) * scale)
-        total = peak + (overhead_bytes(peak, estimate.rates) or 0)
-        if total <= capacity:
-            return FittingSetting(settings=settings, total_bytes=total)
-    return None
-
-
-def _peak(plan: Plan) -> int:
-    return max(trace.memory.peak_bytes for trace in analytic_traces(plan).stages.values())
-
-
-def as_options(settings: Sequence[str]) -> str:
-    """Settings as one types them: `--set micro_batch=2`, quoted for a shell where they must be."""
-    return " ".join(f"--set {shlex.quote(setting)}" for setting in settings)
+        if planned is not None:
+            yield settings, planned.plan
 
 
 def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:

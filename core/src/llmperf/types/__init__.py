@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types.commands import CalledReport as CalledReport
     from llmperf.types.commands import CalledRun as CalledRun
     from llmperf.types.commands import CommandOptions as CommandOptions
+    from llmperf.types.commands import PlannedCase as PlannedCase
     from llmperf.types.commands import PlannedChoice as PlannedChoice
     from llmperf.types.commands import PlannedRun as PlannedRun
     from llmperf.types.commands import PlannedTask as PlannedTask
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
-    from llmperf.types.estimate import Estimate as Estimate
     from llmperf.types.flops import FlopCount as FlopCount
     from llmperf.types.flops import FlopsPerToken as FlopsPerToken
     from llmperf.types.flops import Workload as Workload
@@ -73,6 +73,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan as Plan
     from llmperf.types.plan import Script as Script
     from llmperf.types.plan import WorkerPlan as WorkerPlan
+    from llmperf.types.plan_checks import ExpectedWork as ExpectedWork
     from llmperf.types.plan_checks import PlanCheck as PlanCheck
     from llmperf.types.precision import Precision as Precision
     from llmperf.types.precision import PrecisionRecipe as PrecisionRecipe
@@ -125,8 +126,12 @@ if TYPE_CHECKING:
     from llmperf.types.tracing import TracedCollective as TracedCollective
     from llmperf.types.tracing import TracedMemory as TracedMemory
     from llmperf.types.tracing import TracedOperation as TracedOperation
+    from llmperf.types.tracing import TracerUse as TracerUse
 
 _HOMES = lazy_names(__file__)
+
+_MOVED = {"Estimate": "llmperf_estimate.types.Estimate"}
+"""What replaces the names that this module once had. They stay here as long as the major version of the hooks."""
 
 __all__ = sorted(_HOMES)
 
@@ -135,4 +140,6 @@ def __getattr__(name: str) -> Any:
     if name in _HOMES:
         value = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return value
-    raise AttributeError(f"module 'llmperf.types' has no attribute {name!r}")
+    from llmperf.errors import absent_name
+
+    raise absent_name(__name__, name, _MOVED)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.types.devices import Probe
     from llmperf.types.plan import Plan, Purpose
     from llmperf.types.problems import Problem
+    from llmperf.types.rates import DeviceRates
     from llmperf.types.result import Result
     from llmperf.types.sheet import OpenedSheet
 
@@ -106,6 +107,24 @@ class PlannedTask(PlannedRun, Protocol):
         The run folder. RunFailed if a rank fails; `note` is added to those of the plan.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCase:
+    """A case as it would run, planned to be looked at: nothing is started."""
+
+    plan: Plan | None
+    """None if there is no layout, or the framework could not be asked."""
+    problems: tuple[Problem, ...]
+    """Why it cannot run; empty if it can."""
+    assumed_rates: DeviceRates | None
+    """What the vendor assumes that the device achieves, also where something else was measured."""
+    tuned_elsewhere: tuple[str, ...]
+    """Settings that overlays change in the same run on other devices, unless the user sets them, with these devices."""
+    smaller: Callable[[], Iterator[tuple[tuple[str, ...], Plan]]]
+    """Gives settings that take less memory and have no problems, with their plans: a few, the nearest first."""
+    refuse: Callable[[bool], int]
+    """Prints the problems, with True the plan as JSON, as `llmperf plan` does; returns the exit code."""
 
 
 class RunSeries(Protocol):

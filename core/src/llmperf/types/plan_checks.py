@@ -2,9 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import field
+from typing import Literal
+
 from llmperf.types.frozen import dataclass
 from llmperf.types.problems import Problem
-from llmperf.types.tracing import TracedMemory
+from llmperf.types.tracing import OperationKind, TracedMemory
+from llmperf.types.units import Count, NonNegative
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExpectedWork:
+    """A step of a rank of one pipeline stage, in figures."""
+
+    rank: Count
+    """The first rank of the stage; the others are like it."""
+    method: Literal["fake tensors", "analytic"]
+    """How its operations are known, as in a `StepTrace`."""
+    flops: NonNegative
+    """FLOPs that are computed, recomputation included."""
+    bytes: NonNegative
+    """Bytes that operations read and write."""
+    seconds: Mapping[OperationKind, NonNegative] = field(default_factory=dict)
+    """Seconds by kind of operation; empty without rates of the device."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +38,8 @@ class PlanCheck:
     """One line each, kept in the plan and in its result."""
     memory: tuple[TracedMemory, ...] = ()
     """Expected memory of a rank of each pipeline stage."""
+    work: tuple[ExpectedWork, ...] = ()
+    """Expected work of each pipeline stage, for the roofline and for profiles."""
     step_seconds: float | None = None
     """Expected duration of a step, above 0; timeouts are longer for slow steps."""
     step_basis: str = ""

@@ -208,6 +208,11 @@ class Change:
         """Whether it makes the result a variant."""
         return self.path.startswith("contract.")
 
+    def __str__(self) -> str:
+        """Such as `tuning.micro_batch 1 -> 4 (--set)`."""
+        shown = ("unset" if one is None else "[]" if one == "" else str(one) for one in (self.case_value, self.value))
+        return f"{self.path} {' -> '.join(shown)} ({self.origin}{', contract' if self.contract else ''})"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSpec:

@@ -126,3 +126,17 @@ class StepTrace:
     """What was replaced so that the trainer runs without the device, one line each."""
     notes: tuple[str, ...] = field(default=())
     """What a reader of the estimate should know."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracerUse:
+    """What tracing one rank took."""
+
+    rank: Count
+    """Which rank."""
+    seconds: NonNegative
+    """Wall clock of its process."""
+    peak_resident_bytes: Count | None
+    """Memory of its process; None if not known."""
+    problem: str | None = None
+    """Why the analytic form was used instead; None if it was not."""

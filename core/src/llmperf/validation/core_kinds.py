@@ -1,4 +1,4 @@
-"""The core's kinds of document: results, plans, estimates, records, cases and models."""
+"""The core's kinds of document: results, plans, records, cases and models."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def result_kind(sheets: Callable[[Result, Path, Sequence[Finding]], Iterable[She
 
 
 def kinds() -> list[DocumentKind]:
-    """Plans, estimates, records, cases and models."""
+    """Plans, records, cases and models."""
     return [
         DocumentKind(
             name="plan",
@@ -57,14 +57,6 @@ def kinds() -> list[DocumentKind]:
             type=lambda: types.Plan,
             plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
             in_place=_beside_plan,
-        ),
-        DocumentKind(
-            name="estimate",
-            title="an estimate",
-            suffixes=(".json",),
-            recognise=partial(_is_json, "estimate", ""),
-            schema=partial(named_schema, "estimate"),
-            type=lambda: types.Estimate,
         ),
         DocumentKind(
             name="verification",

@@ -123,7 +123,7 @@ def profiled(planned: PlannedTask, out: Path, steps: Sequence[int], rank: int, t
     document = Profile(
         label=LABEL,
         folder=str(folder),
-        rates=None if plan.rates is None else plan.rates.basis,
+        rates=None if estimated is None or plan.rates is None else plan.rates.basis,
         kinds=tuple(
             KindTime(
                 kind=kind,

@@ -12,10 +12,10 @@ from functools import partial
 
 import llmperf
 import torch
-from llmperf.estimating.analytic import wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
 from llmperf.types import StepOutput
+from llmperf_estimate.traces import wrong_trace
 from llmperf_pytorch import build_model, count_parameters, deferred, traced_step
 from torch.nn.parallel import DistributedDataParallel
 

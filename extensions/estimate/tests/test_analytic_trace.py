@@ -6,11 +6,10 @@ from collections import Counter
 from functools import cache
 
 import pytest
-from llmperf.estimating.analytic import analytic_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
-from llmperf.running.step_traces import step_traces
 from llmperf.types import Plan, StepTrace
+from llmperf_estimate.traces import analytic_trace, step_traces
 
 GIB = 2**30
 

@@ -12,11 +12,11 @@ import pytest
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, stage_parameters
 from llmperf.cases.library import library
-from llmperf.estimating.analytic import analytic_trace, first_rank_of
-from llmperf.estimating.rank_sizes import rank_sizes
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
 from llmperf.types import Plan, Workload
+from llmperf_estimate.rank_sizes import rank_sizes
+from llmperf_estimate.traces import analytic_trace, first_rank_of
 
 MIXTURES = ("qwen3_30b_a3b", "mixtral_8x7b", "gpt_oss_20b", "deepseek_v2_lite", "deepseek_v3", "qwen1_5_moe_a2_7b")
 NAMES = (*MIXTURES, "qwen3_32b", "gemma3_12b", "chatglm3_6b", "llama3_1_8b")

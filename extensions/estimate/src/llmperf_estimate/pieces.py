@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.precisions import precision_recipe, products_dtype
-from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.accounting import precision_recipe, products_dtype
 from llmperf.types.tracing import OperationKind, Phase, TracedOperation
+
+from llmperf_estimate.rank_sizes import RankSizes
 
 FP8_CASTS = {"separate": (33, 9), "tensorwise": (5, 2), "rowwise": (3, 1), "blockwise": (3, 1)}
 """Bytes for each element of a cast from 16 bits to fp8, and its kernels, by what makes them.

@@ -1,13 +1,13 @@
-"""Traces and profiles that contradict themselves or their plan."""
+"""Traces that contradict themselves or their plan."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
-from llmperf.estimating.analytic import analytic_trace, wrong_trace
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
+from llmperf_estimate.traces import analytic_trace, wrong_trace
 
 
 @pytest.fixture(scope="module")
@@ -32,10 +32,7 @@ def with_product(trace, **changes):
         (lambda trace: trace, None),
         (lambda trace: replace(trace, rank=5), "rank: expected 0, which was asked for, found 5"),
         (lambda trace: replace(trace, parameters=7), "found 7"),
-        (
-            lambda trace: replace(trace, memory=replace(trace.memory, peak_bytes=2**50)),
-            "memory.at_peak: expected",
-        ),
+        (lambda trace: replace(trace, memory=replace(trace.memory, peak_bytes=2**50)), "memory.at_peak: expected"),
         (lambda trace: with_product(trace, shape=(1, 2, 3, 4)), "expected 48 of the shape (1, 2, 3, 4)"),
         (
             lambda trace: replace(trace, operations=()),

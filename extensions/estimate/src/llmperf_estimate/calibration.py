@@ -10,17 +10,16 @@ from statistics import median
 from typing import Annotated, Literal
 
 import msgspec
-
-from llmperf.accounting.precisions import precision_recipe
-from llmperf.files.json_files import convert
-from llmperf.files.user_files import read_toml
-from llmperf.types.estimate import ExpectedError
+from llmperf import convert, read_toml
+from llmperf.accounting import precision_recipe
 from llmperf.types.plan import Plan
 from llmperf.types.precision import DTYPE_BYTES, Precision
 from llmperf.types.units import Count, NonNegative
 
-FILE = Path(__file__).parents[1] / "data" / "estimate_calibration.toml"
-ERRORS_FILE = FILE.with_name("estimate_errors.toml")
+from llmperf_estimate.types import ExpectedError
+
+FILE = Path(__file__).parent / "data" / "calibration.toml"
+ERRORS_FILE = FILE.with_name("errors.toml")
 
 Method = Literal["fake tensors", "analytic"]
 Efficiency = Annotated[float, msgspec.Meta(gt=0, le=1)]

@@ -1,24 +1,35 @@
-"""`llmperf estimate`."""
+"""Estimate memory and step time of a case on devices that need not be here."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
+from llmperf import Finite, device_names, install_own, planned_case, print_json, print_text, request_options, warn
+from llmperf.errors import UserError
 
-from llmperf.cli.colour import warn
-from llmperf.cli.completed_values import device_names
-from llmperf.cli.options import Finite, Seconds
-from llmperf.cli.output import print_json, print_text
-from llmperf.cli.request import request, request_options, say_what_was_left_out
-
-try:  # costs are those of another package, until estimates are one too
-    from llmperf_compare.cost import costing_for
+try:
     from llmperf_compare.options import cost_options
-except ImportError:
-    costing_for, cost_options = None, tuple  # type: ignore[assignment]
+except ModuleNotFoundError as error:
+    if error.name != "llmperf_compare":
+        raise
+
+    def cost_options() -> tuple[click.Option, click.Option]:
+        """Stand-ins that name the package."""
+
+        def absent(_: click.Context, option: click.Parameter, value: object) -> None:
+            if value is not None:
+                packages = f"llmperf-compare; install it with: {install_own('llmperf-compare')}"
+                raise UserError(f"{option.opts[0]} is an option of {packages}")
+
+        return (
+            click.Option(["--prices"], metavar="FILE", callback=absent, help="Prices; with llmperf-compare."),
+            click.Option(["--train-tokens"], metavar="COUNT", callback=absent, help="Tokens; with llmperf-compare."),
+        )
+
 
 EXAMPLES = """\b
 Examples:
@@ -39,7 +50,7 @@ Examples:
 @click.option("--network", metavar="GBIT", type=Finite(min=0.001, max=1e6),
               help="Network of each node, all adapters together, in Gb/s of one direction.")  # fmt: skip
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
-@click.option("--trace-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
+@click.option("--trace-timeout", metavar="SECONDS", type=Finite(min=1), default=300.0, show_default=True,
               help="Time limit of the trace of one pipeline stage.")  # fmt: skip
 @click.pass_context
 def command(
@@ -50,8 +61,8 @@ def command(
     network: float | None,
     analytic: bool,
     trace_timeout: float,
-    prices: Path | None = None,
-    train_tokens: int | None = None,
+    prices: Path | None,
+    train_tokens: int | None,
     **options: Any,
 ) -> None:
     """Estimate memory and step time of a case on devices that need not be here.
@@ -61,9 +72,8 @@ def command(
 
     With prices, or with the tokens of a training, the estimate says what a training costs, and how sure that is.
     """
-    from llmperf.cli.estimate_text import estimate_text
-    from llmperf.cli.plan import show
-    from llmperf.running.estimate import EstimateOptions, estimate
+    from llmperf_estimate.estimate import EstimateOptions, estimate
+    from llmperf_estimate.text import estimate_text
 
     how = EstimateOptions(
         analytic=analytic,
@@ -72,25 +82,26 @@ def command(
         trace_seconds=trace_timeout,
     )
     costing = None
-    if costing_for is not None:
-        costing = costing_for(prices, train_tokens, warn)
-    outcome, estimated = estimate(request(options, on), how, lambda line: click.echo(line, err=True))
-    if estimated is None or outcome.plan is None:
-        ctx.exit(show(outcome, options["as_json"], whole=False))
-    say_what_was_left_out(outcome)
-    rows = []
-    if costing is not None:
-        from llmperf.reporting.estimated_cost import cost_document, cost_facts, cost_rows_of
+    if find_spec("llmperf_compare") is not None:
+        from llmperf_compare.cost import costing_for
 
-        rows = cost_rows_of(
-            estimated, costing, outcome.plan.device_share, None if on is None else on.rpartition(":")[0]
-        )
+        costing = costing_for(prices, train_tokens, warn)
+    case = planned_case(options, on)
+    estimated = estimate(case, how, lambda line: click.echo(line, err=True))
+    if estimated is None or case.plan is None:
+        ctx.exit(case.refuse(options["as_json"]))
+    cost, facts = None, tuple[tuple[str, str], ...]()
+    if costing is not None:
+        from llmperf_estimate.cost import cost_document, cost_facts, cost_rows_of
+
+        rows = cost_rows_of(estimated, costing, case.plan.device_share, None if on is None else on.rpartition(":")[0])
+        cost, facts = cost_document(rows), tuple(cost_facts(estimated, rows))
     if options["as_json"]:
-        cost = None if estimated.fits is False or costing is None else cost_document(rows)
-        print_json(replace(estimated, cost=cost))
+        print_json(replace(estimated, cost=None if estimated.fits is False else cost))
     else:
-        print_text(estimate_text(estimated, cost_facts(estimated, rows) if costing is not None else ()), nl=False)
+        print_text(estimate_text(estimated, facts), nl=False)
     ctx.exit(1 if estimated.fits is False else 0)
 
 
-command.params += cost_options()
+at = next(place for place, one in enumerate(command.params) if one.name == "trace_timeout")
+command.params[at + 1 : at + 1] = cost_options()

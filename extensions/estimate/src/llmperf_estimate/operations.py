@@ -12,13 +12,13 @@ import math
 from collections.abc import Iterator
 from itertools import chain
 
-from llmperf.accounting.parameters import shared_width
-from llmperf.accounting.precisions import precision_recipe
-from llmperf.estimating.activations import SINGLE, attention_is_fused, gate_steps, runs_fused, scores
-from llmperf.estimating.analytic_pieces import compute_dtype, linear, moves, product, projection_dtype
-from llmperf.estimating.rank_sizes import RankSizes
+from llmperf.accounting import precision_recipe, shared_width
 from llmperf.types.precision import DTYPE_BYTES
 from llmperf.types.tracing import Phase, TracedOperation
+
+from llmperf_estimate.memory import SINGLE, attention_is_fused, gate_steps, runs_fused, scores
+from llmperf_estimate.pieces import compute_dtype, linear, moves, product, projection_dtype
+from llmperf_estimate.rank_sizes import RankSizes
 
 
 def analytic_operations(sizes: RankSizes) -> tuple[TracedOperation, ...]:
@@ -259,23 +259,19 @@ def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
     element = DTYPE_BYTES[updated]
     copied = sizes.weight_bytes if sizes.weight_bytes < element else 0
     moved = 3 * element + 4 * DTYPE_BYTES[recipe.optimizer_states] + copied
-    yield TracedOperation(
-        name="adamw",
-        kind="optimizer",
-        phase="update",
-        dtype=updated,
-        flops=12.0 * shard,
-        bytes=int((moved + sizes.plan.worker.update_bytes_per_parameter) * shard),
-        kernels=10,
-        per_step=1,
-    )
-    yield TracedOperation(
-        name="gradient norm and clipping",
-        kind="optimizer",
-        phase="update",
-        dtype=updated,
-        flops=2.0 * shard,
-        bytes=3 * shard * sizes.weight_bytes,
-        kernels=10,
-        per_step=1 if sizes.plan.spec.contract.optimizer.clip_norm is not None else 0,
-    )
+    adamw = int((moved + sizes.plan.worker.update_bytes_per_parameter) * shard)
+    clips = int(sizes.plan.spec.contract.optimizer.clip_norm is not None)
+    for name, flops, size, times in (
+        ("adamw", 12.0, adamw, 1),
+        ("gradient norm and clipping", 2.0, 3 * shard * sizes.weight_bytes, clips),
+    ):
+        yield TracedOperation(
+            name=name,
+            kind="optimizer",
+            phase="update",
+            dtype=updated,
+            flops=flops * shard,
+            bytes=size,
+            kernels=10,
+            per_step=times,
+        )

@@ -6,15 +6,15 @@ import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from llmperf.accounting.parameters import (
+from llmperf.accounting import (
     attention_parameters,
     lora_parameters,
     mixture_layers,
+    precision_recipe,
     shared_width,
     stage_experts,
     stage_parameters,
 )
-from llmperf.accounting.precisions import precision_recipe
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 
@@ -239,13 +239,14 @@ def expert_load(plan: Plan) -> float:
 
 @lru_cache(maxsize=16)
 def _busiest(model: Model, ways: int, seed: int, skew: float) -> float:
-    from llmperf.accounting.routing import ROUTING_ROWS
-    from llmperf.tokens.routing import table_loads
+    import numpy as np
+    from llmperf import routing_table
 
     layers = mixture_layers(model)[:MOST_LAYERS]
     factors = []
     for layer in layers:
-        loads = table_loads(seed, model, layer, "skewed", skew, ROUTING_ROWS)
+        table = routing_table(seed, model, layer, "skewed", skew)
+        loads = np.bincount(table.ravel(), minlength=model.mixture.experts if model.mixture else 0).tolist()
         each = -(-len(loads) // ways)
         parts = [sum(loads[first : first + each]) for first in range(0, len(loads), each)]
         factors.append(max(parts) * ways / sum(loads))
@@ -254,17 +255,17 @@ def _busiest(model: Model, ways: int, seed: int, skew: float) -> float:
 
 def load_notes(plan: Plan) -> tuple[str, ...]:
     """Which load of experts the estimate assumes; none for a dense model."""
-    return () if plan.spec.model.mixture is None else (f"load of experts: {_assumed(plan)}",)
-
-
-def _assumed(plan: Plan) -> str:
     contract, ways = plan.spec.contract, plan.layout.expert_parallel
+    if plan.spec.model.mixture is None:
+        return ()
     if contract.routing == "learned":
-        return "taken as equal, since what the router learns is not known before the run"
-    if contract.routing == "balanced":
-        return "equal, by balanced routing"
-    beginning = f"skewed by exponent {contract.routing_skew:g}"
-    if ways == 1:
-        return f"{beginning}; each rank computes all experts, so that only kernels for uneven groups could tell"
-    load = f"{expert_load(plan):.2f} x the mean of tokens"
-    return f"{beginning}; the busiest of {ways} ranks has {load}, on average over the layers"
+        assumed = "taken as equal, since what the router learns is not known before the run"
+    elif contract.routing == "balanced":
+        assumed = "equal, by balanced routing"
+    elif ways == 1:
+        assumed = "each rank computes all experts, so that only kernels for uneven groups could tell"
+    else:
+        load = f"{expert_load(plan):.2f} x the mean of tokens"
+        assumed = f"the busiest of {ways} ranks has {load}, on average over the layers"
+    skewed = f"skewed by exponent {contract.routing_skew:g}; " if contract.routing == "skewed" else ""
+    return (f"load of experts: {skewed}{assumed}",)

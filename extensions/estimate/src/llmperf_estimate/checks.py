@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from llmperf import hookimpl
-from llmperf.estimating.analytic import analytic_trace, first_rank_of
-from llmperf.estimating.estimate import device_bytes, overhead_bytes
-from llmperf.estimating.step_time import step_time
 from llmperf.types.plan import Plan
-from llmperf.types.plan_checks import PlanCheck
+from llmperf.types.plan_checks import ExpectedWork, PlanCheck
 from llmperf.types.problems import Problem
-from llmperf.types.tracing import StepTrace, TracedMemory
+from llmperf.types.tracing import OperationKind, StepTrace, TracedMemory
+
+from llmperf_estimate.estimate import device_bytes, for_rank, overhead_bytes
+from llmperf_estimate.step_time import operation_times, step_time
+from llmperf_estimate.traces import analytic_trace, first_rank_of
 
 TOLERANCE = 0.15
 """How far above the memory of a device the estimate must be to refuse a run: the analytic form is within this of traced
@@ -25,8 +25,7 @@ USUAL_UTILISATION = 0.3
 GIB = 2**30
 
 
-@hookimpl
-def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
+def plan_checks(plan: Plan) -> Iterator[PlanCheck]:
     """Estimated memory and step time; a problem for a run far beyond its devices, a note if they may not suffice."""
     stages = range(plan.layout.pipeline_parallel)
     traces = {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}
@@ -49,9 +48,30 @@ def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
         problems=tuple(problems),
         notes=tuple(notes),
         memory=memory,
+        work=tuple(_work(plan, trace) for trace in traces.values()),
         step_seconds=seconds,
         step_basis=basis,
         fits=not notes,
+    )
+
+
+def _work(plan: Plan, trace: StepTrace) -> ExpectedWork:
+    """FLOPs and bytes of a step of a rank, and its seconds by kind if the rates of the device are known."""
+    rounds, seconds = plan.batch.gradient_accumulation, dict[OperationKind, float]()
+    try:
+        times = operation_times(trace, None if plan.rates is None else for_rank(plan.rates, plan), rounds)
+    except ValueError:  # no rate for the dtype
+        times = operation_times(trace, None, rounds)
+    for time in times:
+        if time.seconds is not None:
+            seconds[time.kind] = seconds.get(time.kind, 0.0) + time.seconds
+    counted = [(item, item.per_micro_batch * rounds + item.per_step) for item in trace.operations]
+    return ExpectedWork(
+        rank=trace.rank,
+        method=trace.method,
+        flops=float(sum(item.flops * times for item, times in counted)),
+        bytes=float(sum(item.bytes * times for item, times in counted)),
+        seconds=seconds,
     )
 
 

@@ -9,10 +9,10 @@ from functools import cache
 import pytest
 from llmperf.cli.main import call
 from llmperf.planning.build import plan_only
-from llmperf.planning.preflight import llmperf_plan_checks
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Outcome, Planned, Request, RunOptions, Selection, Site
 from llmperf.running.suggestions import with_suggestions
+from llmperf_estimate.checks import plan_checks
 
 MEGATRON = ("llama2_7b_pretrain_megatron", "A100-SXM4-40GB:1x8")
 
@@ -75,7 +75,7 @@ def test_a_run_that_may_not_fit_has_a_note_and_unknown_memory_none(share, noted)
     plan = outcome(*MEGATRON).plan
     memory = share and int(plan.memory[0].peak_bytes / share)
     devices = tuple(replace(device, memory_bytes=memory) for device in plan.probe.devices)
-    (check,) = llmperf_plan_checks(replace(plan, probe=replace(plan.probe, devices=devices)))
+    (check,) = plan_checks(replace(plan, probe=replace(plan.probe, devices=devices)))
     assert [note.startswith("memory may not suffice: about ") for note in check.notes] == [True] * noted
     assert (check.problems, check.fits) == ((), not noted)
 

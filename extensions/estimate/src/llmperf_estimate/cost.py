@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import fields, replace
 
+from llmperf.reporting import AMOUNT, leaves, money, printable, rounded, shown
+from llmperf.types import Row
 from llmperf_compare.cost import ASSUMES, Costing, Rates, Training, duration, training_rows
 from llmperf_compare.prices import MOST_NAMED, matched_prices
 
-from llmperf.reporting import cells
-from llmperf.reporting.cells import leaves, shown
-from llmperf.reporting.safe_text import printable
-from llmperf.types import Row
-from llmperf.types.estimate import Estimate, EstimatedCost
+from llmperf_estimate.types import Estimate, EstimatedCost
 
 NO_ENERGY = "unknown: an estimate has no energy, only measurements have"
 ESTIMATE_ASSUMES = ASSUMES.replace("the measured ones", "estimated")
@@ -76,7 +74,7 @@ def _error_row(estimate: Estimate, figure: Row) -> Row:
     if figure.key == "train_seconds":
         amounts = " to ".join(map(duration, ends))
     else:
-        amounts = f"{cells.rounded(ends[0], cells.AMOUNT)} to {cells.money(ends[1], figure.unit)}"
+        amounts = f"{rounded(ends[0], AMOUNT)} to {money(ends[1], figure.unit)}"
     rows = f"{error.throughput_rows} published rows ({error.nearest}) were up to {expected:.0%} off"
     text = f"{amounts}: {rows}, half of them within {error.throughput:.0%}"
     if error.outside:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from llmperf.estimating.rank_sizes import RankSizes
 from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.tracing import Collective, Phase, TracedCollective
+
+from llmperf_estimate.rank_sizes import RankSizes
 
 LABEL_BYTES = 12
 """Largest logit, sum of exponentials and the label's logit of a token, which tensor-parallel ranks share."""
@@ -20,16 +21,9 @@ LABEL_BYTES = 12
 
 def analytic_collectives(sizes: RankSizes, rank: int) -> tuple[TracedCollective, ...]:
     """All communications of one rank; none if it is alone."""
-    layout = sizes.plan.layout
-    parts = (
-        _tensor(sizes, rank),
-        _context(sizes, rank),
-        _pipeline(sizes, rank),
-        _experts(sizes, rank),
-        _gradients(sizes, rank),
-    )
-    if layout.world_size == 1:
+    if sizes.plan.layout.world_size == 1:
         return ()
+    parts = (part(sizes, rank) for part in (_tensor, _context, _pipeline, _experts, _gradients))
     return tuple(collective for part in parts for collective in part if len(collective.ranks) > 1)
 
 
@@ -95,9 +89,11 @@ def _experts(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     mixtures = sizes.kinds[-1]
     again = mixtures.recomputed_blocks if sizes.plan.spec.tuning.recompute == "block" else 0
     size = math.ceil(sizes.expert_load * sizes.routed * sizes.compute_bytes * sizes.hidden * sizes.tokens)
-    data = _data_ranks(sizes.plan.layout, rank)
+    layout = sizes.plan.layout  # of one part of the model: the ranks with other data
+    along = (ranks_along(layout, other, "context") for other in ranks_along(layout, rank, "data"))
+    data = sorted(other for ranks in along for other in ranks)
     place = data.index(rank)
-    ranks = data[place // ways * ways :][:ways]
+    ranks = tuple(data[place // ways * ways :][:ways])
     counts: tuple[tuple[Phase, int], ...] = (
         ("forward", 2 * mixtures.blocks),
         ("backward", 2 * mixtures.blocks + 2 * again),
@@ -106,13 +102,7 @@ def _experts(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
         yield _collective("all_to_all", size, ranks, phase, per_micro_batch=times)
     if sizes.whole_trained:
         gradients = _gradient_element(sizes) * sizes.whole_trained
-        yield _collective("all_reduce", gradients, data[place % ways :: ways], "backward", per_step=1)
-
-
-def _data_ranks(layout: Layout, rank: int) -> tuple[int, ...]:
-    """The ranks with other data and the same part of the model as this one, which included, in order."""
-    along = (ranks_along(layout, other, "context") for other in ranks_along(layout, rank, "data"))
-    return tuple(sorted(other for ranks in along for other in ranks))
+        yield _collective("all_reduce", gradients, tuple(data[place % ways :: ways]), "backward", per_step=1)
 
 
 def _gradient_element(sizes: RankSizes) -> int:
@@ -135,7 +125,8 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
     if layout.sharding_stage == 0:
         yield _collective("all_reduce", gradients, ranks, "backward", overlaps=True, per_step=1)
         return
-    shards = sharding_ranks(layout, rank)
+    degree = min(layout.sharding_degree, len(ranks))
+    shards = ranks[ranks.index(rank) // degree * degree :][:degree]
     replicas = tuple(other for other in ranks if (other - rank) % max(len(shards), 1) == 0)
     if layout.sharding_stage == 1:
         yield _collective("reduce_scatter", gradients, shards, "backward", per_step=1)
@@ -153,30 +144,7 @@ def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
         yield _collective("all_gather", weights, shards, phase, overlaps=True, per_micro_batch=1)
 
 
-def sharding_ranks(layout: Layout, rank: int) -> tuple[int, ...]:
-    """The ranks that share one copy of the sharded state with this one."""
-    ranks = ranks_along(layout, rank, "data")
-    degree = min(layout.sharding_degree, len(ranks))
-    first = ranks.index(rank) // degree * degree
-    return ranks[first : first + degree]
-
-
 def _collective(
-    collective: Collective,
-    size: int,
-    ranks: tuple[int, ...],
-    phase: Phase,
-    *,
-    overlaps: bool = False,
-    per_micro_batch: int = 0,
-    per_step: int = 0,
+    collective: Collective, size: int, ranks: tuple[int, ...], phase: Phase, *, overlaps: bool = False, **times: int
 ) -> TracedCollective:
-    return TracedCollective(
-        collective=collective,
-        bytes=size,
-        ranks=ranks,
-        phase=phase,
-        overlaps=overlaps,
-        per_micro_batch=per_micro_batch,
-        per_step=per_step,
-    )
+    return TracedCollective(collective=collective, bytes=size, ranks=ranks, phase=phase, overlaps=overlaps, **times)

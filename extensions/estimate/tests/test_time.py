@@ -7,18 +7,17 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf.estimating.calibration import calibration
-from llmperf.estimating.seconds import (
+from llmperf.types import DeviceRates, Layout, LinkRate, MatmulRate, TracedCollective, TracedOperation
+from llmperf_estimate.calibration import calibration
+from llmperf_estimate.seconds import (
     collective_seconds,
-    missing_rate,
     operation_seconds,
     scope_of,
     sent_bytes,
     tile_waste,
     with_network,
 )
-from llmperf.estimating.step_time import bubble_seconds, step_time
-from llmperf.types import DeviceRates, Layout, LinkRate, MatmulRate, TracedCollective, TracedOperation
+from llmperf_estimate.step_time import bubble_seconds, step_time
 
 LAYOUT = Layout(nodes=2, devices_per_node=8, tensor_parallel=1, pipeline_parallel=1, data_parallel=16)
 RATES = DeviceRates(
@@ -98,7 +97,6 @@ def test_an_unknown_rate_is_named():
         operation_seconds(operation(flops=1.0, dtype="fp32"), RATES)
     with pytest.raises(ValueError, match="the rate of links between nodes is not known"):
         collective_seconds(collective("all_reduce", 8, range(16)), replace(RATES, links=RATES.links[:1]), LAYOUT)
-    assert missing_rate([], RATES) is None
 
 
 @given(size=st.integers(1, 10**12), ranks=st.integers(2, 16))

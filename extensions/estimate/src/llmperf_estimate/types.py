@@ -9,7 +9,7 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.rates import DeviceRates
 from llmperf.types.spec import RunSpec
-from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase
+from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase, TracerUse
 from llmperf.types.units import Count, NonNegative, Positive
 from llmperf.types.utilisation import Mfu
 
@@ -170,20 +170,6 @@ class ExpectedError:
     """The command that computed it, and what it was held against."""
     date: str
     """ISO date."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracerUse:
-    """What tracing one rank took."""
-
-    rank: Count
-    """Which rank."""
-    seconds: NonNegative
-    """Wall clock of its process."""
-    peak_resident_bytes: Count | None
-    """Memory of its process; None if not known."""
-    problem: str | None = None
-    """Why the analytic form was used instead; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,12 +10,12 @@ from llmperf.accounting.flops import count_flops
 from llmperf.accounting.model_states import stage_state_bytes, state_bytes
 from llmperf.accounting.parameters import count_parameters, stage_experts
 from llmperf.cases.library import library
-from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.rank_sizes import expert_load, load_notes
-from llmperf.estimating.seconds import collective_seconds
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
 from llmperf.types import DeviceRates, LinkRate, Plan, TracedCollective, Workload
+from llmperf_estimate.rank_sizes import expert_load, load_notes
+from llmperf_estimate.seconds import collective_seconds
+from llmperf_estimate.traces import analytic_trace
 
 NAME = "qwen3_30b_a3b"
 MODEL = library().model(NAME)

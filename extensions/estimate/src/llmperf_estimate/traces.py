@@ -1,18 +1,20 @@
-"""The analytic trace: one step of one rank by formulas, in milliseconds; and what contradicts it in other answers."""
+"""Traces of a step: by formulas, in milliseconds, or by the framework, if what it gives can be right."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from llmperf.accounting.parameters import count_parameters
-from llmperf.accounting.precisions import products_dtype
-from llmperf.estimating.analytic_collectives import analytic_collectives
-from llmperf.estimating.analytic_memory import analytic_memory
-from llmperf.estimating.analytic_operations import analytic_operations
-from llmperf.estimating.rank_sizes import load_notes, rank_sizes
+from llmperf import trace_ranks
+from llmperf.accounting import count_parameters, products_dtype
 from llmperf.types.plan import Plan
-from llmperf.types.tracing import StepTrace, TracedOperation
+from llmperf.types.tracing import StepTrace, TracedOperation, TracerUse
+
+from llmperf_estimate.collectives import analytic_collectives
+from llmperf_estimate.memory import analytic_memory
+from llmperf_estimate.operations import analytic_operations
+from llmperf_estimate.rank_sizes import load_notes, rank_sizes
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
 FP8_NOTE = "fp8: casts are counted by the bytes that their operations move, not by measurement"
@@ -35,6 +37,51 @@ def analytic_trace(plan: Plan, rank: int) -> StepTrace:
         parameters=count_parameters(plan.spec.model).total,
         notes=(NOTE, *load_notes(plan), *modelled),
     )
+
+
+ALL_STAGES = 4
+"""With more pipeline stages than these, the second stands for all in the middle: it holds the most micro batches."""
+TRACE_SECONDS = 300.0
+"""Time limit of the framework's trace of one rank."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traces:
+    """The traced stages by their index, and what tracing took."""
+
+    stages: Mapping[int, StepTrace]
+    use: tuple[TracerUse, ...]
+    notes: tuple[str, ...]
+
+
+def analytic_traces(plan: Plan) -> Traces:
+    """The stages by formulas alone, within milliseconds."""
+    stages = {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in _chosen_stages(plan)}
+    return Traces(stages=stages, use=(), notes=())
+
+
+def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TRACE_SECONDS) -> Traces:
+    """The stages by the framework; by formulas, with a note, where it has no trace or gives one that cannot be right.
+
+    `progress` is called with a line when a process begins.
+    """
+    ranks = {stage: first_rank_of(plan, stage) for stage in _chosen_stages(plan)}
+    stages, use = dict[int, StepTrace](), list[TracerUse]()
+    traced = trace_ranks(plan, tuple(ranks.values()), progress, seconds)
+    for (stage, rank), (trace, used) in zip(ranks.items(), traced, strict=True):
+        if trace is not None and (wrong := wrong_trace(trace, plan, rank)) is not None:
+            problem = f"{plan.spec.tuning.framework}: llmperf_trace_step: {wrong}"
+            trace, used = None, replace(used, problem=problem)
+        stages[stage] = trace or analytic_trace(plan, rank)
+        use.append(used)
+    reasons = dict.fromkeys(each.problem for each in use if each.problem is not None)
+    notes = tuple(f"estimated by formulas, not by a trace: {reason}" for reason in reasons)
+    return Traces(stages=stages, use=tuple(use), notes=notes)
+
+
+def _chosen_stages(plan: Plan) -> Sequence[int]:
+    stages = plan.layout.pipeline_parallel
+    return range(stages) if stages <= ALL_STAGES else (0, 1, stages - 1)
 
 
 def first_rank_of(plan: Plan, stage: int) -> int:
@@ -61,8 +108,9 @@ def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
     if abs(held - peak) > SHARE * peak:
         return f"memory.at_peak: expected a sum of peak_bytes, {peak:,}, found {held:,}"
     for place, operation in enumerate(trace.operations):
-        if (expected := _flops_of_shape(operation)) and abs(operation.flops - expected) > SHARE * expected:
-            shape, flops = operation.shape, operation.flops
+        shape, flops = operation.shape, operation.flops
+        expected = 2 * math.prod(shape) if operation.kind == "matmul" and len(shape) == 4 else 0
+        if expected and abs(flops - expected) > SHARE * expected:
             return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
     return _too_little_computed(trace, plan) or _too_little_communicated(trace, plan)
 
@@ -95,9 +143,3 @@ def _too_little_communicated(trace: StepTrace, plan: Plan) -> str | None:
 def _step_flops(operations: Iterable[TracedOperation], plan: Plan) -> float:
     count = plan.batch.gradient_accumulation
     return sum(one.flops * (one.per_micro_batch * count + one.per_step) for one in operations)
-
-
-def _flops_of_shape(operation: TracedOperation) -> int | None:
-    if operation.kind != "matmul" or len(operation.shape) != 4:
-        return None
-    return 2 * math.prod(operation.shape)

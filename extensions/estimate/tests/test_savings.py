@@ -9,18 +9,17 @@ from functools import cache
 import pytest
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cases.library import library
-from llmperf.cli.estimate_text import estimate_text
-from llmperf.estimating.analytic import analytic_trace
-from llmperf.estimating.calibration import expected_error, throughput_errors
-from llmperf.estimating.estimate import KnownRates, estimate_of
-from llmperf.estimating.savings import least_bytes
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
-from llmperf.reporting.estimated_cost import cost_rows_of
-from llmperf.running.step_traces import analytic_traces
 from llmperf.types import Plan
-from llmperf.types.estimate import Estimate, Saving
 from llmperf_compare.cost import Costing
+from llmperf_estimate.calibration import expected_error, throughput_errors
+from llmperf_estimate.cost import cost_rows_of
+from llmperf_estimate.estimate import estimate_of
+from llmperf_estimate.step_time import least_bytes
+from llmperf_estimate.text import estimate_text
+from llmperf_estimate.traces import analytic_trace, analytic_traces
+from llmperf_estimate.types import Estimate, Saving
 
 LLAMA = ("llama3_1_8b_pretrain_pytorch", "H100-SXM5-80GB:1x8", "micro_batch=1", "global_batch=8")
 MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8")
@@ -31,7 +30,7 @@ def estimated(case: str, on: str, *settings: str) -> Estimate:
     outcome = plan_only(Selection(case, settings=settings), Site(on=on))
     assert outcome.plan is not None, outcome.problems
     rates = outcome.plugins.rates(outcome.plan.probe.devices[0].model)
-    return estimate_of(outcome.plan, analytic_traces(outcome.plan).stages, KnownRates(rates=rates))
+    return estimate_of(outcome.plan, analytic_traces(outcome.plan).stages, rates)
 
 
 def seconds(estimate: Estimate) -> float:

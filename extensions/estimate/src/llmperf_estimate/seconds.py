@@ -8,13 +8,13 @@ b bytes among n ranks, each sends 2 (n-1)/n b for an all-reduce and (n-1)/n b fo
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 
-from llmperf.types.estimate import Scope
 from llmperf.types.layout import Layout
 from llmperf.types.rates import DeviceRates, LinkRate
-from llmperf.types.tracing import StepTrace, TracedCollective, TracedOperation
+from llmperf.types.tracing import TracedCollective, TracedOperation
+
+from llmperf_estimate.types import Scope
 
 TILE = 128
 """Rows and columns of the tiles into which kernels cut a matrix product. A partial tile takes as long as a whole."""
@@ -79,19 +79,6 @@ def _rate(operation: TracedOperation, rates: DeviceRates) -> float:
     return rate
 
 
-def missing_rate(traces: Iterable[StepTrace], rates: DeviceRates) -> str | None:
-    """The first rate that is needed and not known, in one line; None if all are known."""
-    if not rates.memory_bytes_per_second:
-        return f"{rates.device_model}: the bandwidth of its memory is not known"
-    for trace in traces:
-        for operation in trace.operations:
-            try:
-                operation_seconds(operation, rates)
-            except ValueError as problem:
-                return str(problem)
-    return None
-
-
 def scope_of(ranks: tuple[int, ...], layout: Layout) -> Scope:
     """Whether the ranks are on one node or on several."""
     return "node" if len({layout.node_of(rank) for rank in ranks}) <= 1 else "cluster"
@@ -108,14 +95,6 @@ def sent_bytes(collective: TracedCollective) -> float:
     return rounds * (size - 1) / size * collective.bytes
 
 
-def ring_steps(collective: TracedCollective) -> int:
-    """Messages that one rank sends one after the other."""
-    if collective.collective == "send_receive":
-        return 1
-    size = len(collective.ranks)
-    return (2 if collective.collective == "all_reduce" else 1) * max(size - 1, 0)
-
-
 def collective_seconds(collective: TracedCollective, rates: DeviceRates, layout: Layout) -> float:
     """Seconds of one communication; ValueError if the device has no rate for its link."""
     if len(collective.ranks) <= 1:
@@ -126,9 +105,10 @@ def collective_seconds(collective: TracedCollective, rates: DeviceRates, layout:
         advice = "; give the network of each node: --network GBIT"
         where = "within a node is not known" if scope == "node" else f"between nodes is not known{advice}"
         raise ValueError(f"{rates.device_model}: the rate of links {where}")
-    return link.latency_seconds * ring_steps(collective) + sent_bytes(collective) / _bandwidth(
-        link, collective, rates, layout
-    )
+    messages = (2 if collective.collective == "all_reduce" else 1) * (len(collective.ranks) - 1)
+    if collective.collective == "send_receive":
+        messages = 1
+    return link.latency_seconds * messages + sent_bytes(collective) / _bandwidth(link, collective, rates, layout)
 
 
 def _link(rates: DeviceRates, scope: Scope) -> LinkRate | None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from llmperf.accounting.layout import layout_text
-from llmperf.cli.plan_text import change_text
-from llmperf.files.text import printable
-from llmperf.running.suggestions import as_options
-from llmperf.types.estimate import Communication, Estimate, ExpectedError, StageMemory, StepTime
+from llmperf import printable
+from llmperf.accounting import layout_text
+
+from llmperf_estimate.types import Communication, Estimate, ExpectedError, StageMemory
 
 GIB = 2**30
 LINES = 4
@@ -35,7 +35,7 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     if estimate.expected_error is not None:
         yield "expected error", _error(estimate.expected_error, with_throughput=estimate.fits is not False)
     batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
-    yield from (("changed", change_text(change)) for change in spec.changes)
+    yield from (("changed", str(change)) for change in spec.changes)
     yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
     yield from _how(estimate)
     yield from _memory(estimate)
@@ -100,7 +100,7 @@ def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
         if estimate.nearest is None:
             yield "nearest that fits", "none found"
         else:
-            options = as_options(estimate.nearest.settings)
+            options = " ".join(f"--set {shlex.quote(setting)}" for setting in estimate.nearest.settings)
             yield "nearest that fits", f"{options}: {estimate.nearest.total_bytes / GIB:.1f} GiB"
 
 
@@ -158,22 +158,18 @@ def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
         for item in estimate.operations:
             kinds[item.kind] += item.seconds or 0.0
             phases[item.phase] += item.seconds or 0.0
-        yield "by operation", _shares({**kinds, **_not_computing(estimate.time)}, total)
+        not_computing = {
+            "waiting for communication": estimate.time.communication_seconds,
+            "pipeline bubble": estimate.time.bubble_seconds,
+            "lost otherwise": estimate.time.loss_seconds,
+        }
+        yield "by operation", _shares({**kinds, **not_computing}, total)
         yield "by phase", _shares(phases, total)
     for place, volume in enumerate(estimate.communication[:LINES]):
         yield "communication" if place == 0 else "", _communication(volume)
     for place, saving in enumerate(estimate.savings[:LINES]):
         share = f" ({saving.seconds / estimate.time.seconds:.0%})" if estimate.time else ""
         yield "would save" if place == 0 else "", f"{saving.seconds:.3g} s{share}: {saving.change}"
-
-
-def _not_computing(time: StepTime) -> dict[str, float]:
-    """The rest of the step, so that the shares of operations add up to the whole."""
-    return {
-        "waiting for communication": time.communication_seconds,
-        "pipeline bubble": time.bubble_seconds,
-        "lost otherwise": time.loss_seconds,
-    }
 
 
 def _shares(seconds: Mapping[str, float], total: float) -> str:

@@ -1,1 +1,0 @@
-"""Memory and time of a step from its trace and the rates of a device; nothing is run."""
