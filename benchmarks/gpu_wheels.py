@@ -27,23 +27,9 @@ PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x8
 PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
-    *(
-        "llmperf-core",
-        "llmperf-schemas",
-        "llmperf-testing",
-        "llmperf-vendorkit",
-        "llmperf-cpu",
-        "llmperf-nvidia",
-        "llmperf-published",
-    ),
-    *(
-        "llmperf-compare",
-        "llmperf-estimate",
-        "llmperf-huggingface",
-        "llmperf-sweep",
-        "llmperf-trace",
-        "llmperf-tracking",
-    ),
+    *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-vendorkit", "llmperf-cpu", "llmperf-nvidia"),
+    *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-published", "llmperf-screening"),
+    *("llmperf-sweep", "llmperf-trace", "llmperf-tracking"),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""

@@ -56,7 +56,7 @@ def result(index: int) -> dict[str, Any]:
         for name in ("value", "of_measured_peak", "of_weighted_peak"):
             mfu[name] = mfu[name] and mfu[name] / slower
     for name in ("achieved_flops_per_second", "share_of_attainable"):
-        document["roofline"][name] /= slower
+        document["sections"]["roofline"][name] /= slower
     return document
 
 

@@ -60,6 +60,8 @@ def test_one_package_adds_whatever_the_guide_shows(forge):
     assert json.loads((run / "plan.json").read_text())["launcher"] == "sessions"
     assert len((run / "steps.jsonl").read_text().splitlines()) == 30
     assert "FORGE1" in printed["validate"]
+    assert result["sections"]["steadiness"]["spread"] > 0
+    assert "LP703" not in printed["validate"]
     assert re.fullmatch(r"llama_mini: [\d.,]+ token/p/s\n", printed["report"])
     assert not list((folder / "env").glob("lib/*/site-packages/torch"))
     missing = llmperf("llmperf models import config.json", expected=2)

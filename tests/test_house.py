@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 41700,
+    "core": 40750,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -49,10 +49,11 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/html": 2400,
     "extensions/huggingface": 600,
     "extensions/published": 6900,
+    "extensions/screening": 1400,
     "extensions/sweep": 3100,
     "extensions/trace": 1150,
     "extensions/tracking": 450,
-    "outside tests": 95200,
+    "outside tests": 95650,
     "tests": 53700,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -30,7 +30,6 @@ FLOORS = (
     *(
         "links",
         "planning",
-        "screening",
         "runfolder",
         "measuring",
         "limits",

@@ -68,7 +68,7 @@ def test_ranks_meet_through_a_launcher(made):
     kind, llmperf = made
     devices = "1" if kind == "vendor" else "2"
     words = ["run", "default", *chosen(kind), *SETTINGS, "--devices", devices, "--launcher", "drill", "--json"]
-    result = json.loads(llmperf(*words, "--no-preflight", "--no-screening"))["result"]
+    result = json.loads(llmperf(*words, "--no-preflight"))["result"]
     assert result["status"] == "complete"
     assert result["parallelism"]["devices_per_node"] == int(devices)
     assert "error" not in {finding["severity"] for finding in result["findings"]}

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import llmperf_schemas
+from llmperf.results.sections import known_sections
 from llmperf.types import challenge, documents, plan, records, result, spec, verification
 from llmperf_estimate.types import Estimate
 from llmperf_published.types import document
@@ -51,6 +52,11 @@ def _document(name: str, definitions: Definitions) -> Schema:
     if name in _SELF_NAMED:
         described = body["properties"]["schema"]["description"]
         body["properties"]["schema"] = {"description": described, "const": _SELF_NAMED[name]}
+    if name == "result":
+        sections = {
+            name: definitions.reference(owned.section.figures) for name, owned in known_sections().by_name.items()
+        }
+        body["properties"]["sections"]["properties"] = dict(sorted(sections.items()))
     return body
 
 

@@ -55,6 +55,8 @@ class Definitions:
     def of(self, hint: Any) -> Schema:
         """Any annotation that the contract types use; TypeError for one that they do not."""
         origin, arguments = get_origin(hint), get_args(hint)
+        if hint is Any:
+            return {}
         if hint in _SCALARS:
             return _bounded({"type": _SCALARS[hint]})
         if is_dataclass(hint) and isinstance(hint, type):

@@ -29,7 +29,7 @@ def all_speeds_doubled(forgery: Forgery) -> Path:
         metrics["tokens_per_second"] *= 2
         metrics["tokens_per_second_per_device"] *= 2
         metrics["step_seconds"] = {name: value and value / 2 for name, value in metrics["step_seconds"].items()}
-        result["roofline"]["achieved_flops_per_second"] *= 2
+        result["sections"]["roofline"]["achieved_flops_per_second"] *= 2
         for mfu in result["mfu"]:
             mfu["value"] *= 2
 

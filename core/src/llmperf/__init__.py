@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.checks import estimated_kinds as estimated_kinds
+    from llmperf.planning.interfaces import compact_hosts as compact_hosts
     from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import ARCHITECTURE as ARCHITECTURE
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
     from llmperf.plugins.facts import device_aliases as device_aliases
+    from llmperf.plugins.loading import every_answer as every_answer
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.results.step_figures import StepFigures as StepFigures
     from llmperf.runfolder.create import load_plan as load_plan

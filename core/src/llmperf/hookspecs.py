@@ -29,12 +29,14 @@ if TYPE_CHECKING:
         LoggedStep,
         Logger,
         Model,
+        NodeTask,
         Observer,
         PeakFlops,
         Plan,
         PlanCheck,
         Probe,
         Reporter,
+        ResultSection,
         Rule,
         RunSpec,
         ScreeningCheck,
@@ -72,13 +74,15 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_launchers": ("vendor", "extension", "core"),
     "llmperf_observers": ("extension", "core"),
     "llmperf_loggers": ("extension",),
-    "llmperf_screening": ("framework", "core"),
+    "llmperf_node_tasks": ("extension",),
+    "llmperf_screening": ("framework", "extension"),
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
     "llmperf_timed_operations": ("framework",),
     "llmperf_profile_steps": ("framework",),
     "llmperf_parse_log": ("framework",),
+    "llmperf_result_sections": ("extension", "core"),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
@@ -147,7 +151,7 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
 
 @hookspec
 def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
-    """Called in the controller before the arguments of `run`, `plan`, `validate` or `report` are read, to add options.
+    """Called in the controller before arguments of `run`, `plan`, `validate`, `report`, `doctor` are read, for options.
 
     The core and extensions may answer; all answers are collected. `command` is its name. `begin` gets the called
     command, may change its values, and may do all of it in its place: a `CalledRun` plans and starts runs, a
@@ -360,10 +364,28 @@ def llmperf_loggers() -> Iterable[Logger]:
 
 
 @hookspec
+def llmperf_node_tasks() -> Iterable[NodeTask]:
+    """Called in the program on each node of a launcher, when the controller gives it a task that the core lacks.
+
+    Extensions may answer; all answers are collected. Arguments and answers are JSON. The package asks for its task by
+    `ReachedNodes.ask`, in a check that it has put before a run by `CalledCommand.check_nodes`. It is installed on the
+    nodes too.
+
+    >>> class Uptime:
+    ...     answer = lambda self, arguments: {"seconds": float(Path("/proc/uptime").read_text().split()[0])}
+    ...     close = lambda self: None
+    >>> @llmperf.hookimpl
+    ... def llmperf_node_tasks():
+    ...     return [NodeTask(name="uptime", begin=lambda rank: Uptime())]
+    """
+    raise NotImplementedError
+
+
+@hookspec
 def llmperf_screening() -> Iterable[ScreeningCheck]:
     """Called in a process on each node before a run on several nodes, for short measurements that find slow nodes.
 
-    The core and frameworks may answer; all answers are collected, and of two checks with one name one is made. Heavy
+    Frameworks and extensions may answer; all answers are collected, and of two checks with one name one is made. Heavy
     imports belong inside `ScreeningCheck.measure`.
 
     >>> @llmperf.hookimpl
@@ -461,6 +483,24 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     ...     if words[:1] == ["step"]:
     ...         return LoggedStep(step=int(words[1]), loss=float(words[2]))
     ...     return None
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_result_sections() -> Iterable[ResultSection]:
+    """Called in the controller when results are computed, validated or reported, for sections of further figures.
+
+    The core and extensions may answer; all answers are collected. A section has a name, a frozen dataclass of figures,
+    a function that computes them, and one that makes rows of the sheet. Results keep the sections of extensions that
+    are not installed.
+
+    >>> def burst(plan, result, run):
+    ...     steps = result.metrics.step_seconds
+    ...     return None if steps is None else Burst(longest_share=steps.p95 / steps.median)
+    >>> @llmperf.hookimpl
+    ... def llmperf_result_sections():
+    ...     return [ResultSection(name="burst", figures=Burst, compute=burst)]
     """
     raise NotImplementedError
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 from click import unstyle
-from llmperf.cli.nodes_doctor import _relative, _screening, _shown
+from llmperf.cli.nodes_doctor import _shown
 from llmperf.cli.request import say_what_was_left_out
-from llmperf.running.node_checks import CheckedNode, NodesCheck
-from llmperf.screening.verdict import Verdict
+from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.planning.node_report import NodeReport, node_report
+from llmperf.running.node_checks import CheckedNode, NodesReport
 
 
 @pytest.mark.parametrize(("codes", "shown"), [((), True), (("framework_unusable",), False)])
@@ -24,17 +26,9 @@ def test_differences_of_nodes_are_left_out_where_a_node_lacks_the_framework(caps
     assert ("nodes differ in kernel" in capsys.readouterr().err) == shown
 
 
-@pytest.mark.parametrize(
-    ("failed", "line"), [(False, "no node stands out"), (True, "none of the other nodes stands out")]
-)
-def test_a_failed_node_is_not_among_those_of_which_none_stands_out(failed, line):
-    found = Verdict(measured=(), slow=(), unreachable=(), not_measured=(), path_mtu=(), seconds=3.0)
-    assert list(_screening(found, failed))[-1].startswith(line)
-
-
 def test_where_no_node_answers_nothing_is_said_of_devices(capsys):
     nodes = (CheckedNode(host="a", failure="node a: no answer"), CheckedNode(host="b", failure="node b: no answer"))
-    checked = NodesCheck(vendor=None, nodes=nodes, differences=(), concerns=(), verdict=None)
+    checked = NodesReport(vendor=None, nodes=nodes, differences=(), concerns=())
     assert [unstyle(line) for line in _shown(checked) if line] == [
         "error: node a: no answer",
         "error: node b: no answer",
@@ -42,6 +36,10 @@ def test_where_no_node_answers_nothing_is_said_of_devices(capsys):
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize(("value", "text"), [(-0.12, "-12 %"), (0.5, "+50 %"), (531.4, "532 times")])
-def test_large_differences_are_factors(value, text):
-    assert _relative(value) == text
+@pytest.mark.parametrize("address", ["not-an-ip", "fe80::1%\x1b[2J", "10.0.0.1/8"])
+def test_a_report_with_a_false_address_names_its_node(address):
+    report = json_files.builtins(node_report("cpu", None))
+    report["host"]["interfaces"] = [{"name": "eth0", "addresses": [address], "up": True}]
+    with pytest.raises(UserError, match=r"^node bad: .*interfaces") as caught:
+        json_files.decode(json_files.encode(report), NodeReport, "node bad: python")
+    assert str(caught.value).isprintable()

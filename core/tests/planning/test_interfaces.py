@@ -9,7 +9,7 @@ import llmperf
 import pytest
 from llmperf.errors import UserError
 from llmperf.launching.agent import rank_environment
-from llmperf.planning.interfaces import NetworkInterface, compact, network_interfaces, with_interface
+from llmperf.planning.interfaces import NetworkInterface, compact_hosts, network_interfaces, with_interface
 from llmperf.types.launching import Node
 
 LO = NetworkInterface(name="lo", addresses=("127.0.0.1", "127.0.1.1", "::1"), up=True, mtu=65536)
@@ -65,9 +65,9 @@ def test_this_host_has_a_loopback_interface():
 
 
 def test_hosts_are_listed_in_ranges():
-    assert compact(["node01", "node02", "node03", "node07", "gpu"]) == "node[01-03,07], gpu"
-    assert compact(["10.0.0.9", "10.0.0.10"]) == "10.0.0.9, 10.0.0.10"
-    assert compact(["a9", "a10", "a11"]) == "a9, a[10-11]"
+    assert compact_hosts(["node01", "node02", "node03", "node07", "gpu"]) == "node[01-03,07], gpu"
+    assert compact_hosts(["10.0.0.9", "10.0.0.10"]) == "10.0.0.9, 10.0.0.10"
+    assert compact_hosts(["a9", "a10", "a11"]) == "a9, a[10-11]"
 
 
 def test_each_node_fills_in_its_own_interface(stub_plan, monkeypatch):

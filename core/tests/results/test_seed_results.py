@@ -363,7 +363,8 @@ FAULTS = {
     "LP319": put(("/mfu/0/of_measured_peak", 0.5)),
     "LP321": put(("/emulated", True)),
     "LP322": put(("/mfu/0/of_weighted_peak", 0.5)),
-    "LP320": put(("/roofline/flops_per_byte", times(2))),
+    "LP320": put(("/sections/roofline/flops_per_byte", times(2))),
+    "LP016": put(("/sections/roofline/rank", "first")),
     "LP323": put(("/model/nominal_parameters", times(5000))),
     "LP317": put(("/mfu/0/counted_by", "acme_moe"), ("/mfu/0/flops_per_token", times(2))),
     "LP641": put(("/case", "my_own")),
@@ -386,7 +387,7 @@ FAULTS = {
     ),
     "LP658": again(2.0),
     "LP324": put(("/hardware/vendor", "cpu"), ("/hardware/device_model", "Example CPU")),
-    "LP325": put(("/roofline/memory_bytes_per_second", 1e30)),
+    "LP325": put(("/metrics/joules_per_token", 1e-30)),
     "LP668": put(("/hardware/host_cpu", "Example \x1b[1mCPU")),
     "LP655": put(("/software/environment", {"LD_PRELOAD": "/tmp/slow.so"})),
     "LP905": put(("/plugins/1", COUNTING | {"role": "framework"})),
@@ -442,7 +443,8 @@ def test_a_result_that_was_edited_after_the_run_is_found(runs, name, tmp_path):
     for mfu in result["mfu"]:
         mfu["value"] = mfu["value"] and mfu["value"] * 1.1
     for field in ("achieved_flops_per_second", "share_of_attainable"):
-        result["roofline"][field] = result["roofline"][field] and result["roofline"][field] * 1.1
+        line = result["sections"]["roofline"]
+        line[field] = line[field] and line[field] * 1.1
     low = {"LP310"} if result["mfu"][0]["peak_confidence"] == "low" else set()
     assert judged(result) == low
     copied = tmp_path / "run"

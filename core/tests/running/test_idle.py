@@ -113,7 +113,7 @@ def test_the_nodes_of_a_launcher_are_asked(stub_site, install, tmp_path, monkeyp
     stranger = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     pid = int(stranger.stdout.readline())
     try:
-        nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--no-screening"]
+        nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1"]
         assert call([*RUN, *nodes, "--wait-until-idle", "0.0001"]) == 2
     finally:
         os.kill(pid, signal.SIGKILL)

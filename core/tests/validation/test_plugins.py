@@ -119,8 +119,9 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
         ("yield Rule", "raise KeyError('x')\n    yield Rule", "llmperf_rules raised KeyError: 'x'"),
     ],
 )
-def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, run_folder, piece, instead, cause):
+def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, request, piece, instead, cause):
     (acme_site / "acme_rules.py").write_text(RULES.replace(piece, instead))
+    run_folder = request.getfixturevalue("run_folder")  # made with the changed extension
     result = json_files.load(run_folder / filenames.RESULT, Result)
     (finding,) = check(result, run_folder, load_for(None, None), ()).findings
     assert (finding.code, finding.severity, "acme_rules" in finding.message) == ("LP901", "warning", True)

@@ -46,7 +46,7 @@ def test_figures_raised_in_agreement_are_found(run_folder, capsys):
         for mfu in result["mfu"]:
             mfu["value"] *= 2
             mfu["of_measured_peak"] *= 2
-        result["roofline"] |= {"achieved_flops_per_second": None, "share_of_attainable": None}
+        result["sections"]["roofline"] |= {"achieved_flops_per_second": None, "share_of_attainable": None}
 
     edit(run_folder / "result.json", double)
     assert codes(run_folder) == {"LP703"}

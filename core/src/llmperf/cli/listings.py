@@ -11,6 +11,7 @@ import click
 
 from llmperf.cli.colour import painted
 from llmperf.cli.completed_values import case_names, launcher_names, plugin_names
+from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import Text
 from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out
 
@@ -211,7 +212,7 @@ Examples:
 """
 
 
-@click.command("doctor", epilog=DOCTOR_EXAMPLES)
+@click.command("doctor", cls=OpenCommand, epilog=DOCTOR_EXAMPLES)
 @click.option(
     "--launcher",
     metavar="L",
@@ -230,19 +231,19 @@ Examples:
 )
 @click.option("--interface", metavar="NAME", type=Text(), help="Network interface of the nodes.")
 @click.option("--python", metavar="PATH", type=Text(), help="Python of the ranks, as for llmperf run.")
-@click.option("--screening/--no-screening", default=True, help="Measure the nodes and compare them.")
 @json_option
-@click.pass_context
-def doctor(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
+@click.pass_obj
+def doctor(called: CalledCommand, /, as_json: bool, **options: Any) -> None:
     """Check what each plugin lacks on this machine, and show the command that installs it.
 
-    With --launcher, check its nodes instead: reports, differences, ports, and short measurements of each node against
-    the others. Exits with 1 if an installed plugin or a node cannot be used, or a node is slow.
+    With --launcher, check its nodes instead: reports, differences and, by llmperf-screening, ports and short
+    measurements of each node against the others. Exits with 1 if an installed plugin or a node cannot be used, or a
+    node is slow.
     """
     if options["launcher"] is not None:
         from llmperf.cli.nodes_doctor import examine_nodes
 
-        ctx.exit(examine_nodes({**options, "as_json": as_json}))
+        called.ctx.exit(examine_nodes({**options, "as_json": as_json}, called.checks))
     named = [name for name in ("hosts", "nodes", "vendor", "interface", "python") if options[name] is not None]
     if named:
         raise click.UsageError(f"--{named[0]} needs --launcher.")
@@ -257,4 +258,4 @@ def doctor(ctx: click.Context, /, as_json: bool, **options: Any) -> None:
         if check.mend:
             click.echo(f"    mend: {check.mend}")
     if any(check.state == "broken" for check in checks):
-        ctx.exit(1)
+        called.ctx.exit(1)

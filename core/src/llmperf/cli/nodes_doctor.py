@@ -13,16 +13,16 @@ from llmperf.cli.output import gib, print_json, print_table
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
-    from llmperf.running.node_checks import CheckedNode, NodesCheck
-    from llmperf.screening.verdict import Measured, Verdict
+    from llmperf.running.node_checks import CheckedNode, Checks, NodesReport
 
 
-def examine_nodes(options: dict[str, Any]) -> int:
-    """Check the nodes and print what was found; 1 if a node cannot be used or is slow."""
+def examine_nodes(options: dict[str, Any], checks: Checks) -> int:
+    """Report on the nodes, have them checked, and print what was found; 1 if there is a problem."""
     from llmperf.errors import UserError
+    from llmperf.files.json_files import builtins
     from llmperf.planning.launchers import installed_launcher
     from llmperf.planning.user_config import user_config
-    from llmperf.running.node_checks import check_nodes
+    from llmperf.running.node_checks import reported_nodes
     from llmperf.types.launching import NodeRequest
 
     config = user_config(Path.cwd())
@@ -39,18 +39,20 @@ def examine_nodes(options: dict[str, Any]) -> int:
     try:
         nodes = launcher.nodes(wanted)
         interface = options["interface"] or tables.default.interface
-        checked = check_nodes(launcher, nodes, path, vendor, interface, options["screening"])
+        report, found = reported_nodes(launcher, nodes, path, vendor, interface, checks)
     finally:
         launcher.close()
     if options["as_json"]:
-        print_json(checked)
+        print_json({**builtins(report), **{key: value for one in found for key, value in one.document.items()}})
     else:
-        for line in _shown(checked):
+        for line in _shown(report):
             click.echo(line)
-    return 1 if checked.sick else 0
+        for one in found:
+            one.show()
+    return 1 if report.sick or any(one.problems for one in found) else 0
 
 
-def _shown(checked: NodesCheck) -> Iterator[str]:
+def _shown(checked: NodesReport) -> Iterator[str]:
     """The lines below the table of nodes, which is printed first."""
     reached = [node for node in checked.nodes if node.failure is None]
     if reached:
@@ -67,8 +69,6 @@ def _shown(checked: NodesCheck) -> Iterator[str]:
         yield f"{word}: nodes differ in {printable(str(difference), ' ')}"
     for concern in checked.concerns:
         yield f"{painted('warning')}: {printable(concern, ' ')}"
-    if checked.verdict is not None:
-        yield from _screening(checked.verdict, any(node.failure is not None for node in checked.nodes))
 
 
 def _row(node: CheckedNode) -> list[Any]:
@@ -82,48 +82,3 @@ def _row(node: CheckedNode) -> list[Any]:
         f"{host.load:.1f}" if host and host.load is not None else None,
         f"{1e3 * node.clock.offset_seconds:+.1f} ± {1e3 * node.clock.error_seconds:.1f} ms" if node.clock else None,
     ]
-
-
-def _screening(found: Verdict, others_failed: bool) -> Iterator[str]:
-    yield ""
-    if found.measured:
-        print_table(
-            ["node", "measured", "figure", "median of the others", "difference"],
-            [_figures(item) for item in found.measured],
-        )
-        yield ""
-    if found.path_mtu:
-        yield f"path MTU: {', '.join(map(str, found.path_mtu))} bytes"
-    for line in found.not_measured:
-        yield f"not measured: {printable(line, ' ')}"
-    for line in found.unreachable:
-        yield f"{painted('error')}: {printable(line, ' ')}"
-    for line in found.slow:
-        yield f"{painted('warning')}: {printable(line, ' ')}"
-    if not found.sick:
-        which = "none of the other nodes" if others_failed else "no node"
-        yield f"{which} stands out; screened in {found.seconds:.0f} s"
-
-
-MAX_SHARE = 9.0
-"""Larger differences are shown as a factor."""
-PREFIXES = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
-
-
-def _figures(item: Measured) -> list[Any]:
-    relative = None if item.relative is None else f"{_relative(item.relative)}{' !' if item.slow else ''}"
-    return [item.host, item.what, _figure(item.value, item.unit), _figure(item.others, item.unit), relative]
-
-
-def _relative(value: float) -> str:
-    """Such as `-12 %` or `532 times`."""
-    return f"{100 * value:+.0f} %" if value < MAX_SHARE else f"{1 + value:,.0f} times"
-
-
-def _figure(value: float | None, unit: str) -> str | None:
-    if value is None:
-        return None
-    if unit == "s":
-        return f"{1e3 * value:.3f} ms"
-    size, prefix = next(((size, prefix) for size, prefix in PREFIXES if value >= size), (1.0, ""))
-    return f"{value / size:.3g} {prefix}{unit}"

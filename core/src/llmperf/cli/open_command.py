@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,6 +13,7 @@ from llmperf.errors import LlmperfError, PluginError, UserError
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.types.commands import CommandOptions
+    from llmperf.types.node_tasks import NodesChecked, ReachedNodes
 
 HOOK = "llmperf_command_options"
 ADDED = "llmperf.added_options"
@@ -70,10 +71,19 @@ class CalledCommand:
         self.ctx = ctx
         self.words: tuple[str, ...] = ctx.obj
         self.values: dict[str, Any] = ctx.params
+        self.checks: list[tuple[Found, Callable[[ReachedNodes], NodesChecked]]] = []
+        """Of nodes, with the plugins that make them."""
+        self.beginning: Found | None = None
+        """The plugin whose options begin."""
 
     def given(self, name: str) -> bool:
         """Whether an argument or option is on the command line."""
         return self.ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+
+    def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:
+        """Have nodes checked, in the name of the plugin whose options begin."""
+        assert self.beginning is not None
+        self.checks.append((self.beginning, check))
 
 
 class OpenCommand(click.Command):
@@ -127,6 +137,7 @@ class OpenCommand(click.Command):
         ctx.obj = called
         for name in ("prepare", "begin"):
             for found, group in added.groups:
+                called.beginning = found
                 function = getattr(group, name)
                 try:
                     code = None if function is None else function(called)

@@ -13,7 +13,7 @@ from llmperf.accounting.layout import layout_text as degrees_text
 from llmperf.accounting.routing import routing_text
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.files.text import WITHHELD, without_secrets
-from llmperf.planning.interfaces import compact
+from llmperf.planning.interfaces import compact_hosts
 from llmperf.planning.states import LOCAL, Outcome, Planned
 from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
@@ -111,7 +111,7 @@ def _place(outcome: Outcome) -> str:
     if outcome.resolved.site.launcher == LOCAL:
         return "on this machine"
     nodes = outcome.machine.node_list[: outcome.spec.tuning.nodes]
-    return f"on {compact(node.host for node in nodes)}"
+    return f"on {compact_hosts(node.host for node in nodes)}"
 
 
 def layout_text(layout: Layout) -> str:

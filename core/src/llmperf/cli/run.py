@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, say, warn
+from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completed_values import logger_names
 from llmperf.cli.options import Folder, Minutes, Text
@@ -40,8 +40,6 @@ Examples:
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @click.option("--log", "logs", metavar="NAME=VALUE", type=Text(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
-@click.option("--screening/--no-screening", default=True, envvar="LLMPERF_SCREENING",
-              help="Measure each of several nodes for some seconds first, and compare them.")  # fmt: skip
 @click.option("--wait-until-idle", metavar="[MINUTES]", type=Minutes(), is_flag=False, flag_value=30.0,
               envvar="LLMPERF_WAIT_UNTIL_IDLE",
               help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
@@ -59,7 +57,6 @@ def command(
     out: Path,
     as_json: bool,
     challenge: Path | None,
-    screening: bool,
     wait_until_idle: float | None,
     language: str,
     **_: Any,
@@ -85,9 +82,7 @@ def command(
         run.ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), as_json))
     outcome = plan_run(*asked)
     try:
-        results = _run(
-            with_suggestions(outcome, asked), out, repeat, as_json, screening, ready_by(wait_until_idle), language
-        )
+        results = _run(run, with_suggestions(outcome, asked), out, repeat, as_json, ready_by(wait_until_idle), language)
     finally:
         outcome.machine.close()
     if as_json:
@@ -118,11 +113,11 @@ def challenged(asked: Selection, path: Path) -> Selection:
 
 
 def _run(
+    run: CalledRun,
     outcome: Outcome,
     out: Path,
     repeat: int,
     quiet: bool,
-    screening: bool,
     wait: Callable[[Planned], None] | None,
     language: str,
 ) -> list[tuple[Path, Result]]:
@@ -156,10 +151,10 @@ def _run(
     click.echo(headline(planned), err=True)
     if planned.plan.peak_problem and wait is None:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
-    if screening:
-        from llmperf.running.node_checks import screened
+    if run.checks:
+        from llmperf.running.node_checks import with_checked_nodes
 
-        planned = screened(planned, say)
+        planned = with_checked_nodes(planned, run.checks)
     begun = monotonic()
     begin_run(1, repeat, None)
     for folder, result in measure(planned, out, repeat, warn, show, wait):

@@ -23,7 +23,7 @@ import msgspec
 from llmperf import __version__
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
-from llmperf.launching.node_tasks import TASKS
+from llmperf.launching.node_tasks import answered
 from llmperf.links.messages import (
     MAX_LINE_BYTES,
     SILENT_SECONDS,
@@ -48,7 +48,7 @@ from llmperf.types.launching import NODE_RANK
 
 if TYPE_CHECKING:
     from llmperf.launching.run_on_node import RunOnNode
-    from llmperf.screening.node import NodeScreening
+    from llmperf.types.node_tasks import NodeWork
 
 TICK_SECONDS = 0.1
 MAX_WAITING_LINES = 32
@@ -71,8 +71,8 @@ class Program:
         self._over = False
         self._signalled = False
         self._collected: Path | None = None
-        self.screening: NodeScreening | None = None
-        """The screening in which this node takes part, if any."""
+        self.works: dict[str, NodeWork] = {}
+        """Tasks of extensions that have begun here, by name."""
 
     def run(self) -> int:
         """Serve until the controller is done or gone; returns the exit code of the agent, or 0 without one."""
@@ -91,8 +91,8 @@ class Program:
                     self._order.look()
             delivered = self._over and not self._signalled
         finally:
-            if self.screening is not None:
-                self.screening.close()
+            for work in self.works.values():
+                work.close()
             code = self._order.end(delivered) if self._order is not None else 0
             if delivered and self._collected is not None:
                 from llmperf.launching.run_on_node import delete_run
@@ -178,7 +178,7 @@ class Program:
         while True:
             task = self._tasks.get()
             try:
-                result = TASKS[task.name](self, task.arguments)
+                result = answered(self, task.name, task.arguments)
                 answer = Answer(node=self.node, number=task.number, result=msgspec.Raw(json_files.encode(result)))
                 if len(bytes(answer.result)) > MAX_LINE_BYTES // 2:
                     raise UserError(f"task {task.name!r}: its answer is too long")

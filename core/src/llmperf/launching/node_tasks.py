@@ -1,4 +1,4 @@
-"""The tasks that the controller can give to a node program, by name."""
+"""The tasks that the controller can give to a node program, by name: those of the core, and of extensions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
-from llmperf.files import json_files
 from llmperf.runfolder import filenames
 
 if TYPE_CHECKING:
@@ -29,17 +28,6 @@ def report(program: Program, arguments: Mapping[str, Any]) -> object:
     from llmperf.planning.node_report import node_report
 
     return node_report(arguments.get("vendor"), arguments["addresses"][program.node])
-
-
-def screen(program: Program, arguments: Mapping[str, Any]) -> object:
-    """One stage of a screening, as `llmperf.screening.messages` defines it."""
-    from llmperf.screening.messages import ScreenTask
-    from llmperf.screening.node import NodeScreening
-
-    task = json_files.convert(arguments, ScreenTask, "request of the controller")
-    if program.screening is None:
-        program.screening = NodeScreening(program.node)
-    return program.screening.answer(task)
 
 
 def load(program: Program, arguments: Mapping[str, Any]) -> object:
@@ -119,9 +107,22 @@ def recollect(program: Program, arguments: Mapping[str, Any]) -> object:
 
 TASKS: dict[str, Callable[[Any, Mapping[str, Any]], object]] = {
     "report": report,
-    "screen": screen,
     "load": load,
     "stacks": stacks,
     "collect": collect,
     "recollect": recollect,
 }
+
+
+def answered(program: Program, name: str, arguments: Mapping[str, Any]) -> object:
+    """The answer to a task of the core or of an extension; UserError if no installed package has it."""
+    if name in TASKS:
+        return TASKS[name](program, arguments)
+    if name not in program.works:
+        from llmperf.plugins.loading import plugins_for
+
+        found = [task for _, task in plugins_for().collect_sound("llmperf_node_tasks", []) if task.name == name]
+        if not found:
+            raise UserError(f"no package has the task {name!r}; install the packages of the controller here too")
+        program.works[name] = found[0].begin(program.node)
+    return program.works[name].answer(arguments)

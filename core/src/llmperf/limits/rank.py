@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError
-from llmperf.files import json_files
 from llmperf.limits.task import (
     KERNELS,
     MESSAGE_BYTES,
@@ -22,9 +21,10 @@ from llmperf.limits.task import (
     square,
 )
 from llmperf.limits.timing import timed
-from llmperf.measuring.rank_process import begin, fail, leave
+from llmperf.measuring.rank_process import begin, fail, leave, task_of
 from llmperf.measuring.worker import bound_device, plugins_of
 from llmperf.runfolder import filenames
+from llmperf.runfolder.create import load_plan
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.limits import OperationToTime, TimedOperation, TimedOperations
@@ -133,8 +133,7 @@ def _run(run: Path, rank: int, recorder: Recorder) -> None:
         recorder.write(PhaseRecord(rank=rank, phase=phase, at=at, monotonic=monotonic))
 
     enter("loading")
-    plan = json_files.load(run / filenames.PLAN, Plan)
-    task = json_files.load(run / filenames.FILES / TASK, LimitsTask)
+    plan, task = load_plan(run), task_of(run, TASK, LimitsTask)
     plugins = plugins_of(plan)
     with bound_device(plugins, plan) as device:
         enter("building")

@@ -15,11 +15,15 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
+from llmperf.files import json_files
 from llmperf.files.text import encodable, printable, redacted, secret_values
+from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
+
+T = TypeVar("T")
 
 MAX_MESSAGE = 4_000
 MAX_TRACEBACK = 40_000
@@ -33,6 +37,11 @@ def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--run-dir", type=Path, required=True)
     return parser.parse_args(arguments).run_dir, int(os.environ["RANK"])
+
+
+def task_of(run: Path, name: str, kind: type[T]) -> T:
+    """What the ranks of a run do beside or in place of training, in a file of its plan."""
+    return json_files.load(run / filenames.FILES / name, kind)
 
 
 def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:

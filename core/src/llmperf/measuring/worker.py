@@ -20,7 +20,7 @@ from llmperf.measuring.expert_counts import expert_counts
 from llmperf.measuring.first_losses import FirstLosses
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
-from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
+from llmperf.measuring.rank_process import begin, fail, leave, startup_modules, task_of
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -86,7 +86,7 @@ class Worker:
                 profile = partial(profile_steps, self._run, self._rank, plan, plugins, device, trainer, self._recorder)
                 if plan.purpose == "profile":
                     self._owner = plugins.owner(HOOK)
-                    profile(json_files.load(self._run / filenames.FILES / TASK, ProfileTask))
+                    profile(task_of(self._run, TASK, ProfileTask))
                     self._enter("done")
                     return
                 # a rerun compares its steps from the second on with those of the submission

@@ -211,7 +211,7 @@ def interface_variables(plan: Plan, *names: str) -> dict[str, str]:
     return {name: os.environ.get(name, INTERFACE) for name in names}
 
 
-def compact(hosts: Iterable[str]) -> str:
+def compact_hosts(hosts: Iterable[str]) -> str:
     """Host names in a short form, such as `gpu, node[01-03,07]`."""
     groups: dict[tuple[str, int], list[str]] = {}
     for host in hosts:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 
 from llmperf.errors import UserError
-from llmperf.planning.interfaces import compact
+from llmperf.planning.interfaces import compact_hosts
 from llmperf.planning.node_report import Clock, NodeReport
 from llmperf.types.launching import Node
 
@@ -34,7 +34,7 @@ class Difference:
     """Whether a run cannot start with it."""
 
     def __str__(self) -> str:
-        return f"{self.what}: {'; '.join(f'{value} on {compact(hosts)}' for value, hosts in self.values)}"
+        return f"{self.what}: {'; '.join(f'{value} on {compact_hosts(hosts)}' for value, hosts in self.values)}"
 
 
 def differences(vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> list[Difference]:

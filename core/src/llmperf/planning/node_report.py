@@ -13,7 +13,7 @@ from llmperf.files import json_files
 from llmperf.links.conversation import Conversation
 from llmperf.links.messages import BEAT_SECONDS
 from llmperf.planning.host_facts import HostFacts, host_facts
-from llmperf.planning.interfaces import compact, resolved
+from llmperf.planning.interfaces import compact_hosts, resolved
 from llmperf.types.devices import DeviceSample, Facts, Probe
 from llmperf.types.launching import Launcher, Node
 
@@ -201,6 +201,6 @@ def node_reports(launcher: Launcher, nodes: Sequence[Node], python: str, vendor:
         reached = ask_for_reports(conversation, nodes, python, vendor)
     if reached.failures:
         first, *others = reached.failures
-        more = f"; also without a report: {compact(nodes[rank].host for rank in others)}" if others else ""
+        more = f"; also without a report: {compact_hosts(nodes[rank].host for rank in others)}" if others else ""
         raise UserError(reached.failures[first] + more)
     return reached

@@ -11,7 +11,7 @@ from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
 from llmperf.links.link import this_interpreter
 from llmperf.planning.containers import container_of
-from llmperf.planning.interfaces import compact, resolved, with_interface
+from llmperf.planning.interfaces import compact_hosts, resolved, with_interface
 from llmperf.planning.launchers import CheckedLauncher, installed_launcher
 from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
 from llmperf.planning.node_report import NodeReport, node_reports
@@ -195,7 +195,7 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
     if len(machine.node_list) == 1:
         path = machine.interpreter.path if machine.interpreter else machine.node_list[0].host
         return next((f"{path}: {problem}" for problem in hosts), None)
-    return "; ".join(f"node {compact(names)}: {problem}" for problem, names in hosts.items()) or None
+    return "; ".join(f"node {compact_hosts(names)}: {problem}" for problem, names in hosts.items()) or None
 
 
 def _problem_there(report: NodeReport, role: str, name: str) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -33,8 +34,8 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_facts": ("llmperf.launching.hooks",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
-    "llmperf_screening": ("llmperf.screening.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
+    "llmperf_result_sections": ("llmperf.reporting.hooks",),
     "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
     "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
@@ -323,6 +324,14 @@ def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Itera
         except PluginError as error:
             plugins.left_out.append(str(error))
     return plugins
+
+
+def every_answer(hook: str, role: Role) -> Iterator[Any]:
+    """Each answer of a role's plugins to a collecting hook, loaded one by one; those that fail are skipped."""
+    for found in (one for one in discover() if one.role == role):
+        with suppress(LlmperfError):
+            answers = Plugins([found]).collect_sound(hook, [])
+            yield from (item for key, item in answers if not key.startswith("core:"))
 
 
 def _usable(found: Found) -> ModuleType:

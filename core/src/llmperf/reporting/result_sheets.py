@@ -7,7 +7,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from llmperf.errors import UserError
+from llmperf.errors import PluginError, UserError
+from llmperf.plugins.faults import blamed_items, blaming
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, weighted_parts
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
@@ -16,6 +17,7 @@ from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
 from llmperf.results.disturbances import disturbances, disturbed
 from llmperf.results.repeats import device_throughput, kind_of
+from llmperf.results.sections import known_sections
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 from llmperf.validation.verification_files import stale, standing
@@ -256,7 +258,7 @@ def _utilisation(result: Result) -> Iterator[Row]:
 
 
 def _limits(result: Result) -> Iterator[Row]:
-    """MFU of the work-weighted and of the measured peak, and the place on the roofline."""
+    """MFU of the work-weighted and of the measured peak, and the rows of sections."""
     weighted = next((mfu for mfu in result.mfu if mfu.headline and mfu.weighted_peak is not None), None)
     if weighted is not None and weighted.weighted_peak is not None:
         share = Row(key="mfu_of_weighted_peak", label="MFU of the work-weighted peak", value=weighted.of_weighted_peak,
@@ -273,19 +275,12 @@ def _limits(result: Result) -> Iterator[Row]:
                    rounding=cells.SIGNIFICANT)  # fmt: skip
         of = f"of {shown(peak)} FLOP/s a rank, {measured.dtype}: {measured.source}, {measured.date}"
         yield replace(share, text=f"{shown(share)} {of}", parts=(share, peak), own_words=True)
-    if (line := result.roofline) is not None:
-        intensity, ridge, attained = (
-            Row(key=name, label="roofline", value=value, rounding=rounding)
-            for name, value, rounding in (
-                ("flops_per_byte", line.flops_per_byte, cells.SIGNIFICANT),
-                ("ridge_flops_per_byte", line.ridge_flops_per_byte, cells.SIGNIFICANT),
-                ("share_of_attainable", line.share_of_attainable, cells.PERCENT),
-            )
-        )
-        bound = Row(key="bound", label="roofline", value=line.bound)
-        place = "no rates of the device, so its ridge is unknown"
-        if line.bound is not None:
-            place = f"ridge at {shown(ridge)}: {line.bound} bound, {shown(attained)} of attainable FLOP/s"
-            place += f" ({line.rates_basis} rates, {line.rates_date})"
-        text = f"{shown(intensity)} FLOPs a byte ({line.method}); {place}"
-        yield replace(intensity, text=text, parts=(intensity, ridge, bound, attained), own_words=True)
+    for section, owner in known_sections().by_name.values():
+        if (figures := section.of(result)) is not None:
+            what = f"rows of the section {section.name!r}"
+            try:
+                with blaming(owner, what):
+                    rows = list(blamed_items(owner, what, section.rows(figures, result)))
+            except PluginError as error:
+                rows = [Row(key="", label="note", value=f"left out: {error}", own_words=True)]
+            yield from rows

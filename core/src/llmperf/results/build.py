@@ -15,7 +15,8 @@ from llmperf.results.device_readings import node_conditions
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
-from llmperf.results.roofline import measured_peak, roofline
+from llmperf.results.roofline import measured_peak
+from llmperf.results.sections import computed_sections
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
 from llmperf.runfolder.contents import RunRecords, read_run
@@ -43,10 +44,10 @@ def result_of(records: RunRecords) -> Result:
         )
     status, failure = outcome(records)
     figures = metrics(records)
-    common, steps = common_facts(node_facts(records)), figures.step_seconds
+    common = common_facts(node_facts(records))
     fastest_product = measured_peak(plan)
     measured = None if fastest_product is None else fastest_product.flops_per_second
-    return Result(
+    result = Result(
         schema=RESULT_SCHEMA,
         run_id=plan.run_id,
         created=plan.created,
@@ -84,7 +85,6 @@ def result_of(records: RunRecords) -> Result:
         peak_problem=plan.peak_problem,
         measured_peak=fastest_product,
         peak_again=records.ending.peak_again if records.ending else None,
-        roofline=roofline(plan, steps.median) if status == "complete" and steps is not None else None,
         nodes=node_results(records),
         conditions=node_conditions(records),
         waiting=waiting(records),
@@ -96,6 +96,8 @@ def result_of(records: RunRecords) -> Result:
         notes=notes(records),
         files=records.files,
     )
+    sections, left_out = computed_sections(plan, result, records.run)
+    return replace(result, sections=sections, notes=(*result.notes, *left_out))
 
 
 def with_larger_peak(plan: Plan, ending: Ending | None) -> Plan:

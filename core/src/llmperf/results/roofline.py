@@ -5,10 +5,13 @@ Williams, Waterman, Patterson 2009: attainable FLOP/s = min(compute, FLOPs per b
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from llmperf.accounting.precisions import products_dtype
-from llmperf.planning.checks import expected_work
-from llmperf.types.plan import Plan
 from llmperf.types.roofline import MeasuredPeak, Roofline
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
 
 
 def measured_peak(plan: Plan) -> MeasuredPeak | None:
@@ -30,35 +33,46 @@ def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
 
     None without an expectation, and for a model whose FLOPs an extension counts: formulas may not hold for it.
     """
+    from llmperf.planning.checks import expected_work
+
     stages = expected_work(plan) if plan.flops.counted_by == "core" else ()
     if not stages:
         return None
     work = max(stages, key=lambda stage: stage.flops)
     flops, moved = work.flops, work.bytes
-    intensity = flops / moved if moved else None
     rates, share = plan.rates, plan.device_share
     compute = None if rates is None else rates.matmul_flops_per_second.get(products_dtype(plan.spec.contract))
-    compute = compute * share if compute else None
-    memory = rates.memory_bytes_per_second * share if rates is not None and compute is not None else None
-    ridge = compute / memory if compute is not None and memory else None
-    attainable = None
-    if compute is not None and memory is not None and intensity is not None:
-        attainable = min(compute, intensity * memory)
-    achieved = flops / step_seconds if step_seconds else None
+    known = rates if compute else None
+    compute, memory = (compute * share, known.memory_bytes_per_second * share) if compute and known else (None, None)
     return Roofline(
         rank=work.rank,
         method=work.method,
         flops_per_step=flops,
         bytes_per_step=moved,
-        flops_per_byte=intensity,
-        rates_basis=None if rates is None or compute is None else rates.basis,
-        rates_source=None if rates is None or compute is None else rates.source,
-        rates_date=None if rates is None or compute is None else rates.date,
+        rates_basis=None if known is None else known.basis,
+        rates_source=None if known is None else known.source,
+        rates_date=None if known is None else known.date,
         compute_flops_per_second=compute,
         memory_bytes_per_second=memory,
-        ridge_flops_per_byte=ridge,
-        bound=None if ridge is None or intensity is None else "compute" if intensity >= ridge else "memory",
-        attainable_flops_per_second=attainable,
-        achieved_flops_per_second=achieved,
-        share_of_attainable=achieved / attainable if achieved is not None and attainable else None,
+        **placed(flops, moved, compute, memory, step_seconds),
     )
+
+
+def placed(
+    flops: float, moved: float, compute: float | None, memory: float | None, seconds: float | None
+) -> dict[str, Any]:
+    """The figures of a roofline that follow from the work of a step, the rates of the device and the step's time."""
+    intensity = flops / moved if moved else None
+    ridge = compute / memory if compute is not None and memory else None
+    attainable = None
+    if compute is not None and memory is not None and intensity is not None:
+        attainable = min(compute, intensity * memory)
+    achieved = flops / seconds if seconds else None
+    return {
+        "flops_per_byte": intensity,
+        "ridge_flops_per_byte": ridge,
+        "bound": None if ridge is None or intensity is None else "compute" if intensity >= ridge else "memory",
+        "attainable_flops_per_second": attainable,
+        "achieved_flops_per_second": achieved,
+        "share_of_attainable": achieved / attainable if achieved is not None and attainable else None,
+    }

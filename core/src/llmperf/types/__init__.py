@@ -64,6 +64,11 @@ if TYPE_CHECKING:
     from llmperf.types.models import Model as Model
     from llmperf.types.models import RopeScaling as RopeScaling
     from llmperf.types.models import StatedPart as StatedPart
+    from llmperf.types.node_tasks import NodesChecked as NodesChecked
+    from llmperf.types.node_tasks import NodeTask as NodeTask
+    from llmperf.types.node_tasks import NodeWork as NodeWork
+    from llmperf.types.node_tasks import ReachedNode as ReachedNode
+    from llmperf.types.node_tasks import ReachedNodes as ReachedNodes
     from llmperf.types.observing import Logger as Logger
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
@@ -101,6 +106,7 @@ if TYPE_CHECKING:
     from llmperf.types.result import Result as Result
     from llmperf.types.screening import PairEnd as PairEnd
     from llmperf.types.screening import ScreeningCheck as ScreeningCheck
+    from llmperf.types.sections import ResultSection as ResultSection
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import click
 
     from llmperf.types.devices import Probe
+    from llmperf.types.node_tasks import NodesChecked, ReachedNodes
     from llmperf.types.plan import Plan, Purpose
     from llmperf.types.problems import Problem
     from llmperf.types.rates import DeviceRates
@@ -52,6 +53,10 @@ class CalledCommand(Protocol):
 
     def given(self, name: str) -> bool:
         """Whether an argument or option is on the command line, rather than a default."""
+        ...
+
+    def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:
+        """Have several nodes checked: by `run` before it starts, by `doctor` after their reports."""
         ...
 
 

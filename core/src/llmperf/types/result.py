@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import Any, Literal
 
 from llmperf.types.devices import PeakFlops
 from llmperf.types.frozen import dataclass
@@ -13,7 +13,7 @@ from llmperf.types.host_load import NodeConditions
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.node_results import NodeResult, Waiting
-from llmperf.types.roofline import MeasuredPeak, Roofline
+from llmperf.types.roofline import MeasuredPeak
 from llmperf.types.spec import Change, Contract, Scalar, Tuning
 from llmperf.types.units import Count, Digest, NonNegative, Positive
 from llmperf.types.utilisation import Mfu
@@ -284,9 +284,8 @@ class Result:
     peak_again: PeakFlops | None = None
     """The peak of the whole device, measured anew after the run; None if the vendor's peak is not measured, after a
     measured window of less than 1 s, and if it could not be measured. MFU is by the larger of the two figures."""
-    roofline: Roofline | None = None
-    """Arithmetic intensity of a step, and what limits it; None for a run that is not complete, and where an
-    extension counted the FLOPs."""
+    sections: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Figures of sections, which core and extensions add (`llmperf_result_sections`), by name."""
     nodes: tuple[NodeResult, ...] = ()
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     conditions: tuple[NodeConditions, ...] = ()

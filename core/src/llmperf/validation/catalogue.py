@@ -274,11 +274,13 @@ def _opened(pairs: frozenset[tuple[Role, str]]) -> Catalogue:
 
 def forget_catalogues() -> None:
     """Look again at what is installed."""
+    from llmperf.results.sections import known_sections
     from llmperf.validation.installed import refresh
 
     refresh()
     installed_pairs.cache_clear()
     _opened.cache_clear()
+    known_sections.cache_clear()
 
 
 @cache

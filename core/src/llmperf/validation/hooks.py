@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 RULES = (
     *("data", "device_claims", "devices", "environment", "experts", "identity", "loss", "memory", "mixed_precision"),
-    *("nodes", "parallelism", "peaks", "provenance", "reading", "roofline", "sources", "texts", "throughput"),
-    "utilisation",
+    *("nodes", "parallelism", "peaks", "provenance", "reading", "roofline", "sections", "sources", "texts"),
+    *("throughput", "utilisation"),
 )
 """Modules of `llmperf.validation.rules`."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, read_bytes, sha256
 from llmperf.files.text import printable
+from llmperf.results.sections import LEFT_OUT, known_sections
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
 from llmperf.validation.reading import pointer, shown
@@ -161,7 +162,8 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
         return
-    departures = _differences(_comparable(result), _comparable(rebuilt), ())
+    both = result.sections.keys() & known_sections().by_name.keys()
+    departures = _differences(_comparable(result, both), _comparable(rebuilt, both), ())
     for path, found, expected in islice(departures, MAX_DIFFERENCES):
         message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
         yield DIFFERENT.finding(pointer(path), message)
@@ -191,8 +193,10 @@ def _holds(path: Path, expected: bytes) -> bool:
         return False
 
 
-def _comparable(result: Result) -> dict[str, Any]:
+def _comparable(result: Result, sections: Set[str]) -> dict[str, Any]:
     document: dict[str, Any] = builtins(result)
+    document["sections"] = {name: value for name, value in document["sections"].items() if name in sections}
+    document["notes"] = [note for note in document["notes"] if not note.startswith(LEFT_OUT)]
     if document["failure"] is not None:
         # from the logs, which may have been left out when the folder was handed on
         del document["failure"]["log_tail"]

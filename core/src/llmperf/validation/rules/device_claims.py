@@ -25,20 +25,15 @@ MOST_FLOP_PER_JOULE = 1e13
 
 IMPOSSIBLE_FLOP_PER_JOULE = 1e15
 IMPOSSIBLE_FLOPS = 1e18
-IMPOSSIBLE_BYTES_PER_SECOND = 1e15
 """Per device: a hundred times and more what the best devices of 2026 do, so that no new device is refused."""
 
 
 @rule("LP325", "error", "The rates of a device are possible")
 def possible_rates(result: Result) -> Iterator[Violation]:
     """FLOP/s, bytes/s and FLOPs a joule of a device are below what any device reaches."""
-    line, measured = result.roofline, result.measured_peak
+    measured = result.measured_peak
     product = None if measured is None else measured.flops_per_second
     rates = [("/measured_peak/flops_per_second", product, IMPOSSIBLE_FLOPS, "FLOP/s")]
-    if line is not None:
-        flops, memory = line.compute_flops_per_second, line.memory_bytes_per_second
-        rates.append(("/roofline/compute_flops_per_second", flops, IMPOSSIBLE_FLOPS, "FLOP/s"))
-        rates.append(("/roofline/memory_bytes_per_second", memory, IMPOSSIBLE_BYTES_PER_SECOND, "bytes/s"))
     peak = next((mfu.peak_flops_per_second for mfu in result.mfu if mfu.peak_flops_per_second is not None), None)
     rates.append(("/mfu/0/peak_flops_per_second", peak, IMPOSSIBLE_FLOPS, "FLOP/s"))
     joules = result.metrics.joules_per_token

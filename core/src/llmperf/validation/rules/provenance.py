@@ -7,12 +7,14 @@ from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
+from llmperf.plugins.own_packages import project_packages
+from llmperf.results.sections import known_sections
 from llmperf.types import Result
 from llmperf.types.device_names import normalised
 from llmperf.types.documents import Violation
 from llmperf.types.problems import PROBLEM_CODES
 from llmperf.validation.installed import installed_frameworks, installed_vendors, vendor_catalogue
-from llmperf.validation.reading import shown
+from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
 if TYPE_CHECKING:
@@ -95,9 +97,13 @@ def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
 def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
-    """Rules of a vendor or framework plugin that is not installed here are not applied."""
+    """Rules of a vendor or framework that is not installed here are not applied, sections of an extension not read."""
     installed = {"vendor": installed_vendors(), "framework": installed_frameworks()}
     for index, plugin in enumerate(document.plugins):
         if plugin.role in installed and plugin.name not in installed[plugin.role]:
             expected = f"expected {plugin.role} {shown(plugin.name)} to be installed"
             yield f"/plugins/{index}", f"{expected}, found that it is not; its rules were not applied"
+    for name in document.sections.keys() - known_sections().by_name.keys() if isinstance(document, Result) else ():
+        package = project_packages()["sections"].get(name)
+        expected = f"expected {'its package' if package is None else shown(package)} to be installed"
+        yield pointer(["sections", name[:200]]), f"{expected}, found that it is not; the section is kept"

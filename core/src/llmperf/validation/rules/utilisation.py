@@ -66,11 +66,6 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
         if mfu.value is not None and mfu.value > 1:
             yield f"/mfu/{index}/value", f"expected at most 1 ({mfu.convention}), found {figure(mfu.value)}"
             return
-    reached = None if result.roofline is None else result.roofline.achieved_flops_per_second
-    peak = next((mfu.peak_flops_per_second for mfu in result.mfu if mfu.peak_flops_per_second), None)
-    if reached is not None and peak is not None and reached > peak:
-        expected = f"expected at most {figure(peak)} (the peak), found {figure(reached)}"
-        yield "/roofline/achieved_flops_per_second", expected
 
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")

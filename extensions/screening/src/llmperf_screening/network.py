@@ -12,7 +12,8 @@ import time
 from contextlib import suppress
 
 from llmperf.errors import UserError
-from llmperf.screening.messages import Contact, Peer
+
+from llmperf_screening.stages import Contact, Peer
 
 CONNECT_SECONDS = 3.0
 TRANSFER_SECONDS = 0.5

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from llmperf.screening.messages import Contact, Figure
-from llmperf.screening.rounds import rounds
-from llmperf.screening.screen import Screened
-from llmperf.screening.verdict import Verdict, verdict
+import pytest
+from llmperf_screening.check import _relative, shown
+from llmperf_screening.rounds import rounds
+from llmperf_screening.screen import Screened
+from llmperf_screening.stages import Contact, Figure
+from llmperf_screening.verdict import Verdict, verdict
 
 
 def screened(names: str, **changes) -> Screened:
@@ -158,3 +160,16 @@ def test_every_node_meets_every_other_once_and_nobody_twice_at_a_time():
         for turn in rounds(range(count)):
             nodes = [node for pair in turn for node in pair]
             assert len(nodes) == len(set(nodes))
+
+
+@pytest.mark.parametrize(
+    ("failed", "line"), [(False, "no node stands out"), (True, "none of the other nodes stands out")]
+)
+def test_a_failed_node_is_not_among_those_of_which_none_stands_out(failed, line):
+    found = Verdict(measured=(), slow=(), unreachable=(), not_measured=(), path_mtu=(), seconds=3.0)
+    assert list(shown(found, failed))[-1].startswith(line)
+
+
+@pytest.mark.parametrize(("value", "text"), [(-0.12, "-12 %"), (0.5, "+50 %"), (531.4, "532 times")])
+def test_large_differences_are_factors(value, text):
+    assert _relative(value) == text

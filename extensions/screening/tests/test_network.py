@@ -9,9 +9,9 @@ import time
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.screening import network
-from llmperf.screening.messages import Peer
-from llmperf.screening.network import Listener, contact, transfer_as_client, transfer_as_server
+from llmperf_screening import network
+from llmperf_screening.network import Listener, contact, transfer_as_client, transfer_as_server
+from llmperf_screening.stages import Peer
 
 SECRET = "0123456789abcdef"
 

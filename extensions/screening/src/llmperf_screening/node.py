@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import selectors
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any
 
+from llmperf import convert, encode_pretty
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.screening.messages import CheckRequest, Contact, Figure, ScreenAnswer, ScreenTask
-from llmperf.screening.network import Listener, contact, free_port, transfer_as_client, transfer_as_server
-from llmperf.types.screening import PairEnd
+from llmperf.types import PairEnd
+
+from llmperf_screening.network import Listener, contact, free_port, transfer_as_client, transfer_as_server
+from llmperf_screening.stages import CheckRequest, Contact, Figure, ScreenAnswer, ScreenTask
 
 CHECKS_SECONDS = 120.0
 """Time limit of the checks of a host with all its devices; the first one imports their libraries."""
@@ -47,8 +51,9 @@ class NodeScreening:
             self._measuring.wait()
             self._measuring = None
 
-    def answer(self, task: ScreenTask) -> ScreenAnswer:
+    def answer(self, arguments: Mapping[str, Any]) -> ScreenAnswer:
         """Do one stage; UserError if it cannot be done."""
+        task = convert(arguments, ScreenTask, "request of the controller")
         if task.stage == "listen":
             self._address, self._secret = task.addresses[self._rank], task.secret
             if not self._address:
@@ -107,7 +112,7 @@ class NodeScreening:
         """The answer of the process that measures, which is started when it is first needed."""
         if self._measuring is None:
             self._measuring = subprocess.Popen(
-                [sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", "llmperf.screening.measure"],
+                [sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", "llmperf_screening.measure"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,
@@ -116,7 +121,7 @@ class NodeScreening:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(json_files.encode(request) + b"\n")
+            process.stdin.write(encode_pretty(request, indent=0))
             line = _line(process.stdout.fileno(), seconds)
         except OSError:
             line = b""
@@ -128,7 +133,7 @@ class NodeScreening:
             process.wait()
             reason = f"gave no answer within {seconds:g} s" if code is None else f"ended with exit status {code}"
             raise (NoAnswer if code is None else UserError)(f"screening: the process that measures {reason}")
-        return json_files.decode(line, tuple[Figure, ...], "screening")
+        return convert(json.loads(line), tuple[Figure, ...], "screening")
 
 
 def _line(descriptor: int, seconds: float) -> bytes:

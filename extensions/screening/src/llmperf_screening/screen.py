@@ -4,34 +4,21 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
-import msgspec
-
+from llmperf import compact_hosts, convert
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.planning.interfaces import compact
-from llmperf.planning.node_report import NodeReport
-from llmperf.screening.answers import checked_answer, short
-from llmperf.screening.comparison import better, faster, slow_pairs, slow_ranks
-from llmperf.screening.messages import TASK, Contact, Figure, Peer, ScreenAnswer, ScreenTask
-from llmperf.screening.rounds import partners, rounds
-from llmperf.types.launching import Node
+from llmperf.types import ReachedNodes
+
+from llmperf_screening.comparison import better, faster, slow_pairs, slow_ranks
+from llmperf_screening.rounds import partners, rounds
+from llmperf_screening.stages import TASK, Contact, Figure, Peer, ScreenAnswer, ScreenTask, checked_answer, short
 
 STAGE_SECONDS = 20.0
 """Time limit of the stages of the network, besides what they measure."""
 CHECKS_SECONDS = 250.0
 PAIR_SECONDS = 70.0
-
-
-class Asking(Protocol):
-    """A conversation with the node programs of all nodes."""
-
-    def ask(self, name: str, arguments: Mapping[str, object], seconds: float) -> dict[int, msgspec.Raw | UserError]:
-        """The answer of each node, by rank."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,28 +43,18 @@ class Screened:
 
 
 class Screening:
-    """One screening of the nodes of a conversation."""
+    """One screening of nodes."""
 
-    def __init__(
-        self, asking: Asking, nodes: Sequence[Node], reports: Sequence[NodeReport], vendor: str, together: bool
-    ) -> None:
-        """`nodes` have their interfaces; `vendor` is the plugin whose devices are measured.
-
-        `together`: also the checks that two nodes make together, whose libraries take seconds to start.
-        """
-        self._asking = asking
+    def __init__(self, nodes: ReachedNodes, together: bool) -> None:
+        """`together`: also the checks that two nodes make together, whose libraries take seconds to start."""
+        self._ask_all = nodes.ask
         self._together = together
         self._skipped: list[str] = []
-        self._nodes = nodes
-        self._reports = reports
-        probes = [next((probe for probe in report.probes if probe.vendor == vendor), None) for report in reports]
-        self._accelerators = [
-            0 if probe is None or probe.on_cpu or probe.simulated else len(probe.devices) for probe in probes
-        ]
+        self._nodes = nodes.nodes
         self._problems: dict[int, str] = {}
-        self._figures: list[list[Figure]] = [[] for _ in nodes]
-        self._contacts: list[tuple[Contact, ...]] = [() for _ in nodes]
-        self._transfers: list[list[Contact]] = [[] for _ in nodes]
+        self._figures: list[list[Figure]] = [[] for _ in self._nodes]
+        self._contacts: list[tuple[Contact, ...]] = [() for _ in self._nodes]
+        self._transfers: list[list[Contact]] = [[] for _ in self._nodes]
         self._pairs: list[tuple[tuple[int, int], tuple[Figure, ...]]] = []
 
     def run(self) -> Screened:
@@ -100,15 +77,14 @@ class Screening:
     def _ask(self, task: ScreenTask, seconds: float) -> dict[int, ScreenAnswer]:
         """The answers of the nodes that still take part; the reason is kept for others."""
         answers = {}
-        for rank, answer in self._asking.ask(TASK, json_files.builtins(task), seconds).items():
+        for rank, answer in self._ask_all(TASK, task, seconds).items():
             if rank in self._problems:
                 continue
             try:
                 if isinstance(answer, UserError):
                     raise answer
                 where = f"node {self._nodes[rank].host}: screening"
-                decoded = json_files.decode(bytes(answer), ScreenAnswer, where)
-                answers[rank] = checked_answer(decoded, task, rank, where)
+                answers[rank] = checked_answer(convert(answer, ScreenAnswer, where), task, rank, where)
             except UserError as error:
                 self._problems[rank] = short(str(error))
         return answers
@@ -117,12 +93,12 @@ class Screening:
         """Nodes measure at the same time, but nodes that share a machine one after the other."""
         machines: dict[str, int] = {}
         turns: list[list[int]] = []
-        for rank, report in enumerate(self._reports):
-            machine = report.host.boot_id or f"unknown {rank}"
+        for rank, node in enumerate(self._nodes):
+            machine = node.machine or f"unknown {rank}"
             turn = machines[machine] = machines.get(machine, -1) + 1
             turns += [[]] * (turn == len(turns))
             turns[turn] = [*turns[turn], rank]
-        devices = tuple(range(max(self._accelerators, default=0)))
+        devices = tuple(range(max((node.accelerators for node in self._nodes), default=0)))
         for ranks in turns:
             task = ScreenTask(stage="checks", ranks=tuple(ranks), devices=devices)
             for rank, answer in self._ask(task, CHECKS_SECONDS).items():
@@ -138,7 +114,7 @@ class Screening:
         count = len(self._nodes)
         addresses = tuple(node.address if node.interface else "" for node in self._nodes)
         if unknown := [node.host for node in self._nodes if not node.interface]:
-            where = f"node {compact(unknown)}: the network was not measured"
+            where = f"node {compact_hosts(unknown)}: the network was not measured"
             self._skipped.append(f"{where}: no interface of the node has its address; --interface names one")
         listening = self._ask(ScreenTask(stage="listen", secret=secret, addresses=addresses), STAGE_SECONDS)
         peers = tuple(
@@ -188,7 +164,7 @@ class Screening:
             peers=peers,
             partners=partners([pair for pair in pairs if not set(pair) & set(self._problems)], len(self._nodes)),
             interfaces=tuple(node.interface for node in self._nodes),
-            on_cpu=not any(self._accelerators),
+            on_cpu=not any(node.accelerators for node in self._nodes),
         )
         if not any(task.partners):
             return

@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from llmperf.planning.interfaces import compact
-from llmperf.screening.comparison import (
+from llmperf import compact_hosts
+
+from llmperf_screening.comparison import (
     NETWORK_TOLERANCE,
     compared,
     median,
@@ -16,7 +17,7 @@ from llmperf.screening.comparison import (
     silent_directions,
     slow_directions,
 )
-from llmperf.screening.screen import Screened
+from llmperf_screening.screen import Screened
 
 CHECK_MTU = "large packets seem to be lost: check that the MTU of both interfaces is that of all switches between them"
 LATENCY_FACTOR, LATENCY_SECONDS = 2.0, 0.0005
@@ -218,7 +219,7 @@ def _silent(screened: Screened) -> dict[frozenset[str], str]:
         )
         pairs = [pair for pair in reasons if node in pair]
         found = {reasons.pop(pair) for pair in pairs}
-        others = compact(hosts[rank] for pair in pairs for rank in sorted(pair - {node}))
+        others = compact_hosts(hosts[rank] for pair in pairs for rank in sorted(pair - {node}))
         senders = {way[0] for way in ways if frozenset(way) in pairs}
         direction = f" from {hosts[node]}" if senders == {node} else f" to {hosts[node]}" if node not in senders else ""
         lines[frozenset(hosts[rank] for pair in pairs for rank in pair)] = (
@@ -231,7 +232,7 @@ def _by_reason(reasons: Mapping[int, str], hosts: Sequence[str]) -> str:
     grouped: defaultdict[str, list[str]] = defaultdict(list)
     for rank, reason in reasons.items():
         grouped[reason].append(hosts[rank])
-    return "; ".join(f"connections from {compact(names)} fail: {reason}" for reason, names in grouped.items())
+    return "; ".join(f"connections from {compact_hosts(names)} fail: {reason}" for reason, names in grouped.items())
 
 
 def _not_measured(screened: Screened) -> Iterator[str]:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.screening.messages import Contact, Figure
+from llmperf_screening.stages import Contact, Figure
 
 NETWORK_TOLERANCE = 0.30
 """Share by which transfers may be slower than those of the others."""

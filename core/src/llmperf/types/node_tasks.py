@@ -1,0 +1,83 @@
+"""Tasks that plugins give to the node program, and checks of nodes that plugins make through them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from llmperf.errors import UserError
+
+
+class NodeWork(Protocol):
+    """The node's side of a task, from the first time that it is asked for."""
+
+    def answer(self, arguments: Mapping[str, Any]) -> object:
+        """What JSON can hold, for what JSON can hold. UserError, with one line, if it cannot be done."""
+        ...
+
+    def close(self) -> None:
+        """End what was started; called when the node program ends."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeTask:
+    """A task that the controller may give to the program on each node."""
+
+    name: str
+    """As the controller asks for it."""
+    begin: Callable[[int], NodeWork]
+    """Called on a node, with its rank, when the task is asked for the first time."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachedNode:
+    """A node that has answered."""
+
+    host: str
+    """As the launcher takes it."""
+    address: str
+    """For the ranks of other nodes."""
+    interface: str | None
+    """With that address; None if no interface of the node has it."""
+    machine: str | None
+    """Nodes with one value share a machine; None if it is unknown."""
+    accelerators: int
+    """Devices of the vendor beside processors; 0 if they are simulated."""
+
+
+class ReachedNodes(Protocol):
+    """The nodes of a run that is about to start, or those that `llmperf doctor` looks at."""
+
+    @property
+    def nodes(self) -> Sequence[ReachedNode]:
+        """By rank, without those that failed before."""
+        ...
+
+    @property
+    def failed(self) -> int:
+        """Nodes that were asked and could not be used."""
+        ...
+
+    def ask(self, name: str, arguments: object, seconds: float) -> dict[int, Any | UserError]:
+        """Give a task to all nodes: for each rank the answer as plain JSON values, or an error that names the node.
+
+        `arguments` is a dataclass or a mapping that JSON can hold. `seconds` is the time limit.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodesChecked:
+    """What a check of nodes shows."""
+
+    show: Callable[[], None]
+    """Prints it; called unless a run is refused."""
+    problems: Sequence[str] = ()
+    """One line for each reason for which a run is refused, and `llmperf doctor` exits with 1."""
+    notes: Sequence[str] = ()
+    """For the plan of the run."""
+    document: Mapping[str, Any] = field(default_factory=dict)
+    """Added to what `llmperf doctor --json` prints."""
