@@ -84,9 +84,10 @@ def test_padded_sequences_are_weighted_by_the_tokens_that_are_learnt(run_folder)
     json_files.save(path, replace(plan, spec=replace(plan.spec, contract=contract)))
     unequal = {0: [FIRST - 0.03, FIRST + 0.01], 1: [FIRST - 0.06, FIRST + 0.02]}
     assert found(run_folder, unequal, [128, 384]) == []
-    assert [rank for rank, _ in found(run_folder, unequal, [256, 256])] == [0, 1]
+    ((_, message),) = found(run_folder, unequal, [256, 256])  # of both ranks
+    assert message.endswith("; and 1 more of this kind")
     assert "add up to 512 (step 1)" in found(run_folder, unequal, [128, 128])[0][1]
-    assert found(run_folder, HONEST)[0][1] == "expected the learnt tokens of each sequence (padded data)"
+    assert found(run_folder, HONEST)[0][1].startswith("expected the learnt tokens of each sequence (padded data)")
 
 
 def test_two_records_of_a_rank_are_refused(run_folder):

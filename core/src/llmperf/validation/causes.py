@@ -11,14 +11,15 @@ from llmperf.types.result import Finding
 
 CONVENTIONS = ("/mfu/*", "/flops/per_token/*")
 """Lists whose entries are one figure under several conventions: what is wrong with one is wrong with all."""
-_INDEX = re.compile(r"/\d+(?=/|$)")
+_INDEX = re.compile(r"/\d+(?=/|$)|(?<=/records~1)(?:rank|node)-\d+")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
 
 def by_cause(findings: Sequence[Finding]) -> list[Finding]:
     """The first finding of each cause, with the number of the others.
 
-    Findings of one rule have one cause if their pointers differ in indices only, and their messages in numbers only.
+    Findings of one rule have one cause if their pointers differ in indices or in the rank of records only, and their
+    messages in numbers only.
     """
     causes: dict[tuple[str, str, str], list[Finding]] = {}
     for finding in findings:

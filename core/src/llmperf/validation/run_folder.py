@@ -15,6 +15,7 @@ from llmperf.files.text import printable
 from llmperf.results.sections import LEFT_OUT, known_sections
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result
+from llmperf.validation.causes import by_cause
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import (
     ABSENT,
@@ -64,7 +65,7 @@ def recorded_findings(folder: Path) -> tuple[Finding, ...]:
     from llmperf.runfolder.contents import read_run
     from llmperf.validation.run_records import record_findings
 
-    return tuple(islice(record_findings(read_run(folder)), MAX_DIFFERENCES))
+    return tuple(by_cause([*record_findings(read_run(folder))])[:MAX_DIFFERENCES])
 
 
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
@@ -152,7 +153,7 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     try:
         records = read_run(folder)
         rebuilt = result_of(records)
-        told = list(islice(record_findings(records), MAX_DIFFERENCES))
+        told = by_cause([*record_findings(records)])[:MAX_DIFFERENCES]
     except UserError as error:
         message = printable(str(error)).removeprefix(f"{folder}/")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")
