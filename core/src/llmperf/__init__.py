@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import option_problems as option_problems
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
+    from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.plugins.loading import every_answer as every_answer
     from llmperf.plugins.mending import install_own as install_own

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.reporting.cells import AMOUNT as AMOUNT
     from llmperf.reporting.cells import LOSS as LOSS
     from llmperf.reporting.cells import PERCENT as PERCENT

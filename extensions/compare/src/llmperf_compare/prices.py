@@ -12,9 +12,9 @@ from dataclasses import dataclass, field, replace
 from datetime import date as Date
 from pathlib import Path
 
-from llmperf import config_file, own_config, read_bytes, read_options, read_toml
+from llmperf import catalogued_names, config_file, own_config, read_bytes, read_options, read_toml
 from llmperf.errors import UserError
-from llmperf.reporting import catalogued_names, printable
+from llmperf.reporting import printable
 from llmperf.types.device_names import device_words, same_device
 from llmperf.types.units import NonNegative
 

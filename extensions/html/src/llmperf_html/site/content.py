@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from llmperf import encode_pretty
-from llmperf.reporting import catalogued_names, sheet_values
+from llmperf import catalogued_names, encode_pretty
+from llmperf.reporting import sheet_values
 from llmperf.types import Result, Sheet
 from llmperf_compare.prices import one_model
 from llmperf_compare.ranking import Standing, standings
