@@ -39,11 +39,13 @@ def _result_sheets(result: Result, path: Path, findings: Sequence[Finding]) -> I
 
 @hookimpl
 def llmperf_result_sections() -> Iterable[ResultSection]:
-    """The place of a run on the roofline."""
+    """The place of a run on the roofline, where a plugin expects the work of a step."""
+    from llmperf.plugins.loading import plugins_for
     from llmperf.types import ResultSection
     from llmperf.types.roofline import Roofline
 
-    return [ResultSection(name="roofline", figures=Roofline, compute=_roofline, rows=_roofline_rows)]
+    roofline = ResultSection(name="roofline", figures=Roofline, compute=_roofline, rows=_roofline_rows)
+    return [roofline] if plugins_for().answers("llmperf_plan_checks") else []
 
 
 def _roofline(plan: Plan, result: Result, _: Path) -> Roofline | None:

@@ -26,7 +26,8 @@ IMPOSSIBLE = {"compute_flops_per_second": (1e18, "FLOP/s"), "memory_bytes_per_se
 @rule("LP320", "error", "The roofline follows from its figures, and is possible")
 def roofline_follows(result: Result) -> Iterator[Violation]:
     """Intensity, ridge, bound, attainable and achieved FLOP/s are functions of FLOPs, bytes, rates and step time."""
-    line: Roofline | None = known_sections().by_name["roofline"].section.of(result)
+    known = known_sections().by_name.get("roofline")
+    line: Roofline | None = None if known is None else known.section.of(result)
     if line is None:
         return
     compute, memory, steps = line.compute_flops_per_second, line.memory_bytes_per_second, result.metrics.step_seconds
