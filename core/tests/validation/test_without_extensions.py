@@ -82,13 +82,11 @@ def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
 
 
 def test_a_roofline_that_cannot_be_computed_again_is_kept_and_no_difference(run_folder, capsys, monkeypatch):
-    assert "roofline" in json.loads((run_folder / "result.json").read_text())["sections"]
-    answers = Plugins.answers
-    monkeypatch.setattr(Plugins, "answers", lambda self, hook: hook != "llmperf_plan_checks" and answers(self, hook))
+    monkeypatch.setattr(Plugins, "answers", lambda self, hook: False)
     forget_catalogues()
     call(["validate", str(run_folder)])
-    printed = capsys.readouterr().out
-    assert "/sections/roofline: LP905 note expected 'llmperf-estimate' to be installed" in printed.replace('"', "'")
+    printed = capsys.readouterr().out.replace('"', "'")
+    assert "/sections/roofline: LP905 note expected 'llmperf-estimate' to be installed" in printed
     assert "LP703" not in printed
 
 
