@@ -58,13 +58,15 @@ def unit(name: str) -> str:
 
 
 def default(field: Field[Any]) -> str:
-    """The default of a field, as it is written in TOML."""
+    """The default of a field, as it is written in TOML; a function has no text there."""
     if field.default is not MISSING:
         value = field.default
     elif field.default_factory is not MISSING:
         value = field.default_factory()
     else:
         return "required"
+    if callable(value):
+        return ""
     if value is None:
         return "none"
     if isinstance(value, bool):
