@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
     from llmperf.cli.colour import warn as warn
-    from llmperf.cli.completed_values import device_names as device_names
-    from llmperf.cli.completed_values import run_folders as run_folders
+    from llmperf.cli.completion import device_names as device_names
+    from llmperf.cli.completion import run_folders as run_folders
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
     from llmperf.cli.output import json_option as json_option

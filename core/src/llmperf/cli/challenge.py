@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from llmperf.cli.colour import painted
-from llmperf.cli.completed_values import case_names, run_folders
+from llmperf.cli.completion import case_names, run_folders
 from llmperf.cli.options import Duration, Text
 from llmperf.files.text import printable
 

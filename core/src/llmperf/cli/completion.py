@@ -1,9 +1,18 @@
-"""`llmperf completion`: click's own script for a shell."""
+"""`llmperf completion`, and the values that a shell offers: each function but the command is a `shell_complete`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
-from click.shell_completion import get_completion_class
+
+from llmperf.errors import LlmperfError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 EXAMPLES = """\b
 Examples:
@@ -12,12 +21,134 @@ Examples:
   llmperf completion fish > ~/.config/fish/completions/llmperf.fish
 """
 
+MAX_RUNS = 30
+"""Folders of runs and runs that are offered, the newest runs first."""
+RUN_PATTERNS = ("runs/*/plan.json", "runs/*/*/plan.json", "runs/*/runs/*/plan.json")
+"""Where runs are without and with `--out runs/NAME`, and in the folder of a matrix."""
+
+Complete = Callable[[click.Context, click.Parameter, str], "list[str] | list[CompletionItem]"]
+
+
+def _names(find: Callable[[click.Parameter], Iterable[str]]) -> Complete:
+    """A completion by names; none where a plugin or a file is broken, which the command itself reports."""
+
+    @wraps(find)
+    def complete(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+        try:
+            return [name for name in find(param) if name.startswith(incomplete)]
+        except LlmperfError:
+            return []
+
+    return complete
+
+
+@_names
+def case_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for CASE."""
+    from llmperf.cases.library import whole_library
+
+    return whole_library().paths("cases")
+
+
+@_names
+def model_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the name of a model."""
+    from llmperf.cases.library import whole_library
+
+    return whole_library().paths("models")
+
+
+@_names
+def plugin_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --vendor and --framework."""
+    from llmperf.plugins.discovery import discover
+
+    return [plugin.name for plugin in discover() if plugin.role == param.name]
+
+
+@_names
+def launcher_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --launcher: those of the core and of installed extensions."""
+    from llmperf.planning.launchers import launchers_of
+    from llmperf.plugins.discovery import discover
+
+    extensions = [plugin for plugin in discover() if plugin.role == "extension"]
+    return sorted({name for owner in (None, *extensions) for name in launchers_of(owner)})
+
+
+@_names
+def device_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the model in --on, which goes on with `:NODESxDEVICES`: without blanks and vendor."""
+    from llmperf.planning.vendors import catalogues
+    from llmperf.types.device_names import device_names as names_of
+
+    known, _ = catalogues(None)
+    words = [(owner, name.split()) for owner, probe in known for name in names_of(probe.devices[0])]
+    short = ("-".join(parts[parts[0].lower() == owner :]) for owner, parts in words)
+    return dict.fromkeys(f"{name}:" for name in short if name)
+
+
+@_names
+def report_formats(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for the formats of `llmperf report`."""
+    return _offered("llmperf_reporters")
+
+
+@_names
+def logger_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --log, up to the `=`."""
+    return [f"{name}=" for name in _offered("llmperf_loggers")]
+
+
+def _offered(hook: str) -> list[str]:
+    """The names of what the installed plugins give in answer to a hook."""
+    from llmperf.validation.catalogue import open_catalogue
+
+    return sorted({str(getattr(given, "name", "")) for _, given in open_catalogue().plugins.collect_sound(hook, [])})
+
+
+@_names
+def rule_codes(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --explain, --select and --ignore: the codes of rules."""
+    from llmperf.validation.catalogue import installed_pairs, open_catalogue
+
+    return sorted({owned.rule.code for owned in open_catalogue(installed_pairs()).all_rules()})
+
+
+@_names
+def convention_names(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for conventions of FLOPs."""
+    from llmperf.accounting.conventions import conventions
+
+    return conventions()
+
+
+def run_folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Shell completion for paths of runs: folders of runs, then runs, by their path or their name, else any file."""
+    from click.shell_completion import CompletionItem
+
+    runs = {plan.parent for pattern in RUN_PATTERNS for plan in Path().glob(pattern)}
+    folders = [*sorted({run.parent for run in runs}), *sorted(runs, key=lambda run: run.name, reverse=True)]
+    fitting = [folder for folder in folders if f"{folder}".startswith(incomplete) or folder.name.startswith(incomplete)]
+    return [CompletionItem(incomplete, type="file"), *(CompletionItem(str(folder)) for folder in fitting[:MAX_RUNS])]
+
+
+def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for --set, up to the `=`: whole paths where a dot was typed, otherwise their shortest names."""
+    from llmperf.cases.settings import full_path, known_paths
+
+    lasts = {path: path.rpartition(".")[2] for path in known_paths()}
+    shortest = {path if "." in incomplete or full_path(last, "--set") != path else last for path, last in lasts.items()}
+    return [f"{name}=" for name in sorted(shortest) if name.startswith(incomplete)]
+
 
 @click.command("completion", epilog=EXAMPLES)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def command(ctx: click.Context, shell: str) -> None:
     """Print the completion script of a shell: commands, options and their values, cases, plugins, runs."""
+    from click.shell_completion import get_completion_class
+
     kind = get_completion_class(shell)
     assert kind is not None
     click.echo(kind(ctx.find_root().command, {}, "llmperf", "_LLMPERF_COMPLETE").source())

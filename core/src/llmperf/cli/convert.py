@@ -7,7 +7,7 @@ from typing import get_args
 
 import click
 
-from llmperf.cli.completed_values import convention_names, model_names
+from llmperf.cli.completion import convention_names, model_names
 from llmperf.cli.options import Finite, Text
 from llmperf.cli.output import json_option, print_json
 from llmperf.errors import UserError, unknown

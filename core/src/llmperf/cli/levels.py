@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from llmperf.cli.completed_values import plugin_names
+from llmperf.cli.completion import plugin_names
 from llmperf.cli.options import Text
 
 if TYPE_CHECKING:

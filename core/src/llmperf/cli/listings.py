@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted
-from llmperf.cli.completed_values import case_names, launcher_names, plugin_names
+from llmperf.cli.completion import case_names, launcher_names, plugin_names
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import Text
 from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out

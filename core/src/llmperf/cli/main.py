@@ -15,7 +15,6 @@ from typing import Any, TextIO
 import click
 
 from llmperf.cli import colour
-from llmperf.cli.help import OPTIONS, help_text, home
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
@@ -33,6 +32,18 @@ PROVIDERS = {
     "check-plugin": "llmperf-testing",
 }
 """Commands that other distributions of this project add, for an error message that names the package."""
+
+
+LISTINGS = {"cases", "plugins", "devices", "doctor"}
+"""Commands of `llmperf.cli.listings`."""
+
+EXAMPLES = """\b
+Examples:
+  llmperf run                           train the default case on this machine
+  llmperf run default --framework NAME  the same with another framework
+  llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
+  llmperf validate runs/                check everything in a folder
+"""
 
 
 @cache
@@ -55,7 +66,7 @@ class Lazy(click.Group):
         """One command, imported now; None if there is no command of that name."""
         command: click.Command
         if name in COMMANDS:
-            module, function = home(name)
+            module, function = _home(name)
             command = getattr(import_module(f"llmperf.cli.{module}"), function)
         elif name in extra_commands():
             command = extra_commands()[name].load()
@@ -82,9 +93,27 @@ class Lazy(click.Group):
             self.invoked = extra_commands().get(args[0])
         return super().resolve_command(ctx, args)
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The text of `llmperf --help`."""
-        formatter.write(help_text())
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands without importing them, which takes longer than the rest of the help."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, _summary(name)) for name in COMMANDS])
+        if extra := extra_commands():
+            with formatter.section("Commands of installed packages"):
+                formatter.write_dl([(name, command.help_line()) for name, command in extra.items()])
+
+
+def _home(name: str) -> tuple[str, str]:
+    """The module and the function of a command of core."""
+    return ("listings", name) if name in LISTINGS else (name, "command")
+
+
+def _summary(name: str) -> str:
+    """The first sentence of a core command's docstring, read from its source."""
+    module, function = _home(name)
+    with open(os.path.join(os.path.dirname(__file__), f"{module}.py"), encoding="utf-8") as source:
+        docstring = source.read().partition(f"\ndef {function}(")[2].split('"""', 2)[1]
+    first, *_ = " ".join(docstring.split()).partition(". ")
+    return f"{first.rstrip('.')}."
 
 
 WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
@@ -120,13 +149,12 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,  # to show the help
     subcommand_metavar="COMMAND [ARGS]...",
+    epilog=EXAMPLES,
 )
-@click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help=OPTIONS["--version"]
-)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version.")
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    """Show the help text if there is no command."""
+    """Measure how fast an accelerator trains large language models, so that others can trust the figure."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help(), err=True)
         ctx.exit(2)

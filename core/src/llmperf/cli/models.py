@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.completed_values import model_names
+from llmperf.cli.completion import model_names
 from llmperf.cli.options import Text
 from llmperf.cli.output import big, json_option, print_json, print_table, print_text, say_left_out
 from llmperf.errors import UserError

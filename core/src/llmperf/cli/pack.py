@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llmperf.cli.colour import warn
-from llmperf.cli.completed_values import run_folders
+from llmperf.cli.completion import run_folders
 from llmperf.cli.output import language_option
 
 EXAMPLES = """\b

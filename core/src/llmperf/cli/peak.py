@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, warn
-from llmperf.cli.completed_values import model_names, plugin_names
+from llmperf.cli.completion import model_names, plugin_names
 from llmperf.cli.options import Finite, Text
 from llmperf.cli.output import json_option, print_json, print_table
 from llmperf.files.text import printable

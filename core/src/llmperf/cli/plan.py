@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.completed_values import device_names
+from llmperf.cli.completion import device_names
 from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.output import print_json, print_text
 from llmperf.cli.request import request, request_options, say_what_was_left_out

@@ -43,17 +43,10 @@ def program() -> NoReturn:
         _say(f"{VARIABLE}: expected a number of seconds above 0, found {os.environ[VARIABLE]!r}")
         sys.exit(2)
     words = sys.argv[1:]
-    if words in (["--help"], ["-h"]):
-        from llmperf.cli.help import help_text
-
-        with suppress(OSError):  # repeated below, where errors of the output are reported
-            sys.stdout.write(help_text())
-            sys.stdout.flush()
-            sys.exit(0)
     if not hasattr(os, "fork"):
         sys.exit(_command())
     code = None
-    if words and words != ["--version"] and _packages_of_others():
+    if words and words not in (["--help"], ["-h"], ["--version"]) and _packages_of_others():
         if words[0] in RUNNING:
             code = _in_child(_ask_informants) or None
         elif not _is_packaged(words[0]):

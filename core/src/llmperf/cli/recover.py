@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.completed_values import run_folders
+from llmperf.cli.completion import run_folders
 from llmperf.files.text import printable
 
 EXAMPLES = """\b

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities, warn
-from llmperf.cli.completed_values import report_formats, run_folders
+from llmperf.cli.completion import report_formats, run_folders
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import language_option, page_width, wide_option
 

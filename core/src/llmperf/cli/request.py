@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import warn
-from llmperf.cli.completed_values import case_names, launcher_names, plugin_names, settings
+from llmperf.cli.completion import case_names, launcher_names, plugin_names, settings
 from llmperf.cli.options import Seconds, Text
 from llmperf.cli.output import json_option
 from llmperf.files.text import printable

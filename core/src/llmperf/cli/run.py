@@ -12,7 +12,7 @@ import click
 
 from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.completed_values import logger_names
+from llmperf.cli.completion import logger_names
 from llmperf.cli.options import Folder, Minutes, Text
 from llmperf.cli.output import language_option, print_json, print_text
 from llmperf.cli.request import request_options, say_what_was_left_out

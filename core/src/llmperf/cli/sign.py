@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from llmperf.cli.completed_values import run_folders
+from llmperf.cli.completion import run_folders
 
 EXAMPLES = """\b
 Examples:

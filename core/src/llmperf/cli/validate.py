@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted_severities, warn
-from llmperf.cli.completed_values import rule_codes, run_folders
+from llmperf.cli.completion import rule_codes, run_folders
 from llmperf.cli.levels import level_checks, level_options, signature_checks
 from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.output import language_option, print_text
