@@ -1,49 +1,26 @@
-"""Cost of the spot check, and the effect of rounding on the first losses of sequences.
+"""Effect of rounding on the first losses of sequences, which the bounds of the spot check come from.
 
-`cost MODEL SEQ_LEN [LAYERS]`: one sequence; with LAYERS a model with fewer layers, to be quick.
-`rounding MODEL...`: the trained decoder in each recipe against the reference in float64, 8 sequences of 128 tokens.
+`MODEL...`: the trained decoder in each recipe against the reference in float64, 8 sequences of 128 tokens.
 """
 
 from __future__ import annotations
 
-import resource
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import torch
 from llmperf import library
-from llmperf.reference.cost import measured_rates, pass_cost
-from llmperf.reference.decoder import first_losses, token_losses
 from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.types import Contract, Model, RunSpec
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.models import build_model
+from llmperf_verify.reference.decoder import first_losses
 
 SEED, SEQUENCES, SEQ_LEN = 5, 8, 128
 RECIPES = ("fp32", "bf16", "bf16_pure", "fp16", "fp8_tensorwise", "fp8_rowwise", "fp8_blockwise")
 FP8_MULTIPLE = 128
-
-
-def cost(name: str, seq_len: int, layers: int | None = None) -> None:
-    """Print time, CPU time and memory of one sequence."""
-    model = library().model(name)
-    model = model if layers is None else replace(model, layers=layers)
-    expected = pass_cost(model, 1, seq_len)
-    seconds, gib = measured_rates(np.float32).seconds(expected), expected.bytes(np.float32) / 2**30
-    print(f"expected {seconds:.0f} s, {gib:.1f} GiB")
-    contract, tokens = drawn(model, seq_len, 1)
-    begin, cpu = time.perf_counter(), time.process_time()
-
-    def progress(done: int) -> None:
-        print(f"layer {done}: {time.perf_counter() - begin:.0f} s, CPU {time.process_time() - cpu:.0f} s", flush=True)
-
-    loss = np.nanmean(token_losses(model, contract, tokens, progress=progress))
-    wall, used = time.perf_counter() - begin, time.process_time() - cpu
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    print(f"loss {loss:.6f}: {wall:.0f} s, CPU {used:.0f} s, peak {peak:.2f} GiB")
 
 
 def rounding(name: str) -> None:
@@ -81,9 +58,5 @@ def trained_losses(model: Model, contract: Contract, tokens: np.ndarray) -> Iter
 
 
 if __name__ == "__main__":
-    what, *arguments = sys.argv[1:]
-    if what == "cost":
-        cost(arguments[0], *map(int, arguments[1:]))
-    else:
-        for name in arguments:
-            rounding(name)
+    for name in sys.argv[1:]:
+        rounding(name)

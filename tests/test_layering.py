@@ -24,7 +24,6 @@ FLOORS = (
         "plugins",
         "accounting",
         "tokens",
-        "reference",
         "cases",
     ),
     *(
@@ -39,7 +38,6 @@ FLOORS = (
         "reporting",
         "submissions",
         "running",
-        "verifying",
         "cli",
     ),
 )
@@ -63,7 +61,7 @@ SHARED = {
     "examples": {"llmperf_vendorkit"},
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare"},
-    "llmperf_html": {"llmperf_compare"},
+    "llmperf_html": {"llmperf_compare", "llmperf_verify"},
     "llmperf_published": {"llmperf_vendorkit"},
 }
 """Packages of this project that plugins of a role, or one plugin, may import."""

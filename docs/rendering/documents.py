@@ -7,9 +7,10 @@ from typing import Any, get_args
 
 import llmperf_schemas
 from llmperf.results.sections import known_sections
-from llmperf.types import challenge, documents, plan, records, result, spec, verification
+from llmperf.types import documents, plan, records, result, spec
 from llmperf_estimate.types import Estimate
 from llmperf_published.types import document
+from llmperf_verify import challenges, verification
 
 from rendering.docstrings import class_description
 from rendering.fields import Definitions, Schema
@@ -24,7 +25,7 @@ KINDS: dict[str, type] = {
     "published": document.Published,
     "estimate": Estimate,
     "verification": verification.Verification,
-    "challenge": challenge.Challenge,
+    "challenge": challenges.Challenge,
 }
 RECORDS: tuple[type, ...] = get_args(records.Record)
 _SELF_NAMED = {

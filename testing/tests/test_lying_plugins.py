@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import pytest
 from llmperf.validation.check import validate_path
-from llmperf.verifying import spot
-from llmperf.verifying.curve_bounds import bounds_of, losses
 from llmperf_testing.running import checks_of, outcome
+from llmperf_verify import spot
+from llmperf_verify.rerun_comparison import bounds_of, losses
 
 sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llmperf.types.verification import Claim, Level
+from llmperf_verify.verification import Claim, Level
 
 CATCHES: dict[str, Level | None] = {
     # the result or the archive alone is edited

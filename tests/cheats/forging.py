@@ -16,11 +16,11 @@ from llmperf.files import json_files
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection, Site
-from llmperf.reference.decoder import first_losses
 from llmperf.reporting.markdown import render_results
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.types import Plan
+from llmperf_verify.reference.decoder import first_losses
 
 CASE, FRAMEWORK = "default", "pytorch"
 SETTINGS = ("model=llama_tiny", "dataset=synthetic", "seq_len=32", "steps=12", "warmup_steps=2")

@@ -9,13 +9,13 @@ from typing import Any
 from unittest.mock import patch
 
 from llmperf.files import json_files
-from llmperf.reference import decoder
 from llmperf.runfolder import filenames
 from llmperf.types import Contract, Finding, Model, Result
 from llmperf.types.host_load import LoadBefore, NodeConditions
-from llmperf.types.verification import ClaimCheck
 from llmperf.validation.check import validate_path
-from llmperf.verifying import claims, rerun, spot
+from llmperf_verify import claims, rerun, spot
+from llmperf_verify.reference import decoder
+from llmperf_verify.verification import ClaimCheck
 
 STEPS = 12
 
@@ -31,7 +31,7 @@ _token_losses = decoder.token_losses
 
 
 def token_losses(model: Model, contract: Contract, sequences: Any, **options: Any) -> Any:
-    """As `llmperf.reference.decoder.token_losses`; each pass is made once."""
+    """As `llmperf_verify.reference.decoder.token_losses`; each pass is made once."""
     key = json_files.encode((model, contract)) + sequences.tobytes()
     if key not in _computed:
         _computed[key] = _token_losses(model, contract, sequences, **options)
@@ -43,7 +43,7 @@ _plan_rerun = rerun.plan_rerun
 
 
 def plan_rerun(result: Result, *arguments: Any) -> Any:
-    """As `llmperf.verifying.rerun.plan_rerun`; each contract is planned once in each layout."""
+    """As `llmperf_verify.rerun.plan_rerun`; each contract is planned once in each layout."""
     key = json_files.encode((result.contract, result.model, result.tuning, result.hardware.device_model))
     if key not in _planned:
         _planned[key] = _plan_rerun(result, *arguments)

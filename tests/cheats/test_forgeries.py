@@ -9,8 +9,8 @@ import pytest
 from llmperf.files import json_files
 from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Result
-from llmperf.verifying.challenges import challenge_check, issue
-from llmperf.verifying.signatures import witness_check
+from llmperf_verify.challenges import challenge_check, issue
+from llmperf_verify.signed import witness_check
 
 from . import careful, headline, records, test_environment, test_validator_side
 from .catches import CATCHES, CLAIMS

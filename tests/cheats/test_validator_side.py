@@ -10,13 +10,13 @@ import tarfile
 from dataclasses import replace
 
 import pytest
+from llmperf import own_config
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.types import Result
-from llmperf.validation.verification_files import configuration
-from llmperf.verifying.own_data import Impossible
-from llmperf.verifying.rerun_plan import plan_rerun
-from llmperf.verifying.signatures import witness_check
+from llmperf_verify.documents import Impossible
+from llmperf_verify.rerun_plan import plan_rerun
+from llmperf_verify.signed import witness_check
 
 VALID = "raise SystemExit(0)\n"
 
@@ -76,9 +76,7 @@ def test_configuration_beside_the_documents(forged, monkeypatch):
     )
     monkeypatch.chdir(forged)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(forged / "none"))
-    configuration.cache_clear()
-    assert configuration().allowed_signers("signers") is None
-    configuration.cache_clear()
+    assert own_config().allowed_signers("signers") is None
     result = json_files.load(forged / "result.json", Result)
     contract = replace(result.contract, precision="fp32", dataset="synthetic")
     assert plan_rerun(replace(result, contract=contract), 2, "pytorch").planned.plan.interpreter is None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from llmperf.cases.library import Library as Library
     from llmperf.cases.library import library as library
     from llmperf.cases.library import read_case as read_case
+    from llmperf.cases.model_facts import check_model as check_model
     from llmperf.cases.model_import import import_config as import_config
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
@@ -75,9 +76,13 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.plugins.loading import every_answer as every_answer
     from llmperf.plugins.mending import install_own as install_own
+    from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.results.step_figures import StepFigures as StepFigures
     from llmperf.runfolder.create import load_plan as load_plan
+    from llmperf.runfolder.host_readings import busy_parts as busy_parts
     from llmperf.runfolder.reader import rank_records as rank_records
+    from llmperf.runfolder.reader import recorded as recorded
+    from llmperf.running.given_run import GivenRun as GivenRun
     from llmperf.running.step_traces import trace_ranks as trace_ranks
     from llmperf.submissions.opened import opened_results as opened_results
     from llmperf.submissions.opened import recorded_steps as recorded_steps

@@ -9,7 +9,7 @@ import sys
 LEFT_OUT = (
     *("packaging", "wcwidth", "importlib.metadata", "subprocess", "shutil", "difflib", "torch", "numpy"),
     *("llmperf.types.records", "llmperf.types.sheet", "llmperf.types.plan", "llmperf.reporting.cells"),
-    *("llmperf.verifying.levels", "llmperf.files.signatures", "llmperf.plugins.mending", "llmperf_nvidia.probe"),
+    *("llmperf_verify.levels", "llmperf_verify.ssh_signatures", "llmperf.plugins.mending", "llmperf_nvidia.probe"),
 )
 LEFT_OUT_BY_PLUGINS = (
     *(*LEFT_OUT, "msgspec", "tomllib", "tomli", "llmperf.types", "llmperf.validation", "llmperf_vendorkit"),

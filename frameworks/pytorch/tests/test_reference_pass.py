@@ -1,4 +1,4 @@
-"""The forward pass of `llmperf.reference` in NumPy gives the losses of the decoder that is trained."""
+"""The forward pass of `llmperf_verify.reference` in NumPy gives the losses of the decoder that is trained."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 from llmperf import library
-from llmperf.reference.decoder import first_losses
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import NONE_FUSED
 from llmperf_pytorch.weights import fill_weights
+from llmperf_verify.reference.decoder import first_losses
 
 pytestmark = pytest.mark.slow
 

@@ -76,6 +76,11 @@ class CalledRun(CalledCommand):
             settings=settings,
         )
 
+    def challenged(self, nonce: str) -> None:
+        """Take the seed from the nonce of a challenge."""
+        selection = replace(self.request.selection, challenge=nonce)
+        self.request = self.request._replace(selection=selection)
+
     def handed_over(self, choices: Sequence[RunChoice] = (), tasks: int = 1) -> int | None:
         """The exit code if the launcher has had the command run elsewhere, or has shown what it would submit."""
         from llmperf.planning.nodes import hand_over, nodes_wanted, preview

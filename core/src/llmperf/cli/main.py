@@ -28,6 +28,8 @@ PROVIDERS = {
     "tune": "llmperf-sweep",
     "profile": "llmperf-trace",
     "estimate": "llmperf-estimate",
+    "challenge": "llmperf-verify",
+    "sign": "llmperf-verify",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",
 }

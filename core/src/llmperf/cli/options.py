@@ -81,23 +81,3 @@ class Minutes(Finite):
                 f"expected minutes after {option}, found {value!r}; write {option}=30, or put it last.", param, ctx
             )
         return super().convert(value, param, ctx)
-
-
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-"""Seconds of the units of durations."""
-LONGEST = 366 * 86400
-"""Seconds of the longest duration."""
-
-
-class Duration(click.types.StringParamType):
-    """A time such as `90m`, `2h` or `7d`, in seconds."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The seconds; click's error for another text, and beyond a year."""
-        if isinstance(value, (int, float)):
-            return float(value)
-        text = str(value).strip()
-        number, unit = text[:-1], text[-1:]
-        if not (number.isdecimal() and unit in UNITS and 0 < int(number) * UNITS[unit] <= LONGEST):
-            self.fail(f"expected a time of at most 366 days such as 90m, 2h or 7d; found {value!r}.", param, ctx)
-        return float(int(number) * UNITS[unit])

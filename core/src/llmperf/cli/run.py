@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -19,7 +18,7 @@ from llmperf.cli.request import request_options, say_what_was_left_out
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Outcome, Planned, Selection
+    from llmperf.planning.states import Outcome, Planned
     from llmperf.types.result import Finding, Result
 
 EXAMPLES = """\b
@@ -45,8 +44,6 @@ Examples:
               help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
-@click.option("--challenge", metavar="FILE", type=click.Path(path_type=Path),
-              help="Take the seed from a challenge that a validator has issued.")  # fmt: skip
 @language_option
 @click.pass_obj
 def command(
@@ -56,7 +53,6 @@ def command(
     dry_run: bool,
     out: Path,
     as_json: bool,
-    challenge: Path | None,
     wait_until_idle: float | None,
     language: str,
     **_: Any,
@@ -69,10 +65,6 @@ def command(
     from llmperf.planning.ready import ready
     from llmperf.running.suggestions import with_suggestions
 
-    if challenge is not None:
-        if repeat > 1:
-            raise click.UsageError("--challenge is for one run: not with --repeat, --matrix or --scale.")
-        run.request = run.request._replace(selection=challenged(run.request.selection, challenge))
     if (code := run.handed_over()) is not None:
         run.ctx.exit(code)
     asked = run.request
@@ -93,23 +85,6 @@ def command(
 
         show_repeats(results, language)
     run.ctx.exit(_exit_code([result for _, result in results]))
-
-
-def challenged(asked: Selection, path: Path) -> Selection:
-    """The selection with the nonce of a challenge; UserError if that is of another case, or the seed is set too."""
-    from llmperf.cases.challenges import read_challenge
-    from llmperf.cases.settings import from_command_line
-    from llmperf.errors import UserError
-
-    challenge = read_challenge(path)
-    if challenge.case is not None and challenge.case != asked.case:
-        raise UserError(f"--challenge {path}: expected case {challenge.case!r}, found {asked.case!r}")
-    for setting in from_command_line(asked.settings):
-        if setting.path == "contract.seed":
-            raise UserError(f"--set {setting.path}: the challenge determines the seed; leave one of both out")
-        if challenge.case is not None and setting.path.startswith("contract."):
-            raise UserError(f"--set {setting.path}: the challenge is for case {challenge.case!r} as it is")
-    return replace(asked, challenge=challenge.nonce)
 
 
 def _run(

@@ -5,20 +5,21 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completion import rule_codes, run_folders
-from llmperf.cli.levels import level_checks, level_options, signature_checks
-from llmperf.cli.open_command import OpenCommand
+from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import language_option, print_text
 
 if TYPE_CHECKING:
     from llmperf.types import FileFindings, Verdict
+    from llmperf.types.commands import FurtherChecks
     from llmperf.types.documents import DocumentKind
     from llmperf.validation.catalogue import Catalogue
 
@@ -36,9 +37,6 @@ Examples:
   llmperf validate cases/mine.toml models/mine.toml
   llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
   llmperf validate --json runs/ | jq '.[].findings[].code'
-  llmperf validate submission.zip --signers allowed_signers --record
-  llmperf validate submission.zip --spot 3     compute losses of step 1 and compare
-  llmperf validate submission.zip --rerun 5    train the first steps here and compare
   llmperf validate --rules                     all rules, also those of installed plugins
   llmperf validate --explain LP301
 \b
@@ -73,7 +71,30 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     ctx.exit()
 
 
-@click.command("validate", cls=OpenCommand, epilog=EXAMPLES)
+class CalledValidate(CalledCommand):
+    """Implements `llmperf.types.CalledValidate`."""
+
+    def __init__(self, ctx: click.Context) -> None:
+        super().__init__(ctx)
+        self.further: list[FurtherChecks] = []
+        self.endings: list[Callable[[Sequence[FileFindings]], None]] = []
+
+    def check_results(self, check: FurtherChecks) -> None:
+        """Apply a check to each result."""
+        self.further.append(check)
+
+    def at_end(self, done: Callable[[Sequence[FileFindings]], None]) -> None:
+        """Call a function when all files are checked."""
+        self.endings.append(done)
+
+
+class ValidateCommand(OpenCommand):
+    """A command to which plugins add checks."""
+
+    called = CalledValidate
+
+
+@click.command("validate", cls=ValidateCommand, epilog=EXAMPLES)
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
 )
@@ -95,7 +116,6 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     shell_complete=rule_codes,
     help="Not rules whose code begins so; may be repeated.",
 )
-@level_options
 @click.option("--rules", is_flag=True, expose_value=False, callback=_list_rules,
               help="List all rules, also those of installed plugins.")  # fmt: skip
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
@@ -110,7 +130,6 @@ def command(
     language: str,
     select: tuple[str, ...],
     ignore: tuple[str, ...],
-    **level_values: Any,
 ) -> None:
     """Check results, run folders, submissions, plans, records, cases, models, and documents that extensions read.
 
@@ -125,11 +144,11 @@ def command(
     """
     from llmperf.errors import PluginError
     from llmperf.plugins.faults import blaming
-    from llmperf.reporting.words import sentence, word
+    from llmperf.reporting.words import word
     from llmperf.validation.catalogue import forget_catalogues, open_catalogue
     from llmperf.validation.check import Validator
 
-    levels = level_checks(level_values)
+    called: CalledValidate = ctx.obj
     forget_catalogues()  # packages may have been installed since this process looked last
     catalogue = open_catalogue()
     kinds = catalogue.kinds
@@ -137,11 +156,13 @@ def command(
         warn(f"left out: {fault}")
     select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
     validator = Validator(
-        catalogue, wanted=lambda code: _wanted(code, select, ignore), further=levels or signature_checks
+        catalogue,
+        wanted=lambda code: _wanted(code, select, ignore),
+        further=lambda *result: chain.from_iterable(check(*result) for check in called.further),
     )
-    judged = _timed(file for path in paths for file in validator.validated(path))
-    kept: list[FileFindings] = []
-    files = (_chosen(file, select, ignore) for file in (_kept(judged, kept) if levels and levels.kept else judged))
+    kept: list[FileFindings] | None = [] if called.endings else None
+    judged = _timed((file for path in paths for file in validator.validated(path)), kept)
+    files = (_chosen(file, select, ignore) for file in judged)
     if wanted == "text":
         code, verdicts = _print_text(files, language)
         by_closing: dict[Callable[[Sequence[Verdict]], str], tuple[DocumentKind, list[Verdict]]] = {}
@@ -158,23 +179,17 @@ def command(
                 click.echo(word(line, language), err=True)
     else:
         code = _print_document(list(files), wanted)
-    for path in levels.record(kept) if levels else ():
-        line = "{path}: what was verified; sign it: llmperf sign {path} --key KEY"
-        click.echo(sentence(line, language, path=path), err=True)
+    for done in called.endings:
+        done(kept or ())
     ctx.exit(2 if catalogue.faults else code)
 
 
-def _kept(files: Iterable[FileFindings], kept: list[FileFindings]) -> Iterator[FileFindings]:
-    """The same files, which are kept too."""
-    for file in files:
-        kept.append(file)
-        yield file
-
-
-def _timed(files: Iterable[FileFindings]) -> Iterator[FileFindings]:
-    """Files with the time that each took."""
+def _timed(files: Iterable[FileFindings], kept: list[FileFindings] | None) -> Iterator[FileFindings]:
+    """Files with the time that each took; they are kept if there is a list for them."""
     begin = perf_counter()
     for file in files:
+        if kept is not None:
+            kept.append(file)
         yield replace(file, seconds=perf_counter() - begin)
         begin = perf_counter()
 

@@ -17,7 +17,7 @@ GROUP = "llmperf.command.v1"
 
 COMMANDS = (
     *("run", "plan", "cases", "models", "plugins", "devices", "convert", "peak", "validate"),
-    *("pack", "sign", "challenge", "report", "recover", "doctor", "completion"),
+    *("pack", "report", "recover", "doctor", "completion"),
 )
 """The commands of core, whose names no package can take, in the order in which a user meets them."""
 

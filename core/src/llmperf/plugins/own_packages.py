@@ -19,10 +19,10 @@ def project_packages() -> Mapping[str, Any]:
     """The tables of `data/plugins.json`: the packages that this project ships, installed or not.
 
     `plugins` has the plugins by role, each in the distribution `llmperf-NAME`; `catalogues` those that know device
-    models by name; `rules` and `loggers` what each extension offers; `documents` the file names of the kind of document
-    that an extension of that name reads; `options` the distribution of each option that one adds to a command of core;
-    `sections` that of each section of results; `folders` the folder of each distribution in a clone; `needs` its
-    distributions of this project besides core and schemas.
+    models by name; `rules` and `loggers` what each extension offers; `documents` the file names of each kind of
+    document that the extension of that name reads, or the one among `readers`; `options` the distribution of each
+    option that one adds to a command of core; `sections` that of each section of results; `folders` the folder of each
+    distribution in a clone; `needs` its distributions of this project besides core and schemas.
     """
     tables: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "plugins.json").read_bytes())
     return tables

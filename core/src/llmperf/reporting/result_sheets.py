@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from llmperf.errors import PluginError, UserError
+from llmperf.errors import PluginError
 from llmperf.plugins.faults import blamed_items, blaming
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown, weighted_parts
@@ -20,7 +20,7 @@ from llmperf.results.repeats import device_throughput, kind_of
 from llmperf.results.sections import known_sections
 from llmperf.results.series import read_curves
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
-from llmperf.validation.verification_files import stale, standing
+from llmperf.validation.catalogue import open_catalogue
 
 
 def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
@@ -104,38 +104,31 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
     yield figures["final_loss"]
     yield _memory(figures, "mem, GiB", "")
     yield setup.overview["fix_hp"]
-    verification = _verification(path)
-    levels = () if verification.text is None else (verification.text,)
+    beside = _rows_beside(path)
+    known = [row.text for row in beside if row.text is not None]
     yield Row(
         key="status",
         label="status",
         value=result.status,
-        text=", ".join((_short_status(result), *(("disturbed",) if disturbed(result) else ()), *levels)),
+        text=", ".join((_short_status(result), *(("disturbed",) if disturbed(result) else ()), *known)),
         own_words=True,
     )
     yield Row(key="run_id", label="run", value=result.run_id)
     yield from (figures[key] for key in ("power_watts", "joules_per_token", "tokens_per_joule", "step_seconds_median"))
     yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
-    yield verification
+    yield from beside
     yield Row(key="disturbed", label="disturbed", value="; ".join(disturbances(result)) or None, own_words=True)
     yield Row(key="errors", label="validation errors", value=_count(result, "error"))
     yield Row(key="warnings", label="validation warnings", value=_count(result, "warning"))
 
 
-def _verification(path: Path) -> Row:
-    """The levels of verification that somebody recorded beside a result; unknown without a record."""
-    try:
-        known = standing(path)
-        outdated = known is None and stale(path)
-    except UserError as error:
-        return Row(key="verification", label="verified", value=None, text=f"unknown: {error}", own_words=True)
-    if outdated:
-        return Row(
-            key="verification", label="verified", value=None, text="verification of another result.json", own_words=True
-        )
-    if known is None:
-        return Row(key="verification", label="verified", value=None)
-    return Row(key="verification", label="verified", value=known.passed or "nothing verified", text=known.label)
+def _rows_beside(path: Path) -> list[Row]:
+    """What other documents say of a result, such as who has verified it."""
+    catalogue, rows = open_catalogue(), list[Row]()
+    for kind in catalogue.kinds.values():
+        if kind.result_rows is not None:
+            rows += blamed_items(catalogue.owner_of(kind), f"result_rows of kind {kind.name!r}", kind.result_rows(path))
+    return rows
 
 
 def _count(result: Result, severity: str) -> int:
@@ -176,8 +169,7 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) 
     (status,) = rows_of(result, ("status",))
     failure = Row(key="failure", label="failure", value=None if result.failure is None else result.failure.reason)
     yield replace(status, text=_status(result), parts=(status, failure), own_words=True)
-    if (verification := _verification(path)).text is not None:
-        yield verification
+    yield from (row for row in _rows_beside(path) if row.text is not None)
     yield from setup.card
     yield figures["tokens_per_second_per_device"]
     whole = figures["tokens_per_second"]

@@ -100,6 +100,15 @@ def read_steps(path: Path) -> Iterator[StepRecord]:
         yield from (record for record in block if isinstance(record, StepRecord))
 
 
+def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
+    """The record files of a run folder with their records, which are read as they are asked for: first those of its
+    ranks, in order, then those of its devices. Errors as those of `read_records`.
+    """
+    of_nodes = sorted((run / filenames.RECORDS).glob("memory-*.jsonl"))
+    for path in (*filenames.record_files(run), run / filenames.MEMORY, *of_nodes):
+        yield path, (record for block in RecordFile(path).blocks() for record in block)
+
+
 class RecordFile:
     """Reads a file of records block by block, so that its size does not matter; the file is open during a read only."""
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.files.signatures import check_allowed_signers, signature_path, verified
 from llmperf.plugins.loading import Plugins
 from llmperf.reporting.reading import document_path, no_plugins, read_sheets
 from llmperf.results.step_figures import StepFigures, curve_figures, recorded_figures
@@ -19,9 +18,12 @@ from llmperf.submissions.archives import SUFFIXES, unpacked
 from llmperf.submissions.check import manifest_findings
 from llmperf.types import Curves, OpenedSheet, Result, Row, Sheet
 
+Signature = Callable[[Path, Path], Row]
+"""A row on the signature of a result or of the archive that it came in."""
+
 
 def opened_results(
-    paths: Sequence[Path], warn: Callable[[str], None], *, signers: Path | None = None
+    paths: Sequence[Path], warn: Callable[[str], None], *, signature: Signature | None = None
 ) -> list[OpenedSheet]:
     """The sheets of all runs and imported rows at some paths. Archives are unpacked one at a time, and are gone then.
 
@@ -30,12 +32,9 @@ def opened_results(
     Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each file and
     archive of a folder that cannot be used. UserError for a path that cannot be read, and for one with nothing.
 
-    Results in archives have the cell `signature`: its value is who signed the result or the archive as its maker, by
-    `signers`, a file of allowed signers; None where none of them did, with the reason as text.
+    Results in archives have the row that `signature` makes of the result's file and the archive: who signed them.
     """
-    if signers is not None:
-        check_allowed_signers(signers, "--signers")
-    return [opened for path in paths for opened in _opened(document_path(str(path)), warn, signers)]
+    return [opened for path in paths for opened in _opened(document_path(str(path)), warn, signature)]
 
 
 def report_sheets(paths: Sequence[Path], warn: Callable[[str], None]) -> tuple[list[OpenedSheet], Plugins]:
@@ -70,13 +69,13 @@ def is_archive(path: Path) -> bool:
     return path.name.lower().endswith(SUFFIXES) and path.is_file()
 
 
-def _opened(path: Path, warn: Callable[[str], None], signers: Path | None) -> list[OpenedSheet]:
+def _opened(path: Path, warn: Callable[[str], None], signature: Signature | None) -> list[OpenedSheet]:
     named = is_archive(path)
     archives = [path] if named else list(_archives(path))
     opened = [] if named else _in_folder(path, bool(archives), warn)
     for archive in archives:
         try:
-            opened += _in_archive(archive, warn, signers)
+            opened += _in_archive(archive, warn, signature)
         except UserError as error:
             if named:
                 raise
@@ -110,7 +109,7 @@ def _of_file(sheet: Sheet) -> OpenedSheet:
     return OpenedSheet(sheet=sheet, file=str(sheet.source.path), recorded=_recorded(sheet.source.path))
 
 
-def _in_archive(archive: Path, warn: Callable[[str], None], signers: Path | None) -> list[OpenedSheet]:
+def _in_archive(archive: Path, warn: Callable[[str], None], signature: Signature | None) -> list[OpenedSheet]:
     """The sheets of an archive whose files are those of its manifest; no text names the folder it is unpacked to."""
     with unpacked(archive) as folder:
 
@@ -128,8 +127,9 @@ def _in_archive(archive: Path, warn: Callable[[str], None], signers: Path | None
         def detached(sheet: Sheet) -> OpenedSheet:
             path = sheet.source.path
             findings = tuple(replace(finding, message=named(finding.message)) for finding in sheet.findings)
-            signature = [_signature(path, archive, signers)] if isinstance(sheet.source.document, Result) else []
-            overview = (*sheet.overview, *signature)
+            overview = sheet.overview
+            if signature is not None and isinstance(sheet.source.document, Result):
+                overview = (*overview, signature(path, archive))
             return OpenedSheet(
                 sheet=replace(sheet, findings=findings, curves=_kept(sheet), overview=overview),
                 file=named(str(path)),
@@ -139,19 +139,6 @@ def _in_archive(archive: Path, warn: Callable[[str], None], signers: Path | None
             )
 
         return [detached(sheet) for sheet in sheets]
-
-
-def _signature(result: Path, archive: Path, signers: Path | None) -> Row:
-    """Who signed a result, or else the archive that it came in."""
-    text, principal = "signature not checked", None
-    if signers is not None:
-        signed = next((path for path in (result, archive) if signature_path(path, "llmperf").is_file()), None)
-        try:
-            principal = None if signed is None else verified(signed, "llmperf", signers).principal
-            text = "not signed" if principal is None else f"signed by {principal}"
-        except UserError:
-            text = "no valid signature"
-    return Row(key="signature", label="signature", value=principal, text=text)
 
 
 def _kept(sheet: Sheet) -> Callable[[], Curves | None] | None:

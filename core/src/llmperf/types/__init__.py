@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.types.commands import CalledCommand as CalledCommand
     from llmperf.types.commands import CalledReport as CalledReport
     from llmperf.types.commands import CalledRun as CalledRun
+    from llmperf.types.commands import CalledValidate as CalledValidate
     from llmperf.types.commands import CommandOptions as CommandOptions
     from llmperf.types.commands import PlannedCase as PlannedCase
     from llmperf.types.commands import PlannedChoice as PlannedChoice

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     import click
 
     from llmperf.types.devices import Probe
+    from llmperf.types.documents import FileFindings
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
     from llmperf.types.plan import Plan, Purpose
     from llmperf.types.problems import Problem
     from llmperf.types.rates import DeviceRates
-    from llmperf.types.result import Result
+    from llmperf.types.result import Finding, Result
     from llmperf.types.sheet import OpenedSheet
+
+    FurtherChecks: TypeAlias = Callable[[Result, Path, Path | None, Sequence[Finding]], Iterable[Finding]]
+    """Checks of a result beyond the rules: the result, its file, the archive that it was unpacked from, and what the
+    rules found."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,10 +32,10 @@ class CommandOptions:
     options: Sequence[click.Option]
     """Each with a name that neither the command nor another plugin uses."""
     begin: Callable[[Any], int | None] | None = None
-    """Called with the `CalledCommand`, of `llmperf run` the `CalledRun`, of `llmperf report` the
-    `CalledReport`, after its options were read and before it does
-    anything. None: the command goes on, with the values as they are then. A number: the plugin has done all of it, and
-    the command ends with this exit code. UserError, or click's UsageError, for values that do not go together."""
+    """Called with the `CalledCommand` (`CalledRun`, `CalledValidate`, `CalledReport`), after its options were read and
+    before it does anything. None: the command goes on, with the values as they are then. A number: the plugin has done
+    all of it, and the command ends with this exit code. UserError, or click's UsageError, for values that do not go
+    together."""
     examples: str = ""
     """Lines for the examples in the command's help."""
     prepare: Callable[[Any], None] | None = None
@@ -165,6 +170,20 @@ class RunSeries(Protocol):
         ...
 
 
+class CalledValidate(CalledCommand, Protocol):
+    """`llmperf validate`, whose options were read."""
+
+    def check_results(self, check: FurtherChecks) -> None:
+        """Apply a check to each result after the rules. Its arguments: the result, its file, the archive that it was
+        unpacked from, and what the rules found.
+        """
+        ...
+
+    def at_end(self, done: Callable[[Sequence[FileFindings]], None]) -> None:
+        """Call a function with the findings of all files when they are printed."""
+        ...
+
+
 class CalledRun(CalledCommand, Protocol):
     """`llmperf run`, whose options were read."""
 
@@ -178,6 +197,10 @@ class CalledRun(CalledCommand, Protocol):
     @property
     def choice(self) -> RunChoice:
         """The run that the command line and the user's `llmperf.toml` ask for."""
+        ...
+
+    def challenged(self, nonce: str) -> None:
+        """Take the seed from the nonce of a challenge, 64 hexadecimal digits: it is no departure from the case."""
         ...
 
     def handed_over(self, choices: Sequence[RunChoice], tasks: int = 1) -> int | None:

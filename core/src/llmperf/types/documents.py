@@ -11,7 +11,7 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding
 
 if TYPE_CHECKING:
-    from llmperf.types.sheet import Baseline, Section, Sheet
+    from llmperf.types.sheet import Baseline, Row, Section, Sheet
 
 Severity = Literal["error", "warning", "note"]
 Violation = tuple[str, str]
@@ -146,6 +146,9 @@ class DocumentKind:
     """Whether files of this kind in a folder are passed over without a message, as llmperf wrote them itself."""
     sheets: Callable[[Any, Path, Sequence[Finding]], Iterable[Sheet]] | None = None
     """The runs that a document describes, for reports; None for a kind that cannot be reported."""
+    result_rows: Callable[[Path], Iterable[Row]] | None = None
+    """Rows that documents of this kind add to the sheet of a result beside them, in its overview and, of those with a
+    text, in its status. The argument is the file of the result."""
     baselines: Callable[[Any, Path], Iterable[Baseline]] | None = None
     """The figures of a document with which runs can be compared."""
     shipped: Path | None = None

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import convert, read_bytes
@@ -17,6 +17,9 @@ from llmperf.validation.finding_files import Document, documents_in, none_found
 from llmperf.validation.reading import Parsed, parse_json, shown
 from llmperf.validation.rules.reading import REPEATED_KEY, REPEATED_RESULT, UNREADABLE
 from llmperf.validation.schema import schema_findings, strict_findings
+
+if TYPE_CHECKING:
+    from llmperf.types.commands import FurtherChecks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,11 +57,6 @@ def judgement(
 def findings(kind: str, document: Any, catalogue: Catalogue | None = None) -> tuple[Finding, ...]:
     """The findings of every rule over this kind in a document, as `judgement` gives them."""
     return judgement(kind, document, catalogue).findings
-
-
-FurtherChecks = Callable[[Result, Path, Path | None, Sequence[Finding]], Iterable[Finding]]
-"""Checks of a result beyond the rules: the result, its file, the archive that it was unpacked from, and what the rules
-found."""
 
 
 @dataclass

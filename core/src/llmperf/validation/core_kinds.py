@@ -6,9 +6,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from llmperf import types
 from llmperf.cases.fields import with_unset
@@ -19,12 +18,11 @@ from llmperf.runfolder import filenames
 from llmperf.types import Case, Finding, Model, Result
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
 from llmperf.validation.reading import from_toml, parse_json, shown
-from llmperf.validation.rules.reading import CUT_OFF, MISNAMED, OTHER_RESULT, SIGNATURE
+from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
 
 if TYPE_CHECKING:
     from llmperf.types import Plan, Sheet
-    from llmperf.types.verification import Verification
 
 Beginning = Callable[[], str]
 
@@ -58,23 +56,6 @@ def kinds() -> list[DocumentKind]:
             plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
             in_place=_beside_plan,
         ),
-        DocumentKind(
-            name="verification",
-            title="a verification",
-            suffixes=(".json",),
-            recognise=partial(_is_json, "verification", ""),
-            schema=partial(named_schema, "verification"),
-            type=partial(_type, "verification"),
-            in_place=_beside_verification,
-        ),
-        DocumentKind(
-            name="challenge",
-            title="a challenge",
-            suffixes=(".json",),
-            recognise=partial(_is_json, "challenge", ""),
-            schema=partial(named_schema, "challenge"),
-            type=partial(_type, "challenge"),
-        ),
         DocumentKind(name="record", title="records", suffixes=(".jsonl",), recognise=_is_record, judge=_judged_records),
         DocumentKind(
             name="case",
@@ -97,11 +78,6 @@ def kinds() -> list[DocumentKind]:
             in_place=_named_as_file,
         ),
     ]
-
-
-def _type(name: str) -> type:
-    """The dataclass of a rare kind of document, in the module of its name."""
-    return cast(type, getattr(import_module(f"llmperf.types.{name}"), name.title()))
 
 
 @cache
@@ -161,46 +137,13 @@ def _plugins_of_result(result: Result) -> list[tuple[str, str]]:
 def _beside_result(result: Result, path: Path, submitted: bool) -> Sequence[Finding]:
     from llmperf.validation.run_folder import run_folder_findings
 
-    return [*run_folder_findings(result, path.parent, submitted), *_verified(path)]
-
-
-def _verified(path: Path) -> Iterator[Finding]:
-    """What the verification in the run folder says of a result, and whether its signer is known."""
-    if not (path.parent / filenames.VERIFICATION).is_file():
-        return
-    from llmperf.validation.verification_files import standing
-
-    try:
-        known = standing(path)
-    except UserError:
-        return  # an error of verification.json itself
-    if known is not None:
-        verified = f"verified: {known.label}" if known.by else f"{known.label.removesuffix(')')}, signer unknown)"
-        yield replace(OTHER_RESULT.finding("", f"{filenames.VERIFICATION} says: {verified}"), severity="note")
+    return run_folder_findings(result, path.parent, submitted)
 
 
 def _beside_plan(_: Plan, path: Path, __: bool) -> Iterator[Finding]:
     from llmperf.validation.run_folder import plan_folder_findings
 
     return plan_folder_findings(path.parent)
-
-
-def _beside_verification(document: Verification, path: Path, _: bool) -> Iterator[Finding]:
-    """Whether a run folder's verification is of its result, and its signature is its own."""
-    from llmperf.files.json_files import sha256
-    from llmperf.files.signatures import signature_path, verified
-
-    result = path.parent / filenames.RESULT
-    if path.name == filenames.VERIFICATION and result.is_file():
-        digest = sha256(result)
-        if all(entry.result_sha256 != digest for entry in document.results):
-            message = f"expected {filenames.RESULT} with SHA-256 {digest}, found another: the result was changed since"
-            yield OTHER_RESULT.finding("/results", message)
-    if signature_path(path, "llmperf-verification").is_file():
-        try:
-            verified(path, "llmperf-verification", None)
-        except UserError as error:
-            yield SIGNATURE.finding("", str(error))
 
 
 def _fingerprints(result: Result) -> Iterator[Fingerprint]:

@@ -96,7 +96,7 @@ def package_of(kind: str) -> str | None:
         return None
     from llmperf.plugins.mending import install_own
 
-    package = published()["extension", kind]
+    package = published()["extension", project_packages()["readers"].get(kind, kind)]
     return f"{package} reads {kind} documents; install it with: {install_own(package)}"
 
 

@@ -45,13 +45,4 @@ BY_ITSELF = _rule("LP705", "note", "The plan and the records lie beside a result
 RESULTLESS = _rule("LP706", "warning", "A run folder has its result")
 NOT_SUBMITTED = _rule("LP805", "error", "A submission has the plan and the records of each result")
 
-SPOT_CHECK = _rule("LP670", "error", "Losses of step 1 are those of the model, the weights and the data")
-RERUN = _rule("LP671", "error", "The first steps give the same losses when they are trained again")
-CHALLENGE = _rule("LP672", "error", "The seed comes from a challenge, and the result was handed in in time")
-SIGNATURE = _rule("LP673", "error", "The signature is that of the file, by an allowed key")
-WITNESS = _rule("LP674", "error", "A trusted runner signed the result as its witness")
-NOT_CHECKED = _rule("LP676", "error", "A check that was asked for can be made")
-BETTER_CLAIM = _rule("LP677", "warning", "No claim is better than what a rerun on the same device model measured")
-OTHER_RESULT = _rule("LP675", "warning", "A verification is of the result that it lies beside")
-
 RULE_FAILED = _rule("LP901", "warning", "The rules of installed plugins can be applied")

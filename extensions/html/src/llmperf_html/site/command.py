@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import click
 from llmperf.reporting import language_of_locale
+from llmperf.types import Row
 
 EXAMPLES = """\b
 Examples:
@@ -68,7 +70,7 @@ def command(
         raise UserError(f"--url: expected an address such as https://example.org/llmperf/, found {url!r}")
     check_target(output, paths)
     costing = costing_for(prices, train_tokens, warn)
-    sheets = [each.sheet for each in distinct_sheets(opened_results(paths, warn, signers=signers), warn)]
+    sheets = [each.sheet for each in distinct_sheets(opened_results(paths, warn, signature=_signature(signers)), warn)]
     shown = sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
     content = Content(sheets, with_scaling(shown))
     known = None if costing is None or costing.prices is None else used_prices(costing.prices)
@@ -78,3 +80,16 @@ def command(
     write_site(output, files)
     results = f"{len(content.runs)} result{'s' * (len(content.runs) != 1)}"
     click.echo(f"{output / 'index.html'}: {results}, {len(files)} files")
+
+
+def _signature(signers: Path | None) -> Callable[[Path, Path], Row]:
+    """Makes the row on who signed a submission; UserError if nothing here can tell."""
+    if signers is None:
+        return lambda result, archive: Row(key="signature", label="signature", value=None, text="signature not checked")
+    try:
+        from llmperf_verify.signed import signature_row
+    except ImportError:
+        from llmperf.errors import UserError
+
+        raise UserError("--signers: signatures are checked by llmperf-verify, which is not installed") from None
+    return signature_row(signers)

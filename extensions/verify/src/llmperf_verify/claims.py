@@ -1,0 +1,246 @@
+"""The figures that a submission claims beside those that its rerun measured: speed, memory, energy, measured peak.
+
+Only what is better than measured here counts: a run may be slower for many honest reasons. `docs/measurements.md` has
+the spread of honest runs that the tolerances come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from statistics import median, quantiles
+
+from llmperf import busy_parts, disturbances
+from llmperf.types.result import UNEVEN_QUANTILES, Result
+
+from llmperf_verify.verification import Claim, ClaimCheck
+
+FEWEST_STEPS = 3
+"""Steps from the second on that speed is compared by."""
+REACHED = 0.97
+"""A claimed step time is possible here if the fastest step of the rerun took at most this part of it."""
+TOLERANCE: Mapping[Claim, float] = {
+    "speed": 1.2,
+    "memory": 1.25,
+    "device-memory": 1.25,
+    "energy": 1.25,
+    "peak": 1.2,
+}
+"""How many times as good as here a claim may be."""
+ALIKE: Mapping[Claim, float] = {**TOLERANCE, "speed": 1.17, "memory": 1.05}
+"""The same between machines that differ in nothing that is known, both idle: the largest of honest reruns were 1.16 in
+speed, but for one that the second rerun did not repeat, and 1.007 in memory."""
+MOST_DIFFERENCES = 5
+"""Differences that are named."""
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """A run to be compared: the submission, or its rerun."""
+
+    result: Result
+    """Its figures. Those of a rerun are of its steps from the second on; it is kept nowhere."""
+    step_seconds: Mapping[int, float]
+    """Of its first steps, by number; each counts with its slowest rank."""
+    cores: int | None
+    """Cores of its host that it could use; None if unknown."""
+    on_cpu: bool
+    """Whether the devices are the cores of the host."""
+
+
+def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) -> tuple[ClaimCheck, ...]:
+    """Each figure that the submission claims, compared or with the reason why not.
+
+    `other_layout` says why the rerun is not in the submission's own layout and tuning; None if it is.
+    """
+    there, machine = submitted.result, _other_machine(submitted, here)
+    setup = machine or other_layout or _other_setup(there, here.result)
+    busy = _busy(here.result)
+    tolerance = ALIKE if busy is None and _alike(submitted, here) else TOLERANCE
+    checks = [_speed(submitted, here, setup or busy, tolerance)]
+    ranks = {rank.rank: rank.peak_bytes for rank in there.metrics.rank_memory if rank.peak_bytes}
+    if ranks:
+        checks.append(_memory_of_ranks(ranks, here.result, setup, tolerance))
+    used = there.metrics.device_memory_used_bytes
+    if used and not submitted.on_cpu:  # else it is that of all programs of the host
+        mine = here.result.metrics.device_memory_used_bytes
+        checks.append(_lower("device-memory", used, mine, setup or busy, lambda size: f"{size / GIB:.2f} GiB"))
+    joules = there.metrics.joules_per_token
+    if joules:
+        drawn = here.result.metrics.joules_per_token
+        checks.append(_lower("energy", joules, drawn, setup or busy, lambda value: f"{value:.3g} J per token"))
+    if (peak := _peak(there, here.result, machine, busy)) is not None:
+        checks.append(peak)
+    return tuple(checks)
+
+
+def claims_text(checks: tuple[ClaimCheck, ...], different: str) -> str:
+    """All outcomes in one line, with what is `different` here if anything was compared."""
+    compared = [check for check in checks if check.outcome != "not compared"]
+    parts = []
+    if compared:
+        figures = ", ".join(f"{check.claim} {check.times_as_good:.2f}" for check in compared)
+        parts.append(f"claims, times as good as here: {figures}{different}")
+    reasons: dict[str, list[str]] = {}
+    for check in checks:
+        if check.outcome == "not compared":
+            reasons.setdefault(check.message, []).append(check.claim)
+    for reason, (first, *others) in reasons.items():
+        nor = f", nor {', '.join(others)}" if others else ""
+        parts.append(f"{first} not compared{nor}: {reason}")
+    return "; ".join(parts)
+
+
+def differences(there: Result, here: Result) -> str:
+    """`; different here: torch 2.9.1 -> 2.15.0`: what can change the speed of one device model; empty if nothing."""
+    notable = {*there.software.notable_packages, *here.software.notable_packages}
+    theirs, ours = (
+        {
+            **{name: version for name, version in run.software.packages.items() if name in notable},
+            **{f"kernels.{name}": kernel for name, kernel in run.kernels.items()},
+            **run.software.environment,
+            "driver": run.hardware.driver,
+            "host": run.hardware.host_cpu,
+        }
+        for run in (there, here)
+    )
+    names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
+    texts = [f"{name} {theirs.get(name) or 'unknown'} -> {ours.get(name) or 'unknown'}" for name in names]
+    more = f" and {len(texts) - MOST_DIFFERENCES} more" if len(texts) > MOST_DIFFERENCES else ""
+    return f"; different here: {', '.join(texts[:MOST_DIFFERENCES])}{more}" if texts else ""
+
+
+def _other_machine(submitted: Measured, here: Measured) -> str | None:
+    """How the devices differ; None if they are of one model, and host CPUs of as many cores."""
+    theirs, ours = submitted.result.hardware, here.result.hardware
+    if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
+        return f"it ran on {theirs.device_model} ({theirs.vendor}), the rerun on {ours.device_model} ({ours.vendor})"
+    if here.on_cpu and submitted.cores != here.cores:
+        return f"it ran on {submitted.cores or 'unknown'} cores, the rerun on {here.cores or 'unknown'} cores"
+    return None
+
+
+def _alike(submitted: Measured, here: Measured) -> bool:
+    """Whether the machines differ in nothing that is known, and nothing disturbed the submission."""
+    there, mine = submitted.result, here.result
+    hosts = [(run.software.os, run.software.kernel, run.hardware.host_memory_bytes) for run in (there, mine)]
+    same = hosts[0] == hosts[1] and submitted.cores == here.cores and not differences(there, mine)
+    return same and next(disturbances(there), None) is None
+
+
+def _other_setup(there: Result, here: Result) -> str | None:
+    """What a rerun does not take over, and the submission has set otherwise."""
+    if there.contract.precision != here.contract.precision:
+        return f"it is in {there.contract.precision}, the rerun in {here.contract.precision}"
+    options = sorted(name for name in {**there.framework, **here.framework}
+                     if there.framework.get(name) != here.framework.get(name))  # fmt: skip
+    return f"a rerun takes no framework options from a submission: {', '.join(options)}" if options else None
+
+
+def _busy(here: Result) -> str | None:
+    """Why the times of a rerun cannot be compared; None if nothing else went on."""
+    before = [node.before for node in here.conditions if node.before is not None]
+    # uneven steps are held against the same steps of the submission: the first ones are slow in both
+    here = replace(here, metrics=replace(here.metrics, step_seconds=None))
+    reasons = [*disturbances(here), *(part for load in before for part in busy_parts(load))]
+    if reasons:
+        return f"this machine was disturbed: {reasons[0]}"
+    known = here.metrics.other_cpu_share is not None or any(load.other_cpu_share is not None for load in before)
+    return None if known else "what else this machine did is unknown"
+
+
+def _speed(submitted: Measured, here: Measured, reason: str | None, tolerance: Mapping[Claim, float]) -> ClaimCheck:
+    steps = sorted(step for step in submitted.step_seconds.keys() & here.step_seconds.keys() if step > 1)
+    theirs, ours = ([run.step_seconds[step] for step in steps] for run in (submitted, here))
+    ratios = [mine / max(value, 1e-12) for mine, value in zip(ours, theirs, strict=True)]
+    if reason is None and len(steps) < FEWEST_STEPS:
+        reason = f"expected --rerun {FEWEST_STEPS + 1} or more: the first step is left out"
+    elif reason is None:
+        p5, *_, p95 = quantiles(ratios, n=20, method="inclusive")
+        if p95 > UNEVEN_QUANTILES * p5:
+            reason = f"steps took {p5:.2g} to {p95:.2g} times as long as there: one of the runs was disturbed"
+    if reason is not None:
+        return ClaimCheck(claim="speed", outcome="not compared", message=reason)
+    of_all = submitted.result.metrics.step_seconds
+    claimed, fastest = median(theirs) if of_all is None else of_all.median, min(ours)
+    good = fastest / max(claimed, 1e-12)
+    if good > REACHED:  # no step here was clearly faster than its steps are said to be
+        good = max(good, median(ratios))
+    return _check(
+        "speed", good, claimed, median(ours),
+        f"steps 2 to {steps[-1]} took {median(theirs):.3g} s, here {median(ours):.3g} s (medians); all measured steps"
+        f" {claimed:.3g} s (median), the fastest here {fastest:.3g} s", tolerance,
+    )  # fmt: skip
+
+
+def _memory_of_ranks(
+    ranks: Mapping[int, int], here: Result, reason: str | None, tolerance: Mapping[Claim, float]
+) -> ClaimCheck:
+    """The rank whose peak memory is lowest by that of the same rank here."""
+    mine = {rank.rank: rank.peak_bytes for rank in here.metrics.rank_memory if rank.peak_bytes}
+    both = ranks.keys() & mine.keys()
+    rank = max(both, key=lambda rank: mine[rank] / ranks[rank], default=None)
+    if rank is None:
+        return _lower("memory", 0, None, reason, str)
+    return _lower(
+        "memory", ranks[rank], mine[rank], reason, lambda size: f"{size / 2**20:,.0f} MiB on rank {rank}", tolerance
+    )
+
+
+def _peak(there: Result, here: Result, machine: str | None, busy: str | None) -> ClaimCheck | None:
+    """The peak of a whole device, whatever the submission calls it; None if nobody measures that of such a device.
+
+    What is measured on a busy machine is too low: it can show that a claim is too low, not that it is not.
+    """
+    claimed = next(_peaks(there, measured=True), None)
+    measured = list(_peaks(here, measured=True))
+    if here.peak_again is not None:
+        measured.append((here.peak_again.dtype, here.peak_again.flops_per_second))
+    if claimed is None and (not measured or (claimed := next(_peaks(there, measured=False), None)) is None):
+        return None
+    dtype, flops = claimed
+    known = [value for name, value in measured if name == dtype]
+    check = _lower("peak", flops, max(known, default=None), machine, lambda value: f"{value / 1e12:.3g} TFLOP/s")
+    if check.outcome == "agrees" and busy is not None:
+        return ClaimCheck(claim="peak", outcome="not compared", message=busy)
+    return check
+
+
+def _peaks(result: Result, measured: bool) -> Iterator[tuple[str, float]]:
+    """Dtype and FLOP/s of a whole device, of each convention that has a peak; only those called `measured`, or all."""
+    share = result.hardware.device_share
+    for mfu in result.mfu:
+        dtype, flops = mfu.peak_dtype, mfu.peak_flops_per_second
+        if share and flops and dtype is not None and (mfu.peak_confidence == "measured" or not measured):
+            yield dtype, flops / share
+
+
+def _lower(
+    claim: Claim,
+    there: float,
+    here: float | None,
+    reason: str | None,
+    text: Callable[[float], str],
+    tolerance: Mapping[Claim, float] = TOLERANCE,
+) -> ClaimCheck:
+    """A figure that is the better the lower it is."""
+    if reason is not None or here is None:
+        why = reason or "the rerun shows none: this machine does not, or the rerun was too short"
+        return ClaimCheck(claim=claim, outcome="not compared", message=why)
+    return _check(claim, here / there, there, here, f"{text(there)}, here {text(here)}", tolerance)
+
+
+def _check(
+    claim: Claim, good: float, there: float, here: float, figures: str, tolerances: Mapping[Claim, float]
+) -> ClaimCheck:
+    tolerance = tolerances[claim]
+    return ClaimCheck(
+        claim=claim,
+        outcome="better" if good > tolerance else "agrees",
+        message=f"{claim}: {figures}: {good:.2f} times as good as here, expected at most {tolerance:g}",
+        submitted=there,
+        here=here,
+        times_as_good=good,
+        tolerance=tolerance,
+    )

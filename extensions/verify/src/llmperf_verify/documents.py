@@ -1,0 +1,76 @@
+"""The files that checks read and write: names in a run folder, typed JSON, digests, and the validator's own data."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+from llmperf import encode_pretty, open_regular, own_config, read_bytes, write_bytes
+from llmperf.errors import LlmperfError, UserError
+from llmperf.types import DataSource, Result
+
+T = TypeVar("T")
+
+RESULT = "result.json"
+"""The result in a run folder."""
+PLAN = "plan.json"
+"""The plan in a run folder."""
+VERIFICATION = "verification.json"
+"""What somebody verified of the result, beyond the rules."""
+ARCHIVES = (".zip", ".tar.gz", ".tgz")
+"""Endings of archives."""
+
+
+class Impossible(LlmperfError):
+    """A check that cannot be made on this machine; the message says why."""
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """The document in a JSON file; UserError if unreadable or of another shape."""
+    return decoded(read_bytes(path), kind, path)
+
+
+def decoded(data: bytes, kind: type[T], path: Path) -> T:
+    """A JSON text as `kind`; UserError that names the file if it does not fit."""
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise UserError(f"{path}: {error}") from None
+
+
+def save(path: Path, document: Any) -> None:
+    """Write a document as indented JSON; on failure an existing file stays as it was."""
+    write_bytes(path, encode_pretty(document))
+
+
+def sha256(path: Path) -> str:
+    """The digest of a file of any size; OSError if it cannot be read."""
+    digest = hashlib.sha256()
+    with open_regular(path) as file:
+        while block := file.read(2**20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def own_data(result: Result) -> DataSource:
+    """Where a result's data set is on this machine: no path of a submission is ever read.
+
+    Impossible if that is unknown, or its tokens would be others here.
+    """
+    dataset, here = result.contract.dataset, platform.python_version()
+    if dataset == "python-stdlib" and result.software.python != here:
+        raise Impossible(f"its data are the library of Python {result.software.python}; this is Python {here}")
+    if dataset in ("synthetic", "python-stdlib"):
+        return DataSource()
+    config = own_config()
+    known = config.tables.data.get(dataset)
+    if known is None or known.path is None:
+        raise Impossible(
+            f"data set {dataset!r} is read from a file: name it in your own llmperf.toml, [data.{dataset}] path"
+        )
+    beside = Path() if config.path is None else config.path.parent
+    return replace(known, path=str(beside / Path(known.path).expanduser()))

@@ -1,0 +1,158 @@
+"""The checks beyond the rules that `llmperf validate` was asked for, as findings and as a verification to keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from llmperf.types import FileFindings, Finding, Result
+
+from llmperf_verify.documents import PLAN, RESULT, sha256
+from llmperf_verify.rules import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
+from llmperf_verify.verification import (
+    Level,
+    LevelCheck,
+    VerifiedResult,
+    recorded_levels,
+    verification_path,
+    write_verification,
+)
+
+if TYPE_CHECKING:
+    from llmperf_verify.sigstore_bundles import Identity
+
+ADVICE = "repeat the rerun on an idle machine, then ask for a witness"
+"""What to do about a claim that is better than a rerun measured."""
+ALONE: tuple[Level, ...] = ("signed", "witnessed")
+"""Levels that are looked at without being asked for: an unknown key is only a note."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """The checks that the user asked for."""
+
+    signers: Path | None = None
+    """A file of allowed signers of those who hand in results."""
+    witnesses: Path | None = None
+    """A file of allowed signers of trusted runners."""
+    sigstore: Identity | None = None
+    """Who must have signed through sigstore."""
+    sigstore_witness: Identity | None = None
+    """The trusted runner who must have signed through sigstore."""
+    spot: int | None = None
+    """Sequences of step 1 to compute again."""
+    spot_seed: int | None = None
+    """Draws the sequences of an earlier spot check again."""
+    rerun: int | Literal["default"] | None = None
+    """Steps to train again; by default those of a result's warm-up and a few more."""
+    framework: str | None = None
+    """By which framework; None for the submission's own, or another that can."""
+    challenges: Path | None = None
+    """A challenge, or the folder of those that the user has issued."""
+
+
+@dataclass
+class LevelChecks:
+    """Makes the checks for one result after the other, and keeps them for `record`."""
+
+    wanted: Wanted = Wanted()
+    kept: bool = False
+    """Whether `record` will be called."""
+    say: Callable[[str], None] = lambda line: None
+    """Gets lines of progress of checks that take long."""
+    _made: dict[Path, list[VerifiedResult]] = field(default_factory=dict)
+    """By the run folder or archive."""
+
+    def __call__(
+        self, result: Result, path: Path, archive: Path | None, findings: Sequence[Finding]
+    ) -> Iterator[Finding]:
+        """The findings of a result: errors for checks that failed or are impossible, notes for those that passed.
+
+        `findings` are those of the rules.
+        """
+        checks = list(self._checks(result, path, archive))
+        if self.wanted.challenges is not None and _place(path) != path:
+            from llmperf_verify.challenges import challenge_check
+
+            # last, since a result with errors does not use the challenge up
+            known = (*findings, *map(_finding, checks))
+            checks.append(challenge_check(path.parent, result, self.wanted.challenges, findings=known))
+        if self.kept:
+            entry = VerifiedResult(run_id=result.run_id, result_sha256=sha256(path), checks=tuple(checks))
+            self._made.setdefault(archive or _place(path), []).append(entry)
+        for check in checks:
+            yield _finding(check)
+            for claim in check.claims:
+                if claim.outcome == "better":
+                    yield BETTER_CLAIM.finding("", f"{claim.message}; {ADVICE}")
+
+    def _checks(self, result: Result, path: Path, archive: Path | None) -> Iterator[LevelCheck]:
+        from llmperf_verify.signed import bundle_check, signature_check, witness_check
+
+        wanted = self.wanted
+        signatures = signature_check(path, archive, wanted.signers), witness_check(path, archive, wanted.witnesses)
+        yield from (check for check in signatures if check is not None)
+        for identity, witness in ((wanted.sigstore, False), (wanted.sigstore_witness, True)):
+            if identity is not None:
+                yield bundle_check(path, archive, identity, witness)
+        folder = _place(path)
+        if folder == path:
+            message = f"expected {RESULT} in its run folder, with {PLAN} and the records, found a result alone"
+            asked: dict[Level, object] = {
+                "spot-checked": wanted.spot, "challenged": wanted.challenges, "rerun": wanted.rerun,
+            }  # fmt: skip
+            for level, value in asked.items():
+                if value is not None:
+                    yield LevelCheck(level=level, outcome="impossible", message=message)
+            return
+        if wanted.spot is not None:
+            from llmperf_verify.spot import spot_check
+
+            yield spot_check(folder, result, wanted.spot, seed=wanted.spot_seed, show=self.say)
+        if wanted.rerun is not None:
+            from llmperf_verify.rerun import default_steps, rerun_check
+
+            steps = default_steps(result) if wanted.rerun == "default" else wanted.rerun
+            yield rerun_check(folder, result, steps, wanted.framework, self.say)
+
+    def record(self, files: Sequence[FileFindings]) -> Iterator[Path]:
+        """Write a verification for each run folder and archive; `files` are all findings. Yields what was written."""
+        for place, entries in self._made.items():
+            consistent = _consistent(file for file in files if file.path.is_relative_to(place))
+            if (earlier := recorded_levels(verification_path(place))) is not None:
+                self.say(f"{verification_path(place)}: replaces an earlier verification: {earlier}")
+            yield write_verification(place, [replace(entry, checks=(consistent, *entry.checks)) for entry in entries])
+
+
+def _place(path: Path) -> Path:
+    """The run folder of a result; the file itself if the result lies alone."""
+    in_run_folder = path.name == RESULT and (path.parent / PLAN).is_file()
+    return path.parent if in_run_folder else path
+
+
+def _finding(check: LevelCheck) -> Finding:
+    """An error if a check failed, or is impossible and was asked for; else a note."""
+    rule = LEVEL_RULES[check.level]
+    if check.outcome == "impossible" and check.level not in ALONE:
+        return NOT_CHECKED.finding("", f"{check.level}: {check.message}")
+    finding = rule.finding("", check.message)
+    return finding if check.outcome == "failed" else replace(finding, severity="note")
+
+
+def _consistent(files: Iterable[FileFindings]) -> LevelCheck:
+    """The level of the rules, of a run folder or of a whole archive."""
+    levels = {rule.code for rule in (*LEVEL_RULES.values(), NOT_CHECKED, BETTER_CLAIM)}
+    findings = [finding for file in files for finding in file.findings if finding.code not in levels]
+    errors = [finding for finding in findings if finding.severity == "error"]
+    warnings = sum(finding.severity == "warning" for finding in findings)
+    figures = {"errors": len(errors), "warnings": warnings}
+    if errors:
+        message = f"{len(errors)} errors, the first {errors[0].code}: {errors[0].message}"
+        return LevelCheck(level="consistent", outcome="failed", message=message, figures=figures)
+    if any(finding.code == "LP705" for finding in findings):
+        message = "no plan and no records, from which the figures could be computed again"
+        return LevelCheck(level="consistent", outcome="impossible", message=message, figures=figures)
+    message = "no errors; the figures were computed again from the plan and the records"
+    return LevelCheck(level="consistent", outcome="passed", message=message, figures=figures)

@@ -1,0 +1,67 @@
+"""llmperf extension `verify`: options of `run` and `validate`, the rules of levels, verifications and challenges."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+from llmperf import hookimpl
+
+if TYPE_CHECKING:
+    from llmperf.types import CommandOptions, DocumentKind, Rule
+
+
+@hookimpl
+def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
+    """`--challenge` of `llmperf run`, and the checks beyond the rules of `llmperf validate`."""
+    if command not in ("run", "validate"):
+        return []
+    from llmperf_verify.options import run_options, validate_options
+
+    return [run_options() if command == "run" else validate_options()]
+
+
+@hookimpl
+def llmperf_rules(kind: str | None) -> Iterable[Rule]:
+    """The rules of levels, which are applied by those options."""
+    if kind is not None:
+        return []
+    from llmperf_verify.rules import RULES
+
+    return RULES
+
+
+@hookimpl
+def llmperf_document_kinds() -> Iterable[DocumentKind]:
+    """Verifications and challenges."""
+    import re
+    from importlib import import_module
+
+    from llmperf.types import DocumentKind
+
+    def kind(name: str, type: Callable[[], type], **more: Any) -> DocumentKind:
+        schema = re.compile(rf'"schema"\s*:\s*"llmperf/{name}/')
+        return DocumentKind(
+            name=name,
+            title=f"a {name}",
+            suffixes=(".json",),
+            recognise=lambda path, beginning, named: (
+                bool(schema.search(beginning())) and '"$schema"' not in beginning()
+            ),
+            schema=lambda: import_module("llmperf_schemas").load(name),
+            type=type,
+            **more,
+        )
+
+    def here(module: str) -> Any:
+        return import_module(f"llmperf_verify.{module}")
+
+    return [
+        kind(
+            "verification",
+            lambda: here("verification").Verification,
+            in_place=lambda document, path, submitted: here("rules").beside_verification(document, path),
+            result_rows=lambda result: [here("rules").verification_row(result)],
+        ),
+        kind("challenge", lambda: here("challenges").Challenge),
+    ]

@@ -1,0 +1,159 @@
+"""The losses of sequences at a model's initial weights, layer by layer, and the memory that they take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from llmperf_verify.reference.attention import BLOCK_SCORES, Positions, attention, positions_of
+from llmperf_verify.reference.feed_forward import feed_forward, mixture_layer, shared_width
+from llmperf_verify.reference.weights import (
+    BLOCK_ELEMENTS,
+    FEWEST_ROWS,
+    Array,
+    DrawnWeights,
+    Weights,
+    embedded,
+    rms_normed,
+    row_blocks,
+    unit_rows,
+)
+
+if TYPE_CHECKING:
+    from llmperf.types import Contract, Model
+    from numpy.typing import NDArray
+
+MOST_EXPERTS = 4096
+"""Of routing tables."""
+ENCODINGS = ("rope", "alibi")
+"""Position encodings that this pass has."""
+INTERPRETER_BYTES = 150 * 2**20
+"""Of Python with NumPy, before any array."""
+
+
+def uncovered(model: Model, contract: Contract) -> str | None:
+    """Why this pass does not compute the losses of a model and contract, in one line; None if it does."""
+    if model.position_encoding not in ENCODINGS:
+        return (
+            f"model.position_encoding: expected one of {', '.join(ENCODINGS)}, found {model.position_encoding[:40]!r}"
+        )
+    if model.multi_token_layers:
+        return "model.multi_token_layers: expected 0, since their losses are not defined by the training contract"
+    if model.position_encoding == "alibi" and (model.sinks or model.window is not None):
+        return "model.position_encoding: expected rope with sinks or windows, found 'alibi'"
+    experts = 0 if model.mixture is None else model.mixture.experts
+    if contract.routing != "learned" and not 0 < experts <= MOST_EXPERTS:
+        return f"contract.routing: expected learned with {experts} experts, found {contract.routing}"
+    return None
+
+
+def first_losses(
+    model: Model,
+    contract: Contract,
+    sequences: NDArray[np.int64],
+    *,
+    dtype: type[np.floating[Any]] = np.float32,
+    weights: Weights | None = None,
+) -> NDArray[np.float64]:
+    """Mean cross entropy of each of `sequences` [sequences, seq_len + 1], in nats per learnt token."""
+    losses = token_losses(model, contract, sequences, dtype=dtype, weights=weights)
+    means: NDArray[np.float64] = np.nanmean(losses, axis=1)
+    return means
+
+
+def token_losses(
+    model: Model,
+    contract: Contract,
+    sequences: NDArray[np.int64],
+    *,
+    dtype: type[np.floating[Any]] = np.float32,
+    weights: Weights | None = None,
+    progress: Callable[[int], None] = lambda layers: None,
+) -> NDArray[np.float64]:
+    """Cross entropy of each token of `sequences` [sequences, seq_len + 1], in nats; NaN where no label is learnt.
+
+    Negative ids are padding: any input, no label. `weights` are drawn from the contract's seed unless they are given.
+    `progress` is called with the number of layers that are done, after each of them.
+    """
+    weights = weights or DrawnWeights(contract.seed, model.initializer_std, dtype)
+    inputs, labels = sequences[:, :-1].clip(min=0), sequences[:, 1:]
+    seq_len = inputs.shape[1]
+    states = embedded(weights, inputs.reshape(-1), model.vocab_size, model.hidden_size, dtype)
+    if model.embedding_scale != 1.0:
+        states *= dtype(model.embedding_scale)
+    full = positions_of(model, seq_len, dtype, windowed=False)
+    windowed = positions_of(model, seq_len, dtype, windowed=True)
+    pattern = model.window_pattern or ("window",)
+    for layer in range(model.layers):
+        sees_all = model.window is None or pattern[layer % len(pattern)] == "full"
+        states = _block(weights, model, contract, layer, states, seq_len, full if sees_all else windowed)
+        progress(layer + 1)
+    states = rms_normed(weights, states, "model.norm", model.norm_eps, offset=model.norm_offset)
+    losses = _cross_entropies(weights, model, states, labels.reshape(-1)).reshape(labels.shape)
+    return np.where(labels >= 0, losses, np.nan)
+
+
+def _block(
+    weights: Weights, model: Model, contract: Contract, layer: int, states: Array, seq_len: int, positions: Positions
+) -> Array:
+    """Attention and feed-forward layer around residuals; four norms also norm what is added."""
+    name, four = f"model.layers.{layer}", model.norms_per_block == 4
+
+    def normed(part: Array, norm: str) -> Array:
+        return rms_normed(weights, part, f"{name}.{norm}_layernorm", model.norm_eps, offset=model.norm_offset)
+
+    change = attention(weights, model, name, normed(states, "input"), seq_len, positions)
+    states += normed(change, "post_attention") if four else change
+    inputs = normed(states, "pre_feedforward" if four else "post_attention")
+    if layer < model.dense_layers:
+        inner, bias = model.intermediate_size, model.feed_forward_bias
+        change = feed_forward(weights, model, f"{name}.mlp", inputs, inner, bias=bias)
+    else:
+        places = np.arange(len(inputs)) % seq_len
+        change = mixture_layer(weights, model, contract, layer, inputs, places)
+    states += normed(change, "post_feedforward") if four else change
+    return states
+
+
+def _cross_entropies(weights: Weights, model: Model, states: Array, labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Of each token, in nats; logits are computed in blocks of the vocabulary, their sum online."""
+    name = "model.embed_tokens.weight" if model.tied_embeddings else "lm_head.weight"
+    shape = (model.vocab_size, model.hidden_size)
+    highest = np.full(len(states), -np.inf)
+    total, of_labels = np.zeros(len(states)), np.zeros(len(states))
+    for start, stop in row_blocks(*shape, len(states)):
+        rows = weights.rows(name, shape, start, stop)
+        logits = states @ (unit_rows(rows) if model.normalized_head else rows).T
+        inside = np.flatnonzero((labels >= start) & (labels < stop))
+        of_labels[inside] = logits[inside, labels[inside] - start]
+        higher = np.maximum(highest, logits.max(axis=1))
+        total *= np.exp(highest - higher)
+        total += np.exp(logits - higher[:, None].astype(logits.dtype)).sum(axis=1)
+        highest = higher
+    losses: NDArray[np.float64] = np.log(total) + highest - of_labels
+    return losses
+
+
+def pass_bytes(model: Model, sequences: int, seq_len: int, dtype: type[np.floating[Any]]) -> int:
+    """Peak memory of the process: activations of a layer, blocks of weights, scores and logits."""
+    tokens = sequences * seq_len
+    hidden, heads = model.hidden_size, model.attention_heads
+    queries = heads * model.query_width
+    keys = model.kv_heads * (model.query_width + model.value_width)
+    if (latent := model.latent) is not None:
+        keys = heads * (latent.nope_width + latent.value_width) + latent.kv_rank + latent.rope_width
+    attending = queries + keys + heads * model.value_width
+    inner = model.intermediate_size if model.dense_layers else 0
+    routed = 0
+    if (mixture := model.mixture) is not None:
+        inner = max(inner, mixture.expert_width, shared_width(model))
+        routed = 3 * mixture.experts + hidden
+    activations = tokens * (4 * hidden + max(attending, inner + routed))
+    threads = os.cpu_count() or 1
+    blocks = 5 * max(BLOCK_ELEMENTS, FEWEST_ROWS * tokens) + threads * (
+        2 * BLOCK_SCORES + 4 * seq_len * model.query_width
+    )
+    return INTERPRETER_BYTES + (activations + blocks) * np.dtype(dtype).itemsize

@@ -1,0 +1,214 @@
+"""What a rerun proves: losses and gradient norms against the submitted ones, and whether a guess would agree.
+
+Bounds are how far two honest runs of one contract may be apart; docs/trust.md has the measurements that they come from.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from llmperf import printable
+from llmperf.types import Precision, Result
+from llmperf.types.result import LossPoint
+
+from llmperf_verify.documents import Impossible
+from llmperf_verify.rerun_plan import RerunPlan
+from llmperf_verify.verification import LevelCheck, Outcome
+
+GROWTH = 1.25
+"""Factor by which bounds grow from step to step: differences by rounding grow as training goes on, and faster at high
+learning rates."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveBounds:
+    """Largest differences of a step, which grow with the steps before it."""
+
+    loss: float
+    """Nats per token, at step 1."""
+    norm: float
+    """Relative, at step 1."""
+
+    def of_loss(self, step: int) -> float:
+        """Nats per token, at a step."""
+        return self.loss * GROWTH ** (step - 1)
+
+    def of_norm(self, step: int) -> float:
+        """Relative, at a step."""
+        return self.norm * GROWTH ** (step - 1)
+
+
+FP32 = CurveBounds(loss=2e-5, norm=1e-3)
+"""Both runs in fp32."""
+REDUCED = CurveBounds(loss=2e-3, norm=0.02)
+"""At least one run computes products in 16 bits or tf32."""
+FP8 = CurveBounds(loss=5e-3, norm=0.05)
+"""At least one run computes products in fp8."""
+
+
+def bounds_of(*recipes: Precision) -> CurveBounds:
+    """The bounds for runs by these recipes."""
+    if set(recipes) == {"fp32"}:
+        return FP32
+    return FP8 if any(recipe.startswith("fp8") for recipe in recipes) else REDUCED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CurveDifference:
+    """Two curves, step by step, with the step that comes nearest to its bound or exceeds it most."""
+
+    what: Literal["loss", "gradient norm"]
+    """The curves of what."""
+    steps: int
+    """Steps that both have."""
+    step: int
+    """The worst step."""
+    submitted: float
+    """At that step."""
+    here: float
+    """At that step."""
+    difference: float
+    """At that step: in nats per token of a loss, relative of a norm."""
+    bound: float
+    """At that step."""
+
+    @property
+    def within(self) -> bool:
+        """Whether all steps are within their bounds."""
+        return self.difference <= self.bound
+
+    @property
+    def text(self) -> str:
+        """Such as `loss within 4.8e-07 (bound 1.4e-05, step 5)`."""
+        where = f"bound {self.bound:.2g}, step {self.step}"
+        unit = " nats per token" if self.what == "loss" else ""
+        if self.within:
+            return f"{self.what} differs by at most {self.difference:.1e}{unit} ({where})"
+        values = f"submitted {self.submitted:.6f}, {self.here:.6f} here"
+        return f"{self.what} differs by {self.difference:.1e}{unit} ({where}): {values}"
+
+
+def losses(submitted: Sequence[LossPoint], here: Sequence[LossPoint], bounds: CurveBounds) -> CurveDifference | None:
+    """The losses of two runs; None if no step has both."""
+    there, mine = ({point.step: point.loss for point in points} for points in (submitted, here))
+    return _worst("loss", there, mine, lambda one, other: abs(one - other), bounds.of_loss)
+
+
+def norms(submitted: Sequence[LossPoint], here: Sequence[LossPoint], bounds: CurveBounds) -> CurveDifference | None:
+    """The gradient norms of two runs; None if no step has both."""
+    there, mine = ({point.step: point.grad_norm for point in points} for points in (submitted, here))
+    return _worst(
+        "gradient norm", there, mine, lambda one, other: abs(one - other) / max(abs(other), 1e-30), bounds.of_norm
+    )
+
+
+def _worst(
+    what: Literal["loss", "gradient norm"],
+    submitted: Mapping[int, float | None],
+    here: Mapping[int, float | None],
+    difference: Callable[[float, float], float],
+    bound: Callable[[int], float],
+) -> CurveDifference | None:
+    """The step that is nearest to its bound, or exceeds it most."""
+    found = [
+        CurveDifference(
+            what=what, steps=0, step=step, submitted=there, here=value,
+            difference=difference(there, value), bound=bound(step),
+        )
+        for step in sorted(submitted.keys() & here.keys())
+        if (there := submitted[step]) is not None and (value := here[step]) is not None
+    ]  # fmt: skip
+    worst = max(found, key=lambda step: step.difference / step.bound, default=None)
+    return None if worst is None else replace(worst, steps=len(found))
+
+
+def compared(
+    rerun: RerunPlan,
+    trained: Result,
+    submitted: Sequence[LossPoint],
+    result: Result,
+    asked: int,
+    skipped: int | None = None,
+) -> LevelCheck:
+    """The outcome of a rerun of `asked` steps whose records are given.
+
+    `skipped` is the first step whose update the submission left out and this rerun could not: later steps differ.
+    Impossible if fewer steps were compared than asked for, or if the losses move by less than their bounds.
+    """
+    plan, here = rerun.plan, trained.loss_curve
+    bounds = bounds_of(result.contract.precision, rerun.precision)
+    usable = [point for point in submitted if skipped is None or point.step <= skipped]
+    loss, norm = losses(usable, here, bounds), norms(usable, here, bounds)
+    if loss is None:
+        raise Impossible("no step has a loss in both runs")
+    wrong = [difference.text for difference in (loss, norm) if difference is not None and not difference.within]
+    counts = (("parameters", result.parameters, plan.flops.parameters),
+              ("tokens of a step", result.batch.tokens_per_step, plan.batch.tokens_per_step))  # fmt: skip
+    wrong += [f"{name}: submitted {there:,}, {value:,} here" for name, there, value in counts if there != value]
+    own = plan.spec.tuning.framework == result.tuning.framework
+    agreed = [loss.text, "gradient norms were not compared" if norm is None else norm.text]
+    missing = _missing_norms(usable, here, skipped)
+    unsure = _unsure(loss, usable, here, bounds, result, asked, skipped)
+    if missing and own:
+        steps = ", ".join(map(str, missing[:5]))
+        alike = plan.spec.tuning.sharding_stage == result.tuning.sharding_stage  # some layouts know no norm
+        reason = f"the submission has no gradient norm of step {steps}, and this framework recorded it here"
+        (wrong if alike else unsure).append(reason)
+    outcome: Outcome = "failed" if wrong else "impossible" if unsure else "passed"
+    more = f" (asked for {asked}; the run has no more)" if asked > result.contract.steps else ""
+    whose = " (the submitter's own framework)" if own else ""
+    how = f"{loss.steps} steps{more} by {plan.spec.tuning.framework}{whose} {rerun.precision}"
+    how += f" on {plan.layout.world_size} rank"
+    how += "s" * (plan.layout.world_size > 1)
+    return LevelCheck(
+        level="rerun",
+        outcome=outcome,
+        message=f"{printable(how, ' ')}: {'; '.join(wrong or [*agreed, *unsure])}",
+        figures={
+            "steps": loss.steps,
+            "framework": plan.spec.tuning.framework,
+            "precision": rerun.precision,
+            "largest_loss_difference": loss.difference,
+            "loss_bound": loss.bound,
+            "largest_norm_difference": None if norm is None else norm.difference,
+            **({} if norm is None else {"norm_bound": norm.bound}),
+        },
+    )
+
+
+def _missing_norms(submitted: Sequence[LossPoint], here: Sequence[LossPoint], skipped: int | None) -> list[int]:
+    """Steps whose gradient norm was recorded here, and left out there; gradients of a skipped step have none."""
+    known = {point.step for point in here if point.grad_norm is not None and math.isfinite(point.grad_norm)}
+    return [point.step for point in submitted if point.grad_norm is None and point.step in known - {skipped}]
+
+
+def _unsure(
+    loss: CurveDifference,
+    submitted: Sequence[LossPoint],
+    here: Sequence[LossPoint],
+    bounds: CurveBounds,
+    result: Result,
+    asked: int,
+    skipped: int | None,
+) -> list[str]:
+    """Why losses that agree prove too little."""
+    reasons = []
+    last = result.contract.steps if result.status == "complete" else result.loss_curve[-1].step
+    due = 1 + (min(asked, last) - 1) // result.loss_curve_every
+    if skipped is not None and skipped < min(asked, result.contract.steps):
+        reasons.append(
+            f"the submission's loss scaler skipped the update of step {skipped}, which a rerun in another precision"
+            " cannot follow: later steps were not compared"
+        )
+    elif loss.steps < due:
+        reasons.append(f"expected the losses of {due} steps, found {loss.steps}")
+    theirs = {point.step for point in submitted if point.loss is not None}
+    own = [(point.step, point.loss) for point in here if point.loss is not None and point.step in theirs]
+    guess, first = math.log(result.model.vocab_size), own[0][1]
+    moves = any(abs(value - first) > bounds.of_loss(step) for step, value in own)
+    if not (moves and any(abs(value - guess) > bounds.of_loss(step) for step, value in own)):
+        reasons.append("the losses move by less than the bound, and so a guess would agree, too; ask for a run in fp32")
+    return reasons

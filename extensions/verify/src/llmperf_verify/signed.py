@@ -1,0 +1,121 @@
+"""Signed and witnessed: whose keys signed a result or the archive that it came in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from llmperf import own_config
+from llmperf.errors import UserError
+from llmperf.types import Row
+
+from llmperf_verify.documents import ARCHIVES, RESULT, VERIFICATION
+from llmperf_verify.sigstore_bundles import Identity, bundle_path, verify
+from llmperf_verify.ssh_signatures import Namespace, Signature, check_allowed_signers, signature_path, verified
+from llmperf_verify.verification import Level, LevelCheck
+
+
+def signature_check(result: Path, archive: Path | None, signers: Path | None) -> LevelCheck | None:
+    """Who signed a result as its maker; None if nobody did and no `signers` are given."""
+    return _check("signed", "llmperf", result, archive, signers)
+
+
+def witness_check(result: Path, archive: Path | None, witnesses: Path | None) -> LevelCheck | None:
+    """Who signed a result as its witness; None if nobody did and no `witnesses` are given."""
+    return _check("witnessed", "llmperf-witness", result, archive, witnesses)
+
+
+def _check(
+    level: Level, namespace: Namespace, result: Path, archive: Path | None, allowed: Path | None
+) -> LevelCheck | None:
+    """The signature of the result, or else that of the archive."""
+    files = [result, *([] if archive is None else [archive])]
+    signed = next((path for path in files if signature_path(path, namespace).is_file()), None)
+    if signed is None:
+        if allowed is None:
+            return None
+        names = " or ".join(signature_path(path, namespace).name for path in files)
+        return LevelCheck(level=level, outcome="failed", message=f"expected a signature {names}, found none")
+    try:
+        signature = verified(signed, namespace, allowed) if allowed else _known(signed, namespace)
+    except UserError as error:
+        return LevelCheck(level=level, outcome="failed", message=str(error))
+    figures = {"key": signature.key, "principal": signature.principal, "file": signed.name}
+    if signature.principal is not None:
+        message = f"{signed.name} was signed by {signature.principal} with key {signature.key}"
+        return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
+    option = "--witnesses" if level == "witnessed" else "--signers"
+    message = f"{signed.name} was signed with key {signature.key}; {option} FILE shows whose key that is"
+    return LevelCheck(level=level, outcome="impossible", message=message, figures=figures)
+
+
+def _known(signed: Path, namespace: Namespace) -> Signature:
+    """A signature that nobody asked for, with its signer if the user's `[trust]` knows the key."""
+    signature = verified(signed, namespace, None)
+    configured = own_config().allowed_signers("witnesses" if namespace == "llmperf-witness" else "signers")
+    if configured is not None:
+        with suppress(UserError):
+            return verified(signed, namespace, configured)
+    return signature
+
+
+def bundle_check(result: Path, archive: Path | None, expected: Identity, witness: bool) -> LevelCheck:
+    """Whether a result, or else the archive, has a sigstore bundle by an identity, as its maker or its witness."""
+    level: Level = "witnessed" if witness else "signed"
+    files = [result, *([] if archive is None else [archive])]
+    signed = next((path for path in files if bundle_path(path, witness).is_file()), None)
+    if signed is None:
+        names = " or ".join(bundle_path(path, witness).name for path in files)
+        return LevelCheck(level=level, outcome="failed", message=f"expected a sigstore bundle {names}, found none")
+    try:
+        verify(signed, witness, expected)
+    except UserError as error:
+        return LevelCheck(level=level, outcome="failed", message=str(error))
+    figures = {"principal": expected.subject, "issuer": expected.issuer, "file": signed.name}
+    message = f"{signed.name} was signed by {expected.subject} through sigstore ({expected.issuer})"
+    return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
+
+
+def signed_file(path: Path) -> Path:
+    """The file that is signed for a path: result.json of a run folder, else the file itself; UserError if none."""
+    if path.is_dir():
+        if not (path / RESULT).is_file():
+            raise UserError(f"{path}: expected a run folder with {RESULT}, found none")
+        return path / RESULT
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    known = path.name == RESULT or path.name.endswith((*ARCHIVES, VERIFICATION))
+    if not known:
+        expected = f"a run folder, {RESULT}, an archive or {VERIFICATION}"
+        raise UserError(f"{path}: expected {expected}, found another file")
+    return path
+
+
+def namespace_of(path: Path, role: str) -> Namespace:
+    """What a signature of this file by a maker or a witness states; UserError for a witness of a verification."""
+    if path.name.endswith(VERIFICATION):
+        if role == "witness":
+            raise UserError(f"{path}: --as witness is for results and archives")
+        return "llmperf-verification"
+    return "llmperf-witness" if role == "witness" else "llmperf"
+
+
+def signature_row(signers: Path) -> Callable[[Path, Path], Row]:
+    """Makes the row on who signed a result, or else the archive that it came in, as its maker.
+
+    Its value is None where no key of the file of allowed signers did, with the reason as text.
+    """
+    check_allowed_signers(signers, "--signers")
+
+    def row(result: Path, archive: Path) -> Row:
+        principal = None
+        signed = next((path for path in (result, archive) if signature_path(path, "llmperf").is_file()), None)
+        try:
+            principal = None if signed is None else verified(signed, "llmperf", signers).principal
+            text = "not signed" if principal is None else f"signed by {principal}"
+        except UserError:
+            text = "no valid signature"
+        return Row(key="signature", label="signature", value=principal, text=text)
+
+    return row

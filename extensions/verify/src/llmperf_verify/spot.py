@@ -1,0 +1,316 @@
+"""The spot check: losses of single sequences of step 1, computed from the plan alone and held against the records.
+
+Initial weights are functions of seed, name and index, and so are the data of step 1. Anyone can compute the first loss
+of a run of any size without its machine: forward only, on a CPU, one block of weights in memory.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import secrets
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from llmperf import check_model, count_parameters, load_plan, recorded
+from llmperf.errors import LlmperfError
+from llmperf.types import Plan, SequencesRecord, StepRecord
+
+from llmperf_verify.documents import PLAN, Impossible, own_data
+from llmperf_verify.spot_bounds import bound_of
+from llmperf_verify.verification import LevelCheck, Outcome
+
+if TYPE_CHECKING:
+    import numpy as np
+    from llmperf.types import Result
+    from llmperf.types.records import Record
+    from numpy.typing import NDArray
+
+    Figures = Mapping[str, float | int | str | None]
+
+MOST_HOURS = 200
+"""A check that would take longer is refused."""
+MEMORY_SHARE = 0.8
+"""Part of the host's memory that the check may take."""
+IGNORED = -100
+"""The id after the end of a padded record."""
+SHOWN_SECONDS = 5.0
+"""Progress of checks that are expected to take longer is shown, as often as this at most."""
+FEWEST_FOR_MEAN = 4
+"""Sequences from which the mean difference has a bound of its own."""
+
+
+class Refuted(LlmperfError):
+    """The records cannot be those of the plan."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """A sequence of step 1."""
+
+    rank: int
+    """Data-parallel rank."""
+    index: int
+    """Among the sequences of that rank, by micro step, then row."""
+
+
+def spot_check(
+    folder: Path,
+    result: Result,
+    sequences: int = 3,
+    *,
+    seed: int | None = None,
+    double: bool = False,
+    show: Callable[[str], None] | None = None,
+) -> LevelCheck:
+    """Check so many sequences of step 1 of a run folder, at least 1, drawn at random over the data-parallel ranks.
+
+    `seed` repeats the draw of an earlier check; `double` computes in float64, which takes twice the time and memory.
+    `show` takes lines of progress; by default they are written to standard error.
+    """
+    seed = secrets.randbits(32) if seed is None else seed
+    show = show or partial(print, file=sys.stderr, flush=True)
+    figures: Figures = {"seed": seed}
+    outcome: Outcome
+    try:
+        outcome, message, figures = _check(folder, result, sequences, seed, double, show)
+    except Refuted as error:
+        outcome, message = "failed", str(error)
+    except LlmperfError as error:
+        outcome, message = "impossible", str(error)
+    return LevelCheck(level="spot-checked", outcome=outcome, message=message, figures=figures)
+
+
+def _check(
+    folder: Path, result: Result, sequences: int, seed: int, double: bool, show: Callable[[str], None]
+) -> tuple[Outcome, str, Figures]:
+    import numpy as np
+
+    plan = load_plan(folder)
+    _check_possible(plan, result)
+    recorded = recorded_losses(folder, plan)
+    chosen = choose(plan, sequences, seed)
+    dtype = np.float64 if double else np.float32
+    memory = _affordable(plan, len(chosen), dtype)
+    tokens, learnt = _tokens(plan, result, chosen)
+    of_tokens = _computed(plan, tokens, dtype, memory, show)
+    computed = [float(loss) for loss in np.nanmean(of_tokens, axis=1)]
+    spread = float(np.mean(np.nanstd(of_tokens, axis=1) / np.sqrt(learnt)))
+    differences = [recorded[place.rank][place.index] - loss for place, loss in zip(chosen, computed, strict=True)]
+    bounds = [bound_of(plan.spec.model, plan.spec.contract, count) for count in learnt]
+    outcome, message, figures = _judged(chosen, computed, differences, bounds, spread, seed)
+    if sequences > len(chosen):
+        message += f"; asked for {sequences}, step 1 has {len(chosen)}"
+    return outcome, message, figures
+
+
+def _judged(
+    chosen: Sequence[Chosen],
+    computed: Sequence[float],
+    differences: Sequence[float],
+    bounds: Sequence[float],
+    spread: float,
+    seed: int,
+) -> tuple[Outcome, str, Figures]:
+    """Each sequence against its bound, the mean difference against half of it; `spread` is that between sequences.
+
+    Impossible if the bound is not below the spread: the mean of all sequences would be a good guess for each.
+    """
+    shares = [abs(difference) / bound for difference, bound in zip(differences, bounds, strict=True)]
+    failing = sum(not share <= 1 for share in shares)  # NaN fails
+    worst = next((place for place, share in enumerate(shares) if math.isnan(share)), shares.index(max(shares)))
+    largest, bound = abs(differences[worst]), bounds[worst]
+    mean, bound_of_mean = statistics.fmean(differences), statistics.fmean(bounds) / 2
+    figures = {
+        "seed": seed,
+        "sequences": len(chosen),
+        "ranks": len({place.rank for place in chosen}),
+        "largest_difference": largest,
+        "bound": bound,
+        "mean_difference": mean,
+        "spread": spread,
+    }
+    if failing:
+        place, loss = chosen[worst], computed[worst]
+        message = (
+            f"{failing} of {len(chosen)} sequences of step 1 have other losses than recorded: sequence {place.index} of"
+            f" data-parallel rank {place.rank}: expected {loss:.6f} within {bound:.1e}, found"
+            f" {loss + differences[worst]:.6f} (seed {seed})"
+        )
+        return "failed", message, figures
+    if len(chosen) >= FEWEST_FOR_MEAN and abs(mean) > bound_of_mean:
+        message = (
+            f"the recorded losses of {len(chosen)} sequences of step 1 differ by {mean:+.1e} in the mean, bound"
+            f" {bound_of_mean:.1e} (seed {seed})"
+        )
+        return "failed", message, figures
+    noun = "the loss of 1 sequence" if len(chosen) == 1 else f"the losses of {len(chosen)} sequences"
+    if not max(bounds) < spread:  # NaN is no spread
+        message = (
+            f"{noun} of step 1 agree, but a guess would, too: the bound {max(bounds):.1e} is not below the spread"
+            f" between sequences {spread:.1e}; ask for a run in fp32 (seed {seed})"
+        )
+        return "impossible", message, figures
+    message = f"{noun} of step 1 computed again: largest difference {largest:.1e}, bound {bound:.1e}"
+    return "passed", f"{message}, spread between sequences {spread:.1e} (seed {seed})", figures
+
+
+def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
+    """The recorded losses of the sequences of step 1 by data-parallel rank, of all of them.
+
+    Impossible if no rank recorded any; Refuted if some did not, or recorded another number of sequences than planned.
+    """
+    expected = plan.batch.micro_batch * plan.batch.gradient_accumulation
+    losses: dict[int, tuple[float, ...]] = {}
+    for path, records in _of_ranks(folder):
+        record = next((record for record in records if isinstance(record, SequencesRecord)), None)
+        if record is None or record.rank >= plan.layout.world_size:
+            continue
+        rank = plan.layout.data_parallel_rank(record.rank)
+        if len(record.losses) != expected:
+            found = f"expected the losses of {expected} sequences of step 1, found {len(record.losses)}"
+            raise Refuted(f"{path.name}: {found}")
+        if losses.setdefault(rank, record.losses) != record.losses:
+            raise Refuted(f"{path.name}: other losses of step 1 than another rank of data-parallel rank {rank}")
+    if not losses:
+        raise Impossible(f"no rank recorded the losses of its sequences of step 1: {_why_missing(folder, plan)}")
+    if len(losses) != plan.batch.data_parallel or max(losses) >= plan.batch.data_parallel:
+        found = f"found those of {len(losses)}"
+        raise Refuted(f"expected losses of step 1 of {plan.batch.data_parallel} data-parallel ranks, {found}")
+    return losses
+
+
+def _why_missing(folder: Path, plan: Plan) -> str:
+    """Why there are no losses of sequences: files of records are missing, or end early, or the framework has none."""
+    files = _of_ranks(folder)
+    if len(files) < plan.layout.world_size:
+        return f"expected the records of {plan.layout.world_size} ranks, found {len(files)} files"
+    for path, records in files:
+        if not any(isinstance(record, StepRecord) for record in records):
+            return f"{path.name} has no steps"
+    return f"{plan.spec.tuning.framework} did not report them, or they were removed"
+
+
+def _of_ranks(folder: Path) -> list[tuple[Path, Iterator[Record]]]:
+    return [(path, records) for path, records in recorded(folder) if path.name.startswith("rank-")]
+
+
+def choose(plan: Plan, count: int, seed: int) -> list[Chosen]:
+    """So many different sequences of step 1, or all; spread over as many data-parallel ranks as possible."""
+    each, ranks = plan.batch.micro_batch * plan.batch.gradient_accumulation, plan.batch.data_parallel
+    count = max(1, min(count, each * ranks))
+    draw = random.Random(seed)
+    drawn = draw.sample(range(ranks), min(count, ranks))
+    base, more = divmod(count, len(drawn))
+    return [
+        Chosen(rank=rank, index=index)
+        for place, rank in enumerate(drawn)
+        for index in sorted(draw.sample(range(each), base + (place < more)))
+    ]
+
+
+def _check_possible(plan: Plan, result: Result) -> None:
+    """Impossible for a plan whose first losses do not follow from the facts of its model."""
+    from llmperf_verify.reference.decoder import uncovered
+
+    spec = plan.spec
+    if spec.model != result.model or spec.contract != result.contract:
+        raise Refuted("plan.json: its model or contract is not that of result.json")
+    check_model(spec.model, PLAN)
+    if (reason := uncovered(spec.model, spec.contract)) is not None:
+        raise Impossible(reason)
+    counted = count_parameters(spec.model).total
+    if plan.flops.parameters != counted:
+        found = f"{plan.flops.parameters:,} counted by {plan.flops.counted_by}"
+        raise Impossible(
+            f"model: expected {counted:,} parameters by its facts, found {found}: its losses do not"
+            " follow from the facts"
+        )
+    base = spec.framework.get("base_weights") if spec.contract.lora is not None else None
+    if base is not None:
+        raise Impossible(f"framework.base_weights: the weights are those of {base}, which the plan does not determine")
+
+
+def memory_bytes() -> float:
+    """Memory of this host; infinite if it is unknown."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return math.inf
+
+
+def _affordable(plan: Plan, sequences: int, dtype: type[np.floating]) -> int:
+    """The memory that the check takes; Impossible if this machine has too little."""
+    from llmperf_verify.reference.decoder import pass_bytes
+
+    needed, memory = pass_bytes(plan.spec.model, sequences, plan.spec.contract.seq_len, dtype), memory_bytes()
+    if needed > MEMORY_SHARE * memory:
+        fewer = "" if sequences == 1 else "; fewer sequences need less"
+        raise Impossible(
+            f"{sequences} sequences of {plan.spec.contract.seq_len} tokens of {plan.spec.model.name} need about"
+            f" {needed / 2**30:,.0f} GiB of memory, of which this machine has {memory / 2**30:,.0f}{fewer}"
+        )
+    return needed
+
+
+def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArray[np.int64], list[int]]:
+    """The chosen sequences [sequences, seq_len + 1], and how many of their tokens are learnt.
+
+    Impossible without the data, or if the user's own copy has other tokens than those that were trained on.
+    """
+    import numpy as np
+    from llmperf import open_batches
+
+    data = replace(own_data(result), repeat=plan.spec.data.repeat)
+    here, rows = replace(plan, spec=replace(plan.spec, data=data)), plan.batch.micro_batch
+    tokens: dict[Chosen, NDArray[np.int64]] = {}
+    for rank in {place.rank for place in chosen}:
+        with open_batches(here, rank) as batches:
+            if result.data_fingerprint not in (None, batches.fingerprint):
+                raise Impossible(
+                    f"data set {plan.spec.contract.dataset!r} has other tokens here than in the run: expected the"
+                    f" fingerprint {result.data_fingerprint}, found {batches.fingerprint}"
+                )
+            wanted = [place for place in chosen if place.rank == rank]
+            for micro_step in range(max(place.index for place in wanted) // rows + 1):
+                batch = batches.next_micro_batch()
+                tokens |= {place: batch[place.index % rows] for place in wanted if place.index // rows == micro_step}
+    stacked = np.stack([tokens[place] for place in chosen])
+    return stacked, [int(count) for count in (stacked[:, 1:] != IGNORED).sum(axis=1)]
+
+
+def _computed(
+    plan: Plan, tokens: NDArray[np.int64], dtype: type[np.floating], memory: int, show: Callable[[str], None]
+) -> NDArray[np.float64]:
+    """The losses of all tokens [sequences, seq_len]; Impossible if it would take too long."""
+    from llmperf_verify.reference.decoder import token_losses
+
+    model = plan.spec.model
+    begin = shown = time.monotonic()
+
+    def progress(layers: int) -> None:
+        nonlocal shown
+        now = time.monotonic()
+        left = (now - begin) / layers * (model.layers - layers)
+        if left > MOST_HOURS * 3600:
+            raise Impossible(f"{model.name} would take this machine about {left / 3600:,.0f} hours")
+        if now - shown >= SHOWN_SECONDS:
+            if shown == begin:
+                show(f"spot check of {model.name}: {len(tokens)} sequences, {memory / 2**30:.1f} GiB")
+            show(f"layer {layers} of {model.layers}, about {_duration(left)} left")
+            shown = now
+
+    return token_losses(model, plan.spec.contract, tokens, dtype=dtype, progress=progress)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

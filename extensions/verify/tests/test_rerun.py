@@ -1,0 +1,263 @@
+"""A rerun of a submission: what it takes from the submission, when it is impossible, and a whole one."""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llmperf import load_plan
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.types.result import LossPoint, Result
+from llmperf.types.spec import Lora
+from llmperf_verify import rerun as rerun_module
+from llmperf_verify.documents import Impossible
+from llmperf_verify.rerun import default_steps, rerun_check
+from llmperf_verify.rerun_comparison import compared
+from llmperf_verify.rerun_plan import RerunPlan, plan_rerun, reason
+from llmperf_verify.verification import ClaimCheck, LevelCheck
+
+
+@pytest.fixture
+def result(run_folder, monkeypatch, tmp_path):
+    """A submission of the default case in fp32 that ran by pytorch, read as anybody reads it."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    read = json_files.load(run_folder / "result.json", Result)
+    contract = replace(read.contract, precision="fp32", dataset="synthetic", steps=30, warmup_steps=5)
+    curve = tuple(LossPoint(step=step, loss=8.0, grad_norm=1.0) for step in range(1, 31))
+    tuning = replace(read.tuning, framework="pytorch")
+    return replace(read, contract=contract, tuning=tuning, loss_curve=curve, loss_curve_every=1)
+
+
+def own_folder(tmp_path):
+    """The folder of the user's own configuration."""
+    folder = tmp_path / "config" / "llmperf"
+    folder.mkdir(parents=True)
+    return folder
+
+
+def contract_with(result, **changes):
+    return replace(result, contract=replace(result.contract, **changes))
+
+
+def test_the_plan_has_the_contract_and_stops_early(result):
+    plan = plan_rerun(result, 5, None).plan
+    assert replace(plan.spec.contract, warmup_steps=5) == result.contract
+    assert plan.spec.model == result.model
+    assert (plan.steps, plan.purpose, plan.spec.contract.steps) == (5, "rerun", 30)
+    assert plan.spec.tuning.framework == "pytorch"
+    assert plan.layout.world_size == 1
+    assert plan.batch.tokens_per_step == result.contract.global_batch * result.contract.seq_len
+
+
+def test_reasons_have_no_advice_for_those_who_run_the_case():
+    advised = "paddle has no windows; the nearest is --framework zero, or --set model=llama2_7b"
+    assert reason(advised) == "paddle has no windows"
+    assert reason("expected 2 nodes; found 1") == "expected 2 nodes; found 1"
+    assert reason("the nearest is zero") == "the nearest is zero"
+
+
+def test_nothing_of_the_submitters_machine_is_taken(result):
+    hostile = replace(
+        result,
+        framework={"offload": "parameters"},
+        software=replace(result.software, environment={"LD_PRELOAD": "/tmp/evil.so"}, worker_environment="/tmp/evil"),
+    )
+    plan = plan_rerun(hostile, 5, None).plan
+    assert plan.spec.framework == {}
+    assert plan.interpreter is None
+    assert "evil" not in json_files.encode(plan).decode()
+
+
+def on_this_cpu(result, **tuning):
+    """The same submission from a host with the CPU of this one."""
+    model = plan_rerun(result, 5, None).plan.probe.devices[0].model
+    hardware = replace(result.hardware, vendor="cpu", device_model=model)
+    own = {"devices": 1, "micro_batch": 1, "gradient_accumulation": None, "sharding_stage": 0, **tuning}
+    return replace(result, hardware=hardware, tuning=replace(result.tuning, nodes=1, **own))
+
+
+def test_on_the_same_device_model_layout_and_tuning_are_the_submissions(result):
+    tuning = {"devices": 2, "micro_batch": 1, "gradient_checkpointing": True, "attention": "eager"}
+    rerun = plan_rerun(replace(on_this_cpu(result, **tuning), framework={"offload": "parameters"}), 5, None)
+    plan = rerun.plan
+    assert rerun.other_layout is None
+    assert {name: getattr(plan.spec.tuning, name) for name in tuning} == tuning
+    assert plan.layout.world_size == 2
+    assert plan.spec.framework == {}
+
+
+@pytest.mark.slow
+def test_why_the_layout_is_another(result):
+    assert "and this machine has" in plan_rerun(result, 5, None).other_layout
+    same = on_this_cpu(result)
+    assert plan_rerun(same, 5, "zero").other_layout == "it trained by pytorch, the rerun by zero"
+    several = replace(same, tuning=replace(same.tuning, nodes=2))
+    assert plan_rerun(several, 5, None).other_layout == "it ran on 2 nodes"
+    many = plan_rerun(replace(same, tuning=replace(same.tuning, devices=64, micro_batch=1)), 5, None)
+    assert many.plan.layout.world_size == 1
+    absent = replace(same, tuning=replace(same.tuning, framework="absent"))
+    assert plan_rerun(absent, 5, None).other_layout == "it trained by absent, which is not installed"
+
+
+def test_another_framework_can_be_chosen(result):
+    assert plan_rerun(result, 5, "zero").plan.spec.tuning.framework == "zero"
+
+
+@pytest.mark.slow
+def test_a_recipe_that_this_machine_lacks_is_replaced_by_fp32(result):
+    rerun = plan_rerun(contract_with(result, precision="fp16"), 5, "pytorch")
+    assert rerun.precision == rerun.plan.spec.contract.precision == "fp32"
+
+
+def impossible(result, steps=5, **options):
+    check = rerun_check(result.run_id, result, steps, **options)
+    assert check.outcome == "impossible"
+    assert check.level == "rerun"
+    return check.message
+
+
+@pytest.mark.parametrize(
+    ("measured", "trainings", "counted"),
+    [
+        (["agrees"], 1, "agrees"),
+        (["better", "agrees"], 2, "agrees"),
+        (["better", "better"], 2, "better"),
+        (["better", "failed"], 2, "better"),
+        (["failed"], 1, "failed"),
+    ],
+)
+def test_a_claim_that_is_better_is_measured_again(result, monkeypatch, measured, trainings, counted):
+    given = iter(measured)
+
+    def trained(*_):
+        if (outcome := next(given)) == "failed":
+            return LevelCheck(level="rerun", outcome="failed", message=outcome)
+        claim = ClaimCheck(claim="speed", outcome=outcome, message=outcome)
+        return LevelCheck(level="rerun", outcome="passed", message=outcome, claims=(claim,))
+
+    monkeypatch.setattr(rerun_module, "_trained", trained)
+    lines = []
+    check = rerun_check(Path(result.run_id), result, 5, say=lines.append)
+    assert check.message == counted
+    assert len(measured) - len(list(given)) == trainings
+    assert ("once more" in lines[-1]) == (trainings == 2)
+
+
+@pytest.mark.slow
+def test_a_model_that_does_not_fit_is_impossible(result):
+    huge = replace(result.model, hidden_size=16384, intermediate_size=65536, layers=200, attention_heads=128)
+    message = impossible(replace(result, model=huge))
+    assert "framework pytorch cannot train it: weights, gradients and optimiser states need" in message
+    assert "; nor can " in message
+    assert "use more devices" not in message
+
+
+def test_a_rerun_that_takes_too_long_is_impossible(result):
+    assert "more than the limit of" in impossible(result, limit_seconds=1e-6)
+
+
+def test_dropout_is_impossible(result):
+    assert "dropout" in impossible(contract_with(result, lora=Lora(dropout=0.1)))
+
+
+def test_data_of_another_python_are_impossible(result):
+    other = replace(result, software=replace(result.software, python="3.9.1"))
+    message = impossible(contract_with(other, dataset="python-stdlib"))
+    assert "its data are the library of Python 3.9.1; this is Python" in message
+
+
+@pytest.mark.slow
+def test_data_of_this_python_are_used(result):
+    same = replace(result, software=replace(result.software, python=platform.python_version()))
+    rerun = plan_rerun(contract_with(same, dataset="python-stdlib"), 5, None)
+    assert rerun.plan.spec.contract.dataset == "python-stdlib"
+
+
+def test_a_file_of_data_is_the_validators_own(result, tmp_path):
+    with pytest.raises(Impossible, match=r"name it in your own llmperf.toml, \[data.corpus\] path"):
+        plan_rerun(contract_with(result, dataset="corpus"), 5, None)
+    folder = own_folder(tmp_path)
+    (folder / "corpus.txt").write_text("some text " * 50_000)
+    (folder / "llmperf.toml").write_text('[data.corpus]\npath = "corpus.txt"\n')
+    rerun = plan_rerun(contract_with(result, dataset="corpus"), 5, None)
+    assert rerun.plan.spec.data.path == str(folder / "corpus.txt")
+
+
+def test_a_file_with_other_tokens_is_impossible(result, tmp_path):
+    folder = own_folder(tmp_path)
+    (folder / "corpus.txt").write_text("some text " * 50_000)
+    (folder / "llmperf.toml").write_text('[data.corpus]\npath = "corpus.txt"\n')
+    other = replace(contract_with(result, dataset="corpus"), data_fingerprint="ab" * 32)
+    with pytest.raises(Impossible, match="its data set 'corpus' has other tokens than the one of that name here"):
+        plan_rerun(other, 5, None)
+
+
+def test_facts_beyond_all_bounds_are_impossible(result):
+    assert "layers" in impossible(replace(result, model=replace(result.model, layers=-1)))
+
+
+def test_a_thinned_curve_says_how_many_steps_are_needed(result):
+    thin = replace(result, loss_curve=(LossPoint(step=1, loss=8.0), LossPoint(step=17, loss=7.0)), loss_curve_every=16)
+    assert "expected --rerun 17 or more" in impossible(thin)
+
+
+def test_framework_needs_rerun(run_folder, capsys):
+    assert call(["validate", str(run_folder), "--framework", "zero"]) == 2
+    assert "--framework belongs to --rerun." in capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_honest_run_passes_and_forged_losses_fail(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    settings = [f"--set={setting}" for setting in (
+        "model=llama3_tiny", "seq_len=32", "contract.steps=8", "warmup_steps=2", "sharding_stage=0", "lr=0.01",
+    )]  # fmt: skip
+    assert call(["run", "default", "--framework", "pytorch", "--devices", "2", *settings, "--out", "runs"]) == 0
+    (folder,) = (tmp_path / "runs").iterdir()
+    capsys.readouterr()
+    assert call(["validate", str(folder), "--rerun", "4"]) == 0
+    output = capsys.readouterr()
+    assert (
+        "LP671 note 4 steps by pytorch (the submitter's own framework) fp32 on 2 ranks: loss differs by at most"
+        in output.out
+    )
+    assert "LP677" not in output.out  # alike, or not compared on a busy machine
+    assert "memory" in output.out
+    assert "rerun: step 4 of 4: loss" in output.err
+
+    result = json_files.load(folder / "result.json", Result)
+    rerun = RerunPlan(run=None, plan=load_plan(folder), precision="fp32")
+    forged = [replace(point, loss=point.loss + 1e-3) for point in result.loss_curve]
+    check = compared(rerun, result, forged, result, 8)
+    assert check.outcome == "failed"
+    assert "loss differs by 1.0e-03 nats per token" in check.message
+    assert check.figures["largest_loss_difference"] == pytest.approx(1e-3)
+    larger = compared(rerun, result, result.loss_curve, replace(result, parameters=result.parameters + 1), 8)
+    assert f"parameters: submitted {result.parameters + 1:,}, {result.parameters:,} here" in larger.message
+
+
+@pytest.mark.parametrize(("steps", "warmup", "every", "expected"), [(30, 5, 1, 10), (8, 5, 1, 8), (100, 10, 2, 20)])
+def test_a_rerun_without_a_number_goes_beyond_the_warm_up(result, steps, warmup, every, expected):
+    changed = replace(contract_with(result, steps=steps, warmup_steps=warmup), loss_curve_every=every)
+    assert default_steps(changed) == expected
+
+
+def test_the_number_of_a_rerun_may_be_left_out_after_the_paths(run_folder, monkeypatch, capsys):
+    asked = []
+
+    def check(folder, result, steps, *others):
+        asked.append(steps)
+        return LevelCheck(level="rerun", outcome="passed", message="…")
+
+    monkeypatch.setattr(rerun_module, "rerun_check", check)
+    contract = json_files.load(run_folder / "result.json", Result).contract
+    assert call(["validate", str(run_folder), "--rerun"]) == 0
+    assert call(["validate", str(run_folder), "--rerun", "3"]) == 0
+    assert asked == [min(contract.warmup_steps + 5, contract.steps), 3]
+    assert call(["validate", "--rerun", str(run_folder)]) == 2
+    assert "without a number, paths come before it" in capsys.readouterr().err
