@@ -37,6 +37,8 @@ class PublishedRow:
     """Network bandwidth of each node."""
     bandwidth_share: float = 1.0
     """Memory bandwidth of the row's devices as a share of the model's."""
+    power_share: float = 1.0
+    """Power limit of the row's devices as a share of the model's."""
     fitted: bool = True
     """True if it is part of the fit."""
 
@@ -61,6 +63,7 @@ def held_out_rows() -> Iterator[PublishedRow]:
             request = Request(Selection(row["case"], settings=tuple(row["settings"])), Site(on=row["on"]))
             network = row.get("network_gbit", NETWORK_BYTES_PER_SECOND * 8e-9) * 1e9 / 8
             bandwidth, datasheet = table.get("memory_gb_per_second", (1, 1))
+            watts, rated_watts = table.get("power_watts", (1, 1))
             throughput = row.get("throughput")
             yield PublishedRow(
                 document=document,
@@ -70,6 +73,7 @@ def held_out_rows() -> Iterator[PublishedRow]:
                 memory_gib=(row["memory_gib"],) if "memory_gib" in row else (),
                 network_bytes_per_second=network,
                 bandwidth_share=bandwidth / datasheet,
+                power_share=watts / rated_watts,
                 fitted=False,
             )
 

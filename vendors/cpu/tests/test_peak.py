@@ -196,4 +196,7 @@ def test_real_measurement_is_plausible(tmp_path: Path, monkeypatch: pytest.Monke
     assert first is not None
     assert 1e9 < first.flops_per_second < 1e14 * host.usable_cores()
     monkeypatch.setattr(peak, "_measure", lambda key: pytest.fail("it was kept"))
-    assert peak.measured_peak(host.cpu_model(), "fp32") == first
+    kept = peak.measured_peak(host.cpu_model(), "fp32")
+    assert isinstance(kept, PeakFlops)
+    assert kept.flops_per_second == first.flops_per_second
+    assert "measured on this host earlier" in kept.source
