@@ -234,23 +234,39 @@ def test_a_command_goes_on_once_where_a_plugin_forks(site):
     assert done.returncode == 0
 
 
+SHORT_RUN = """run --vendor good --framework good --devices 1 --set model=llama_tiny
+    --set steps=4 --set warmup_steps=1 --set seq_len=16 --out runs"""
+
+
+def good_plugins(site: Path, sample: str) -> dict[str, str]:
+    """The environment in which vendor and framework `good` are installed; a sample of the devices runs `sample`."""
+    for role in ("vendor", "framework"):
+        info = site / f"llmperf_good_{role}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-good-{role}\nVersion: 1.0\n")
+        (info / "entry_points.txt").write_text(f"[llmperf.{role}.v1]\ngood = good_{role}\n")
+        source = (BROKEN / f"good_{role}.py").read_text()
+        (site / f"good_{role}.py").write_text(source.replace("CALLS.append(devices)\n", f"{sample}\n"))
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+
+
 @pytest.mark.timeout(200)
 @pytest.mark.slow
 def test_a_reading_that_hangs_does_not_hold_up_a_run(tmp_path):
     """The plugins of a run are loaded in the process of the command, which has no parent of its own."""
-    for role in ("vendor", "framework"):
-        source = (BROKEN / f"good_{role}.py").read_text()
-        source = source.replace("CALLS.append(devices)\n", "time.sleep(600)\n")
-        info = tmp_path / f"llmperf_good_{role}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-good-{role}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[llmperf.{role}.v1]\ngood = good_{role}\n")
-        (tmp_path / f"good_{role}.py").write_text(source)
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
-    words = ["--vendor", "good", "--framework", "good", "--devices", "1", "--set", "model=llama_tiny"]
-    words += ["--set", "steps=4", "--set", "warmup_steps=1", "--set", "seq_len=16"]
-    done = llmperf("run", *words, "--out", "runs", env=env, cwd=tmp_path)
+    done = llmperf(*SHORT_RUN.split(), env=good_plugins(tmp_path, "time.sleep(600)"), cwd=tmp_path)
     assert (done.returncode, "complete" in done.stdout + done.stderr) == (0, True), done.stderr
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.slow
+def test_a_reader_of_the_output_that_ends_does_not_end_the_run(tmp_path):
+    command = f"{sys.executable} -m llmperf {' '.join(SHORT_RUN.split())} | head -1"
+    env = good_plugins(tmp_path, "CALLS.append(devices)")
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=env, cwd=tmp_path, timeout=150)
+    assert (len(done.stdout.splitlines()), "Traceback" in done.stderr) == (1, False), done.stderr
+    (result,) = tmp_path.glob("runs/*/result.json")
+    assert json.loads(result.read_text())["status"] == "complete"
 
 
 def test_a_time_limit_that_is_none_is_refused(forged):

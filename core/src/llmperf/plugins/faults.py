@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from io import StringIO
-from pathlib import Path
 from traceback import extract_tb, walk_tb
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
@@ -97,7 +97,7 @@ def described(error: BaseException) -> str:
     places = extract_tb(error.__traceback__)
     asked = [place for place in places if place.name != "__getattr__"]  # modules explain names that have moved there
     place = (asked or places)[-1]
-    return f"{named(error)} ({Path(place.filename).name}, line {place.lineno})"
+    return f"{named(error)} ({os.path.basename(place.filename)}, line {place.lineno})"
 
 
 def named(error: BaseException) -> str:

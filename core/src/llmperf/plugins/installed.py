@@ -10,6 +10,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -65,7 +66,7 @@ class Distribution:
         """The requirements as the distribution writes them, with their markers."""
         return self._fields().get("requires-dist", [])
 
-    @property
+    @cached_property
     def entry_points(self) -> list[EntryPoint]:
         """The entry points of all groups."""
         return list(_entry_points(self.read_text("entry_points.txt") or ""))

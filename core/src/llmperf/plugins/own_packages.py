@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import llmperf
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -24,7 +26,9 @@ def project_packages() -> Mapping[str, Any]:
     option that one adds to a command of core; `sections` that of each section of results; `folders` the folder of each
     distribution in a clone; `needs` its distributions of this project besides core and schemas.
     """
-    tables: Mapping[str, Any] = json.loads((Path(__file__).parents[1] / "data" / "plugins.json").read_bytes())
+    # pathlib takes a twentieth of the time of `llmperf plugins`
+    with open(os.path.join(os.path.dirname(llmperf.__file__), "data", "plugins.json"), "rb") as file:
+        tables: Mapping[str, Any] = json.load(file)
     return tables
 
 
