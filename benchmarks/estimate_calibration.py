@@ -98,22 +98,16 @@ def estimated(row: PublishedRow, analytic: bool, folder: Path | None, seconds: f
     plan = outcome.plan
     traces = analytic_traces(plan) if analytic else _traced(row, plan, folder, seconds)
     rates = with_network(rates, row.network_bytes_per_second, plan.layout.devices_per_node)
-    rates = replace(rates, memory_bytes_per_second=rates.memory_bytes_per_second * row.bandwidth_share)
-    rates = with_power_limit(rates, row.power_share)
-    return Estimated(row=row, plan=plan, stages=traces.stages, rates=rates)
-
-
-def with_power_limit(rates: DeviceRates, share: float) -> DeviceRates:
-    """Products and attention at the clock that `share` of the power allows: the cube root of the share.
-
-    Dynamic power is capacitance x voltage^2 x clock, and voltage follows the clock (Weste and Harris, CMOS VLSI Design, 5.2).
-    """
-    slower = share ** (1 / 3)
-    return replace(
+    clock = row.power_share ** (
+        1 / 3
+    )  # dynamic power is capacitance x voltage^2 x clock, and voltage follows the clock
+    rates = replace(
         rates,
-        matmul_flops_per_second={name: rate * slower for name, rate in rates.matmul_flops_per_second.items()},
-        attention_flops_per_second={name: rate * slower for name, rate in rates.attention_flops_per_second.items()},
+        memory_bytes_per_second=rates.memory_bytes_per_second * row.bandwidth_share,
+        matmul_flops_per_second={name: rate * clock for name, rate in rates.matmul_flops_per_second.items()},
+        attention_flops_per_second={name: rate * clock for name, rate in rates.attention_flops_per_second.items()},
     )
+    return Estimated(row=row, plan=plan, stages=traces.stages, rates=rates)
 
 
 def _traced(row: PublishedRow, plan: Plan, folder: Path | None, seconds: float) -> Traces:

@@ -35,27 +35,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pairs", type=int, default=15)
     pairs = parser.parse_args().pairs
+    # compiled modules are kept beside their sources, as in an installed package
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONDONT", "PYTHONPYCACHE"))}
     with tempfile.TemporaryDirectory() as folder:
         result = Path(folder, "result.json")
         result.write_text(json.dumps(llmperf_schemas.example("result")))
         for words in (["--help"], ["plugins"], ["validate", str(result)]):
-            print(told(words, pairs, environment()))
-
-
-def told(words: Sequence[str], pairs: int, env: Mapping[str, str]) -> str:
-    """One command's line: both processes start in turn, after one run that compiles."""
-    command, nothing = [str(Path(sys.executable).with_name("llmperf")), *words], [sys.executable, "-c", "pass"]
-    cpu_seconds(command, env)
-    timed = [(cpu_seconds(command, env), cpu_seconds(nothing, env)) for _ in range(pairs)]
-    ours = statistics.median(one for one, _ in timed)
-    ratio = statistics.median(one / other for one, other in timed)
-    shown = f"{1000 * ours:.0f} ms of CPU, {ratio:.1f} x `python -c pass`"
-    return f"llmperf {words[0]}: {shown}; wanted < {WANTED[words[0]]} ms"
-
-
-def environment() -> dict[str, str]:
-    """This process's, with compiled modules kept beside their sources, as an installed package has them."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(("PYTHONDONT", "PYTHONPYCACHE"))}
+            command, nothing = [str(Path(sys.executable).with_name("llmperf")), *words], [sys.executable, "-c", "pass"]
+            cpu_seconds(command, env)  # compiles
+            timed = [(cpu_seconds(command, env), cpu_seconds(nothing, env)) for _ in range(pairs)]
+            milliseconds = 1000 * statistics.median(ours for ours, _ in timed)
+            ratio = statistics.median(ours / theirs for ours, theirs in timed)
+            shown = f"{milliseconds:.0f} ms of CPU, {ratio:.1f} x `python -c pass`"
+            print(f"llmperf {words[0]}: {shown}; wanted < {WANTED[words[0]]} ms")
 
 
 if __name__ == "__main__":
