@@ -113,10 +113,8 @@ def estimated(row: PublishedRow, analytic: bool, folder: Path | None, seconds: f
 def _traced(row: PublishedRow, plan: Plan, folder: Path | None, seconds: float) -> Traces:
     """Rows that differ in the number of micro batches alone have one trace."""
     changes = [setting for setting in row.request.selection.settings if "global_batch" not in setting]
-    key = (
-        f"{row.request.selection.case}-{hashlib.sha256(repr((row.request.site.on, changes)).encode()).hexdigest()[:8]}"
-    )
-    path = None if folder is None else folder / f"{key}.json"
+    digest = hashlib.sha256(repr((row.request.site.on, changes)).encode()).hexdigest()[:8]
+    path = None if folder is None else folder / f"{row.request.selection.case}-{digest}.json"
     if path is not None and path.exists():
         stages = json_files.load(path, dict[str, StepTrace])  # type: ignore[arg-type]
         return Traces(stages={int(stage): trace for stage, trace in stages.items()}, use=(), notes=())
