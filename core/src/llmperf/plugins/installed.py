@@ -172,3 +172,23 @@ def _listed() -> Iterator[_Listing]:
         except (OSError, TypeError, ValueError):  # not a folder, or not a path
             continue
         yield known
+
+
+def source_hash(module: str) -> str | None:
+    """SHA-256 over the Python files of the module's top-level package, by relative name and content; runs none."""
+    import hashlib
+    from importlib.util import find_spec
+    from pathlib import Path
+
+    try:
+        package = find_spec(module.split(".")[0])
+    except (ImportError, ValueError):
+        return None
+    if package is None or not package.has_location or package.origin is None:
+        return None
+    root = Path(package.origin)
+    files = sorted(root.parent.rglob("*.py")) if root.name == "__init__.py" else [root]
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(str(file.relative_to(root.parent)).encode() + b"\0" + file.read_bytes() + b"\0")
+    return digest.hexdigest()

@@ -19,6 +19,7 @@ from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
 from llmperf.plugins.hook_names import HookManager, announcing, unasked
+from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
 from llmperf.plugins.requirements import unmet_requirements
 
@@ -112,8 +113,8 @@ class Plugins:
 
     def are_current(self) -> bool:
         """True if the modules of these plugins are still the imported ones."""
-        plugins = ((found, self._manager.get_plugin(key)) for key, found in self._found.items())
-        return all(sys.modules.get(found.module) is plugin for found, plugin in plugins if found is not CORE)
+        named = {key: found.module for key, found in self._found.items() if found is not CORE}
+        return all(sys.modules.get(module) is self._manager.get_plugin(key) for key, module in named.items())
 
     def _forget(self, key: str) -> None:
         self._found.pop(key, None)
@@ -264,26 +265,6 @@ class Plugins:
             )
             for _, found in sorted(loaded.items())
         )
-
-
-def source_hash(module: str) -> str | None:
-    """SHA-256 over the Python files of the module's top-level package, by relative name and content; runs none."""
-    import hashlib
-    from importlib.util import find_spec
-    from pathlib import Path
-
-    try:
-        package = find_spec(module.split(".")[0])
-    except (ImportError, ValueError):
-        return None
-    if package is None or not package.has_location or package.origin is None:
-        return None
-    root = Path(package.origin)
-    files = sorted(root.parent.rglob("*.py")) if root.name == "__init__.py" else [root]
-    digest = hashlib.sha256()
-    for file in files:
-        digest.update(str(file.relative_to(root.parent)).encode() + b"\0" + file.read_bytes() + b"\0")
-    return digest.hexdigest()
 
 
 def load_for(vendor: str | None, framework: str | None, installed: Iterable[Found] | None = None) -> Plugins:

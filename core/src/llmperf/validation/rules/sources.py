@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.installed import distribution as installed_distribution
+from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
-from llmperf.plugins.loading import CORE, source_hash
+from llmperf.plugins.loading import CORE
 from llmperf.types import PluginInfo, Result
 from llmperf.types.documents import Violation
 from llmperf.validation.installed import installed
