@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 37300,
+    "core": 37050,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -54,7 +54,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/trace": 1150,
     "extensions/tracking": 450,
     "extensions/verify": 3450,
-    "outside tests": 95550,
+    "outside tests": 95300,
     "tests": 53700,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -47,10 +47,20 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
     terms = attention_terms(model, workload.seq_len, attention, 3 + forwards)
     frozen = "" if workload.lora_parameters is None else "; frozen weights take no gradient"
     note = f"; {_recomputed_text(forwards, model, workload)} recomputed" if convention.recompute else ""
+    left_out = []
+    if convention.weights == "nominal":
+        factor, size = _weight_factor(workload), model.nominal_active_parameters or model.nominal_parameters
+        beyond = count_parameters(model).active - size
+        left_out += [f"parameters beyond the nominal size: {factor} x {beyond:,}"] * (beyond > 0)
+    left_out += _attention_left_out(convention, model, workload)
+    if convention.weights == "nominal" and workload.lora_parameters is not None:
+        left_out.append(f"adapters: 6 x {workload.lora_parameters:,}")
+    if workload.gradient_checkpointing and workload.recomputed_share and not convention.recompute:
+        left_out.append("the forward recomputed by gradient checkpointing")
     return ConventionFlops(
         flops=flops + sum(map(prod, terms)),
         formula=" + ".join([formula, *map(_product, terms)]) + frozen + note,
-        leaves_out=(*_left_out(convention, model, workload), ELEMENTWISE),
+        leaves_out=(*left_out, ELEMENTWISE),
     )
 
 
@@ -59,7 +69,8 @@ def attention_terms(model: Model, seq_len: int, attention: Attention, passes: fl
 
     `passes` is 1 for a forward pass and 3 with its backward pass.
     """
-    width = score_width(model)
+    both = model.attention_heads * (model.query_width + model.value_width)
+    width = both // 2 if both % 2 == 0 else both / 2
     layers, window = model.layers + model.multi_token_layers, model.window
     if attention == "none":
         return []
@@ -71,12 +82,6 @@ def attention_terms(model: Model, seq_len: int, attention: Attention, passes: fl
     seen = window / 2 if attention == "half_windows" else window * (1 - window / (2 * seq_len))
     terms: list[Term] = [(2 * passes, layers - windowed, width, seq_len), (4 * passes, windowed, width, seen)]
     return [term for term in terms if term[1]]
-
-
-def score_width(model: Model) -> float:
-    """Query heads times the width of a head; the mean of the widths of queries and values where they differ."""
-    both = model.attention_heads * (model.query_width + model.value_width)
-    return both // 2 if both % 2 == 0 else both / 2
 
 
 def attention_forward(model: Model, workload: Workload) -> float:
@@ -126,21 +131,6 @@ def _weights(convention: Convention, model: Model, workload: Workload, forwards:
 
 def _weight_factor(workload: Workload) -> int:
     return 6 if workload.lora_parameters is None else 4
-
-
-def _left_out(convention: Convention, model: Model, workload: Workload) -> list[str]:
-    """Terms that the device computes and a convention does not count, apart from element-wise work."""
-    left_out = []
-    if convention.weights == "nominal":
-        factor, size = _weight_factor(workload), model.nominal_active_parameters or model.nominal_parameters
-        beyond = count_parameters(model).active - size
-        left_out += [f"parameters beyond the nominal size: {factor} x {beyond:,}"] * (beyond > 0)
-    left_out += _attention_left_out(convention, model, workload)
-    if convention.weights == "nominal" and workload.lora_parameters is not None:
-        left_out.append(f"adapters: 6 x {workload.lora_parameters:,}")
-    if workload.gradient_checkpointing and workload.recomputed_share and not convention.recompute:
-        left_out.append("the forward recomputed by gradient checkpointing")
-    return left_out
 
 
 def _attention_left_out(convention: Convention, model: Model, workload: Workload) -> list[str]:

@@ -16,7 +16,7 @@ from llmperf.accounting.precisions import precision_recipe
 from llmperf.types.utilisation import PeakPart, WeightedPeak
 
 if TYPE_CHECKING:
-    from llmperf.types import Contract, Dtype, Model, Plan, PrecisionRecipe
+    from llmperf.types import Contract, Dtype, Model, Plan
 
 BLOCK_PROJECTIONS = ("attention projections", "feed-forward", "experts", "shared experts")
 """Components whose products the recipes with `covers = "block projections"` compute in their own dtype."""
@@ -44,15 +44,10 @@ def work_shares(model: Model, contract: Contract, convention: str) -> dict[Dtype
     total = sum(flops.values())
     shares: dict[Dtype, float] = {}
     for component, count in flops.items():
-        dtype = component_dtype(recipe, component)
+        covered = recipe.covers == "all" or component in BLOCK_PROJECTIONS
+        dtype = recipe.products if covered else recipe.rest
         shares[dtype] = shares.get(dtype, 0.0) + count / total
     return shares
-
-
-def component_dtype(recipe: PrecisionRecipe, component: str) -> Dtype:
-    """In which a recipe has a component of `forward_flops` computed."""
-    covered = recipe.covers == "all" or component in BLOCK_PROJECTIONS
-    return recipe.products if covered else recipe.rest
 
 
 def weighted_peak(shares: Mapping[Dtype, float], peaks: Mapping[Dtype, tuple[float, str]]) -> WeightedPeak:

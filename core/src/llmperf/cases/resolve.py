@@ -36,7 +36,17 @@ def resolve(
 
     Raises UserError for a model that is not known.
     """
-    tables = _apply(case, settings)
+    parts = {"contract": case.contract, "tuning": case.tuning, "framework": case.framework, "data": case.data}
+    tables: dict[str, Any] = builtins(parts)
+    for setting in settings:
+        free = setting.path.startswith(FREE)
+        *folders, leaf = ("framework", setting.path[len(FREE) :]) if free else setting.path.split(".")
+        table = tables
+        for folder in folders:
+            if table.get(folder) is None:
+                table[folder] = {}
+            table = table[folder]
+        table[leaf] = builtins(setting.value)
     origins = {setting.path: setting.origin for setting in settings}
     contract = convert(tables["contract"], Contract, f"case {case.name}: contract")
     if challenge is not None:
@@ -64,21 +74,6 @@ def resolve(
         challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
-
-
-def _apply(case: Case, settings: Sequence[Setting]) -> dict[str, Any]:
-    parts = {"contract": case.contract, "tuning": case.tuning, "framework": case.framework, "data": case.data}
-    tables: dict[str, Any] = builtins(parts)
-    for setting in settings:
-        free = setting.path.startswith(FREE)
-        *folders, leaf = ("framework", setting.path[len(FREE) :]) if free else setting.path.split(".")
-        table = tables
-        for folder in folders:
-            if table.get(folder) is None:
-                table[folder] = {}
-            table = table[folder]
-        table[leaf] = builtins(setting.value)
-    return tables
 
 
 def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) -> Tuning:
@@ -139,7 +134,7 @@ def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Chan
 
 def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
     """As `changes`, from the leaves of a case (`flat_case`), for comparing many documents with one case."""
-    after = _flat_spec(spec)
+    after = _flatten({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))
         for path in sorted({**before, **after})
@@ -152,10 +147,6 @@ def flat_case(case: Case) -> dict[str, Any]:
     settled = settle(case.contract, case.tuning, data_parallel_of(case.tuning), set())
     tuning = replace(case.tuning, gradient_accumulation=settled.gradient_accumulation)
     return _flatten({"contract": case.contract, "tuning": tuning, "framework": case.framework})
-
-
-def _flat_spec(spec: RunSpec) -> dict[str, Any]:
-    return _flatten({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
 
 
 def _flatten(parts: Mapping[str, Any]) -> dict[str, Any]:

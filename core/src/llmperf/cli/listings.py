@@ -18,7 +18,6 @@ from llmperf.cli.output import gib, json_option, print_json, print_table, print_
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
-    from llmperf.types.spec import Case
 
 COLUMNS = ("role", "name", "distribution", "version", "state")
 """Of the table of plugins."""
@@ -46,7 +45,14 @@ def cases(name: str | None, as_json: bool) -> None:
 
     shelf = whole_library()
     if name is not None:
-        _show_case(shelf.case(name), as_json)
+        case = shelf.case(name)
+        from llmperf.cli.case_text import print_case, settings_of
+        from llmperf.files.json_files import builtins
+
+        if as_json:
+            print_json({**builtins(case), "settings": settings_of(case)})
+        else:
+            print_case(case)
         return
     listed = shelf.readable("cases", shelf.case)
     say_left_out(shelf.left_out)
@@ -69,16 +75,6 @@ def cases(name: str | None, as_json: bool) -> None:
             for case in listed
         ],
     )
-
-
-def _show_case(case: Case, as_json: bool) -> None:
-    from llmperf.cli.case_text import print_case, settings_of
-    from llmperf.files.json_files import builtins
-
-    if as_json:
-        print_json({**builtins(case), "settings": settings_of(case)})
-    else:
-        print_case(case)
 
 
 @click.command("plugins", epilog=examples("plugins"))

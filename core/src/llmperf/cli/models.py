@@ -134,7 +134,13 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
         click.echo(f"\nnote: {seq_len} tokens are more than the {model.max_positions} positions of the model")
     if document["forward_flops"] is not None:
         click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")
-        _print_forward(document["forward_flops"])
+        flops = document["forward_flops"]
+        masks = {"full": "all pairs", "causal": "causal", "windowed": "causal, windows"}
+        click.echo(f"  {'':26}" + "".join(f"{title:>18}" for title in masks.values()))
+        for name in flops["full"]:
+            row = [f"{flops[mask][name] / 1e9:.6g}" for mask in masks]
+            click.echo(f"  {name:26}" + "".join(f"{figure:>18}" for figure in (row if len(set(row)) > 1 else row[:1])))
+        click.echo(f"  {'total':26}" + "".join(f"{sum(flops[mask].values()) / 1e9:>18.6g}" for mask in masks))
     click.echo(f"\nGFLOP per trained token by convention{by}")
     for entry in document["conventions"]:
         click.echo(f"  {entry['title']:48} {entry['flops'] / 1e9:>10.6g}  {entry['formula']}")
@@ -190,16 +196,6 @@ def _print_parts(title: str, parts: dict[str, int], total: int) -> None:
     click.echo(f"  {'total':26}{total:>20,}")
 
 
-def _print_forward(flops: dict[str, dict[str, float]]) -> None:
-    """Components that do not depend on the mask have the same figure in each column, which is shown once."""
-    masks = {"full": "all pairs", "causal": "causal", "windowed": "causal, windows"}
-    click.echo(f"  {'':26}" + "".join(f"{title:>18}" for title in masks.values()))
-    for name in flops["full"]:
-        row = [f"{flops[mask][name] / 1e9:.6g}" for mask in masks]
-        click.echo(f"  {name:26}" + "".join(f"{figure:>18}" for figure in (row if len(set(row)) > 1 else row[:1])))
-    click.echo(f"  {'total':26}" + "".join(f"{sum(flops[mask].values()) / 1e9:>18.6g}" for mask in masks))
-
-
 def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> None:
     from llmperf.accounting.parameters import count_parameters
     from llmperf.cases.library import check_own_name
@@ -214,7 +210,10 @@ def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> No
         raise UserError(f"--output: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
     if output is not None:
         check_own_name(output, "--output")
-        _check_target(output, force)
+        if output.is_symlink():
+            raise UserError(f"{output}: expected a place for a file, found a link")
+        if output.exists() and not force:
+            raise UserError(f"{output}: exists already; --force replaces it")
     found = import_config(config, name)
     count, text = count_parameters(found.model), model_text(found.model)
     if output is not None:
@@ -230,11 +229,3 @@ def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> No
         click.echo(f"not expressed: {line}", err=True)
     for line in found.notes:
         click.echo(f"note: {line}", err=True)
-
-
-def _check_target(path: Path, force: bool) -> None:
-    """UserError for a link, or for a file that exists if `force` is not set."""
-    if path.is_symlink():
-        raise UserError(f"{path}: expected a place for a file, found a link")
-    if path.exists() and not force:
-        raise UserError(f"{path}: exists already; --force replaces it")

@@ -150,21 +150,16 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         each = "a rank" if plan.layout.pipeline_parallel == 1 else "a rank of each pipeline stage"
         yield "model states", f"{stages} GiB {each}, activations not counted"
     yield "fused operations", ", ".join(plan.worker.fused_ops) or "none"
-    yield from _estimate_facts(plan)
-    yield from _launch_facts(outcome)
-    shown = without_secrets(plan.env)
-    for name in plan.env:
-        yield "environment", f"{name}={_of_first_node(shown.get(name, WITHHELD), plan)}"
-
-
-def _estimate_facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The estimated memory and the expected duration of a step."""
     for stage, memory in enumerate(plan.memory):
         which = f", stage {stage}" if len(plan.memory) > 1 else ""
         total = f"{memory.peak_bytes / 2**30:.2f} GiB a rank, analytic: {memory.largest_parts()}"
         yield f"memory of tensors{which}", f"{total}; highest at: {memory.operation}"
     if plan.expected_step_seconds is not None:
         yield "expected step", f"{plan.expected_step_seconds:.3g} s, analytic, {plan.expected_step_basis}"
+    yield from _launch_facts(outcome)
+    shown = without_secrets(plan.env)
+    for name in plan.env:
+        yield "environment", f"{name}={_of_first_node(shown.get(name, WITHHELD), plan)}"
 
 
 def _of_first_node(value: str, plan: Plan) -> str:

@@ -15,7 +15,6 @@ from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import language_option, page_width, wide_option
 
 if TYPE_CHECKING:
-    from llmperf.errors import UserError
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
     from llmperf.types import OpenedSheet, Reporter
@@ -80,40 +79,30 @@ def command(
     """
     gc.disable()  # sheets have no cycles; looking for cycles in thousands of them takes a third of the time
     try:
-        _report(called, paths, wanted, language, wide, output)
+        from llmperf.files.json_files import write_bytes
+        from llmperf.plugins.faults import blaming, of_kind
+        from llmperf.reporting.terminal import TerminalReporter
+        from llmperf.submissions.opened import report_sheets
+
+        opened, plugins = report_sheets(paths, warn)
+        for line in plugins.left_out:
+            warn(f"left out: {line}")
+        for change in called.changes:
+            opened = change(opened)
+        sheets = [each.sheet for each in opened]
+        owner, reporter = _named(plugins, wanted)
+        if isinstance(reporter, TerminalReporter) and output is None:
+            text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
+            text += "".join(f"\n{line}\n" for line in called.notes)
+        else:
+            with blaming(owner, f"the {wanted} reporter"):
+                text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
+        if output is None:
+            click.echo(text.encode("utf-8", "backslashreplace").decode(), nl=False)
+        else:
+            write_bytes(output, text.encode("utf-8", "backslashreplace"))
     finally:
         gc.enable()
-
-
-def _report(
-    called: CalledReport, paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None
-) -> None:
-    from llmperf.files.json_files import write_bytes
-    from llmperf.plugins.faults import blaming, of_kind
-    from llmperf.reporting.terminal import TerminalReporter
-    from llmperf.submissions.opened import report_sheets
-
-    opened, plugins = report_sheets(paths, warn)
-    for line in plugins.left_out:
-        _left_out(line)
-    for change in called.changes:
-        opened = change(opened)
-    sheets = [each.sheet for each in opened]
-    owner, reporter = _named(plugins, wanted)
-    if isinstance(reporter, TerminalReporter) and output is None:
-        text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
-        text += "".join(f"\n{line}\n" for line in called.notes)
-    else:
-        with blaming(owner, f"the {wanted} reporter"):
-            text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
-    if output is None:
-        click.echo(text.encode("utf-8", "backslashreplace").decode(), nl=False)
-    else:
-        write_bytes(output, text.encode("utf-8", "backslashreplace"))
-
-
-def _left_out(what: UserError | str) -> None:
-    warn(f"left out: {what}")
 
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:

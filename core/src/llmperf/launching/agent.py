@@ -112,7 +112,16 @@ class Agent:
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them. Returns 0 if all succeeded, 1 if one failed, 128 + n after signal n."""
         try:
-            self._start_all()
+            # start each rank
+            with ExitStack() as stack:
+                store = None
+                if self._plan.layout.nodes == 1:
+                    store = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=STORE_BACKLOG))
+                elif (descriptor := os.environ.get("LLMPERF_STORE_FD")) is not None:
+                    store = stack.enter_context(socket.socket(fileno=int(descriptor)))
+                for local_rank in range(self._plan.layout.devices_per_node):
+                    self._start(local_rank, store)
+            self._report()
             while self._alive():
                 wakeup.wait(LOOK_SECONDS)
                 for phases in self._phases:
@@ -132,23 +141,6 @@ class Agent:
         if wakeup.signal is not None:
             return 128 + wakeup.signal
         return 1 if any(rank_exit.bad for rank_exit in self._exits) else 0
-
-    def _start_all(self) -> None:
-        """Start each rank.
-
-        Rank 0 gets the socket at which the ranks meet, so that no other process can take its port. On a single node
-        the agent binds it, to an address that other hosts cannot reach; of several nodes, the node program of the
-        first does, to the node's address.
-        """
-        with ExitStack() as stack:
-            store = None
-            if self._plan.layout.nodes == 1:
-                store = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=STORE_BACKLOG))
-            elif (descriptor := os.environ.get("LLMPERF_STORE_FD")) is not None:
-                store = stack.enter_context(socket.socket(fileno=int(descriptor)))
-            for local_rank in range(self._plan.layout.devices_per_node):
-                self._start(local_rank, store)
-        self._report()
 
     def _start(self, local_rank: int, store: socket.socket | None) -> None:
         rank = self._node_rank * self._plan.layout.devices_per_node + local_rank
@@ -217,9 +209,6 @@ class Agent:
             if process.returncode is None:
                 send_group(process.pid, signal.SIGKILL)
                 process.wait()
-        self._reap_killed()
-
-    def _reap_killed(self) -> None:
         for index, rank_exit in enumerate(self._exits):
             if rank_exit.at is None:
                 self._exits[index] = replace(rank_exit, at=time.time(), signal="SIGKILL")

@@ -95,7 +95,8 @@ class Controller:
             if wakeup.signal is not None:
                 self.message = f"interrupted by {signal.Signals(wakeup.signal).name}"
                 return "interrupted"
-            over = self._over()
+            codes = self._agents.codes()
+            over = all(code == 0 for code in codes) or any(codes)
             if over or time.monotonic() - looked >= 0.9 * TICK_SECONDS:  # a process of an observer wakes this loop too
                 before, looked = looked, time.monotonic()
                 moved += max(0.0, looked - before - LATE_SECONDS)
@@ -116,11 +117,6 @@ class Controller:
     def latest(self) -> tuple[Progress, tuple[StepProgress, ...]]:
         """The present state, and the steps that have finished since the last call."""
         return self._follower.progress(), self._follower.take_steps()
-
-    def _over(self) -> bool:
-        """Whether all agents have ended, or one has failed."""
-        codes = self._agents.codes()
-        return all(code == 0 for code in codes) or any(codes)
 
     def _patience(self) -> Patience:
         """How long the ranks may be silent in this phase."""

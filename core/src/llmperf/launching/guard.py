@@ -35,7 +35,13 @@ def guarded(work: Callable[[], int]) -> int:
     code = _code(child)
     end_descendants()
     if code < 0:
-        _end_by(signal.Signals(-code), mask)
+        number = signal.Signals(-code)
+        with suppress(OSError, ValueError):  # SIGKILL has no handler to reset
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {number})
+        os.kill(os.getpid(), number)
+        signal.pause()
+        os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return code
 
@@ -73,13 +79,3 @@ def _code(child: int) -> int:
         else:
             asked = True
             send(child, signal.Signals(number))
-
-
-def _end_by(number: signal.Signals, mask: set[int | signal.Signals]) -> NoReturn:
-    """End by the signal that ended the child, so that the controller sees it."""
-    with suppress(OSError, ValueError):  # SIGKILL has no handler to reset
-        signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, mask - {number})
-    os.kill(os.getpid(), number)
-    signal.pause()
-    os._exit(1)

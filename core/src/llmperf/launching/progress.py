@@ -97,49 +97,40 @@ class Follower:
         """
         deadline = time.monotonic() + most_seconds
         try:
-            self._read_memory()
-            return self._read_ranks(deadline)
+            for file in self._readings:
+                for sample in file.new():
+                    if isinstance(sample, MemorySample):
+                        used = [device.memory_used_bytes for device in sample.devices]
+                        most = max((size for size in used if size is not None), default=None)
+                        self._memory_used[sample.node_rank] = most
+            # read a block of each rank in turn, until no rank has more or it is time to stop
+            moved = False
+            turn = [*self._ranks[self._next :], *self._ranks[: self._next]]
+            while turn:
+                with_more = []
+                for rank in turn:
+                    if records := rank.records.next_block():
+                        moved = True
+                        self._time(rank, records)
+                        for record in records:
+                            if isinstance(record, StepRecord):
+                                rank.steps = record.step
+                                self._add(record)
+                            elif isinstance(record, PhaseRecord):
+                                rank.phase = record.phase
+                            elif isinstance(record, FailureRecord):
+                                rank.failed = True
+                            elif isinstance(record, RankRecord):
+                                rank.phase = "evaluating"
+                        with_more.append(rank)
+                    if time.monotonic() > deadline:
+                        self._next = (self._ranks.index(rank) + 1) % len(self._ranks)
+                        return moved
+                turn = with_more
+            return moved
         except UserError as error:
             self.problem = str(error)
             return False
-
-    def _read_memory(self) -> None:
-        for file in self._readings:
-            for sample in file.new():
-                if isinstance(sample, MemorySample):
-                    used = [device.memory_used_bytes for device in sample.devices]
-                    most = max((size for size in used if size is not None), default=None)
-                    self._memory_used[sample.node_rank] = most
-
-    def _read_ranks(self, deadline: float) -> bool:
-        """Read a block of each rank in turn, until no rank has more or it is time to stop."""
-        moved = False
-        turn = [*self._ranks[self._next :], *self._ranks[: self._next]]
-        while turn:
-            with_more = []
-            for rank in turn:
-                if records := rank.records.next_block():
-                    moved = True
-                    self._take(rank, records)
-                    with_more.append(rank)
-                if time.monotonic() > deadline:
-                    self._next = (self._ranks.index(rank) + 1) % len(self._ranks)
-                    return moved
-            turn = with_more
-        return moved
-
-    def _take(self, rank: _Rank, records: Sequence[Record]) -> None:
-        self._time(rank, records)
-        for record in records:
-            if isinstance(record, StepRecord):
-                rank.steps = record.step
-                self._add(record)
-            elif isinstance(record, PhaseRecord):
-                rank.phase = record.phase
-            elif isinstance(record, FailureRecord):
-                rank.failed = True
-            elif isinstance(record, RankRecord):
-                rank.phase = "evaluating"
 
     def _time(self, rank: _Rank, records: Sequence[Record]) -> None:
         """Record how long a rank was silent before these records, if one of them is a step."""
@@ -173,22 +164,19 @@ class Follower:
         step.add(record)
         if step.ranks == len(self._ranks):
             del self._open[record.step]
-            self._close(step)
-
-    def _close(self, step: _Step) -> None:
-        if step.measured and self._recent and not self._recent[-1].measured:
-            self._recent.clear()
-        self._recent.append(step)
-        self._loss = step.loss / step.losses if step.losses else None
-        self._finished.append(
-            StepProgress(
-                step=step.number,
-                measured=step.measured,
-                loss=self._loss,
-                step_seconds=step.seconds,
-                tokens_per_second_per_device=step.tokens / step.seconds / step.ranks if step.seconds else None,
+            if step.measured and self._recent and not self._recent[-1].measured:
+                self._recent.clear()
+            self._recent.append(step)
+            self._loss = step.loss / step.losses if step.losses else None
+            self._finished.append(
+                StepProgress(
+                    step=step.number,
+                    measured=step.measured,
+                    loss=self._loss,
+                    step_seconds=step.seconds,
+                    tokens_per_second_per_device=step.tokens / step.seconds / step.ranks if step.seconds else None,
+                )
             )
-        )
 
     def take_steps(self) -> tuple[StepProgress, ...]:
         """The steps that every rank has finished since the last call, in order."""
@@ -218,18 +206,15 @@ class Follower:
         seconds = sum(step.seconds for step in self._recent)
         tokens = sum(step.tokens for step in self._recent)
         pace = tokens / seconds / len(self._ranks) if seconds > 0 else None
+        plan = self._plan
+        figures = utilisation(plan.flops, pace, plan.peak, plan.device_share)
         return Progress(
             phase=min((rank.phase for rank in self._ranks), key=PHASES.index),
             step=finished,
             steps=steps,
             loss=self._loss,
             tokens_per_second_per_device=pace,
-            mfu=self._mfu(pace),
+            mfu=next((figure.value for figure in figures if figure.convention == HEADLINE), None),
             memory_used_bytes=max((used for used in self._memory_used.values() if used is not None), default=None),
             seconds_left=seconds / len(self._recent) * (steps - finished) if self._recent else None,
         )
-
-    def _mfu(self, pace: float | None) -> float | None:
-        plan = self._plan
-        figures = utilisation(plan.flops, pace, plan.peak, plan.device_share)
-        return next((figure.value for figure in figures if figure.convention == HEADLINE), None)

@@ -95,7 +95,8 @@ class MeasuredLoop:
         self._steps(warmup_steps + 1, steps, measured=True)
         self._device.synchronize()
         end = Moment.now()
-        self._record_all()
+        while self._pending:
+            self._record(self._pending.popleft())
         enter("evaluating", end)
         after, seconds = waited(self._trainer), end.monotonic - begin.monotonic
         communication = None if before is None or after is None else min(seconds, max(0.0, after - before))
@@ -131,10 +132,6 @@ class MeasuredLoop:
         pending = self._pending
         while pending and pending[0].end.ready() and _arrived(pending[0].output):
             self._record(pending.popleft())
-
-    def _record_all(self) -> None:
-        while self._pending:
-            self._record(self._pending.popleft())
 
     def _record(self, pending: _Pending) -> None:
         loss, nonfinite = finite(pending.output.loss)

@@ -69,18 +69,7 @@ class Sampler:
             return None
         load, began = HostLoad(), time.monotonic()
         self._read_host(load)
-        devices = self._read_within(FIRST_READING_SECONDS)
-        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
-        self._read_host(load)
-        return load_before(load, devices, self._on_cpu)
-
-    def _read_host(self, load: HostLoad) -> None:
-        at, host = time.monotonic(), self._meter.read()
-        if host is not None:
-            load.add(HostReading(at, host))
-
-    def _read_within(self, seconds: float) -> tuple[DeviceSample, ...]:
-        """One reading of the devices; empty if it fails or takes longer, which later readings will report."""
+        # one reading of the devices
         readings: list[tuple[DeviceSample, ...]] = []
 
         def read() -> None:
@@ -90,8 +79,34 @@ class Sampler:
         if self._devices:
             reading = threading.Thread(target=read, name="llmperf-first-reading", daemon=True)
             reading.start()
-            reading.join(seconds)
-        return readings[0] if readings else ()
+            reading.join(FIRST_READING_SECONDS)
+        devices = readings[0] if readings else ()
+        time.sleep(max(0.0, seconds - (time.monotonic() - began)))
+        self._read_host(load)
+        on_cpu = self._on_cpu
+        devices = tuple(devices)
+        host = None if load.last is None else load.last.host
+        running, swapped = on_devices(devices), load.swapped_bytes
+        used = [device.utilisation_percent for device in devices if device.utilisation_percent is not None]
+        reasons = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
+        return LoadBefore(
+            other_cpu_share=load.share,
+            programs=load.programs,
+            other_processes=None if running is None else len(running),
+            device_programs=names_of(running or ()),
+            utilisation_percent=None if on_cpu else max(used, default=None),
+            throttle_reasons=tuple(sorted({reason for each in reasons for reason in each})) if reasons else None,
+            load_average=load_average(),
+            pressure=load.pressure,
+            memory_total_bytes=memory_total_bytes(),
+            memory_available_bytes=None if host is None else host.memory_available_bytes,
+            swapped_bytes_per_second=None if swapped is None else swapped / load.seconds,
+        )
+
+    def _read_host(self, load: HostLoad) -> None:
+        at, host = time.monotonic(), self._meter.read()
+        if host is not None:
+            load.add(HostReading(at, host))
 
     def start(self) -> None:
         """Begin to sample."""
@@ -171,28 +186,6 @@ def used_devices(plan: Plan) -> tuple[int, ...]:
     """The indices of the devices that a plan uses on each node."""
     used = plan.probe.devices if plan.device_share < 1 else plan.probe.devices[: plan.layout.devices_per_node]
     return tuple(device.index for device in used)
-
-
-def load_before(load: HostLoad, devices: Iterable[DeviceSample], on_cpu: bool) -> LoadBefore:
-    """What two readings of a host and one of its devices show, while no process of a run is on the devices."""
-    devices = tuple(devices)
-    host = None if load.last is None else load.last.host
-    running, swapped = on_devices(devices), load.swapped_bytes
-    used = [device.utilisation_percent for device in devices if device.utilisation_percent is not None]
-    reasons = [device.throttle_reasons for device in devices if device.throttle_reasons is not None]
-    return LoadBefore(
-        other_cpu_share=load.share,
-        programs=load.programs,
-        other_processes=None if running is None else len(running),
-        device_programs=names_of(running or ()),
-        utilisation_percent=None if on_cpu else max(used, default=None),
-        throttle_reasons=tuple(sorted({reason for each in reasons for reason in each})) if reasons else None,
-        load_average=load_average(),
-        pressure=load.pressure,
-        memory_total_bytes=memory_total_bytes(),
-        memory_available_bytes=None if host is None else host.memory_available_bytes,
-        swapped_bytes_per_second=None if swapped is None else swapped / load.seconds,
-    )
 
 
 def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:

@@ -100,7 +100,8 @@ def container_of(image: str, table: Containers, launcher: str) -> Container:
 
     `launcher` is the launcher that starts no containers itself.
     """
-    check_image(image)
+    if not IMAGE.fullmatch(image):
+        raise UserError(f"--container-image: expected the name or path of an image, found {image!r:.200}")
     if table.engine is None:
         raise UserError(f"--container-image {image}: launcher {launcher!r} starts no containers itself; expected "
                         f'engine = "apptainer", "docker" or "podman" in [containers] of llmperf.toml')  # fmt: skip
@@ -111,12 +112,6 @@ def container_of(image: str, table: Containers, launcher: str) -> Container:
         raise UserError(f"{WHERE}.python: expected the interpreter in the image, found {table.python!r}")
     _check_devices(table)
     return Container(image=image, table=table)
-
-
-def check_image(image: str) -> None:
-    """UserError for text that cannot name an image."""
-    if not IMAGE.fullmatch(image):
-        raise UserError(f"--container-image: expected the name or path of an image, found {image!r:.200}")
 
 
 def _check_devices(table: Containers) -> None:

@@ -129,7 +129,14 @@ def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence
         ]
         reasons = [*broken, *(line for probe in probes for line in probe.problems), *simulated]
         raise UserError(f"no device found: {'; '.join(reasons) or _install_a_vendor()}")
-    best = _best(usable)
+    # accelerators before the host CPU
+    accelerators = [probe for probe in usable if probe.devices[0].kind == "accelerator"]
+    own = [probe for probe in usable if of_this_project(find("vendor", probe.vendor))]
+    choice = accelerators or (own if len(usable) > 1 and own else usable)
+    if len(choice) > 1:
+        listed = ", ".join(probe.vendor for probe in choice)
+        raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
+    best = choice[0]
     return Machine(best.vendor, best, 1, here=True, left_out=tuple(broken))
 
 
@@ -141,20 +148,6 @@ def _install_a_vendor() -> str:
         f"no vendor plugin is installed; vendors: {', '.join(packages)};"
         f" install {anywhere[0]}, for example, with: {install_own(anywhere[0])}"
     )
-
-
-def _best(usable: Sequence[Probe]) -> Probe:
-    """Accelerators before the host CPU; UserError if several vendors remain.
-
-    Every vendor may see the CPU: this project's own vendor plugin measures it.
-    """
-    accelerators = [probe for probe in usable if probe.devices[0].kind == "accelerator"]
-    own = [probe for probe in usable if of_this_project(find("vendor", probe.vendor))]
-    choice = accelerators or (own if len(usable) > 1 and own else usable)
-    if len(choice) > 1:
-        listed = ", ".join(probe.vendor for probe in choice)
-        raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
-    return choice[0]
 
 
 ON = re.compile(r"(?P<model>.+):(?P<nodes>[1-9]\d{0,5})x(?P<devices>[1-9]\d{0,5})")

@@ -101,7 +101,15 @@ class Plugins:
             raise PluginError(f"{who(found)}: {error}") from None
         self._found[key] = found
         try:
-            self._check_owners(found, key)
+            for hook, roles in OWNERS.items():
+                answering = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
+                if key in answering and found.role not in roles:
+                    raise PluginError(f"{who(found)} answers {hook}, which only {' or '.join(roles)} may answer")
+                if self._several_owners and found.role in ("vendor", "framework"):
+                    continue
+                rivals = sorted(name for name in answering if not name.startswith("core:"))  # the core answers last
+                if not hookspecs.collecting(hook) and len(rivals) > 1:
+                    raise PluginError(f"{hook} is answered by {' and '.join(rivals)}; only one plugin may answer it")
         except PluginError:
             self._forget(key)
             raise
@@ -120,17 +128,6 @@ class Plugins:
         self._found.pop(key, None)
         if self._manager.has_plugin(key):
             self._manager.unregister(name=key)
-
-    def _check_owners(self, found: Found, key: str) -> None:
-        for hook, roles in OWNERS.items():
-            answering = [impl.plugin_name for impl in getattr(self._manager.hook, hook).get_hookimpls()]
-            if key in answering and found.role not in roles:
-                raise PluginError(f"{who(found)} answers {hook}, which only {' or '.join(roles)} may answer")
-            if self._several_owners and found.role in ("vendor", "framework"):
-                continue
-            rivals = sorted(name for name in answering if not name.startswith("core:"))  # the core answers last
-            if not hookspecs.collecting(hook) and len(rivals) > 1:
-                raise PluginError(f"{hook} is answered by {' and '.join(rivals)}; only one plugin may answer it")
 
     def _caller(self, hook: str) -> pluggy.HookCaller:
         """The caller of a hook, after the core's own answers to it have been registered."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from shutil import which
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from llmperf.plugins.faults import who
@@ -53,15 +53,12 @@ def source(distribution: str) -> Source | None:
         return None
     path = Path(unquote(urlsplit(url).path)) if url.startswith("file:") else None
     if isinstance(document.get("vcs_info"), dict):
-        return Source(_repository(url, document["vcs_info"]))
+        info = document["vcs_info"]
+        revision = info.get("requested_revision")
+        return Source(f"{info.get('vcs', 'git')}+{url}" + (f"@{revision}" if revision else ""))
     if isinstance(document.get("dir_info"), dict) and path is not None:
         return Source(str(path), path, bool(document["dir_info"].get("editable")))
     return Source(url if path is None else str(path))
-
-
-def _repository(url: str, info: dict[str, Any]) -> str:
-    revision = info.get("requested_revision")
-    return f"{info.get('vcs', 'git')}+{url}" + (f"@{revision}" if revision else "")
 
 
 def unmet_problem(found: Found) -> str | None:

@@ -47,7 +47,8 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
     if (distribution, extras) in seen:
         return
     seen.add((distribution, extras))
-    for text in _required(distribution):
+    found = installed_distribution(distribution)
+    for text in [] if found is None else found.requires:
         plain = PLAIN.fullmatch(text)
         if plain is not None and not extras and EXTRA.fullmatch(plain["marker"] or ""):
             continue
@@ -59,12 +60,6 @@ def _unmet(distribution: str, extras: frozenset[str], seen: set[tuple[str, froze
             yield from _evaluated(text, extras, seen)
         elif _of_project(plain["name"]):
             yield from _unmet(plain["name"], frozenset(), seen)
-
-
-def _required(distribution: str) -> list[str]:
-    """The requirements of an installed distribution as its metadata has them."""
-    found = installed_distribution(distribution)
-    return [] if found is None else found.requires
 
 
 def _of_project(name: str) -> bool:

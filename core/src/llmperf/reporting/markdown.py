@@ -73,27 +73,22 @@ def _documents(sheets: Sequence[Sheet], language: str) -> Iterator[str]:
     own: dict[int, Source] = {}
     for sheet in sheets:
         if sheet.source.markdown is None:
-            yield render_sheet(sheet, language)
+            lines = [f"# {markdown_text(sheet.title)}, {word(TITLE, language)}, {markdown_text(sheet.name)}"]
+            sections = [section for section in sheet.sections() if not section.card]
+            failures = [section for section in sections if section.key == "failure"]
+            for section in failures:
+                lines += _section(section, language)
+            if sheet.measured:
+                lines += _findings(sheet.findings, bool(failures), language)
+            for section in sections:
+                if section not in failures:
+                    lines += _section(section, language)
+            yield "\n".join(lines) + "\n"
         else:
             own.setdefault(id(sheet.source), sheet.source)
     for source in own.values():
         if source.markdown is not None:
             yield source.markdown(language)
-
-
-def render_sheet(sheet: Sheet, language: str = "en") -> str:
-    """The document of one run; titles and labels in `en` or `zh`. Text from documents is escaped."""
-    lines = [f"# {markdown_text(sheet.title)}, {word(TITLE, language)}, {markdown_text(sheet.name)}"]
-    sections = [section for section in sheet.sections() if not section.card]
-    failures = [section for section in sections if section.key == "failure"]
-    for section in failures:
-        lines += _section(section, language)
-    if sheet.measured:
-        lines += _findings(sheet.findings, bool(failures), language)
-    for section in sections:
-        if section not in failures:
-            lines += _section(section, language)
-    return "\n".join(lines) + "\n"
 
 
 def _heading(level: int, title: str, language: str) -> list[str]:

@@ -26,18 +26,15 @@ def node_rows(result: Result) -> Iterator[Row]:
         but = f"; {different} differ from the others" if different else ""
         yield Row(key="hosts", label="hosts", value=len(result.nodes), text=joined([*hosts, *more]) + but)
     if result.waiting is not None:
-        yield from _waiting_rows(result, result.waiting)
-
-
-def _waiting_rows(result: Result, waiting: Waiting) -> Iterator[Row]:
-    share = Row(key="communication_share", label="waits for communication", value=waiting.share,
-                rounding=cells.PERCENT)  # fmt: skip
-    text = f"{shown(share)} of the window; by rank {cells.percent(waiting.least_share)} to"
-    yield Row(key="communication", label="waits for communication", value=waiting.share, parts=(share,),
-              text=f"{text} {cells.percent(waiting.most_share)}", own_words=True)  # fmt: skip
-    if waiting.stragglers:
-        yield Row(key="stragglers", label="stragglers", value=len(waiting.stragglers) + waiting.more_stragglers,
-                  text=straggler_text(result, waiting), parts=(_cost(waiting),), own_words=True)  # fmt: skip
+        waiting = result.waiting
+        share = Row(key="communication_share", label="waits for communication", value=waiting.share,
+                    rounding=cells.PERCENT)  # fmt: skip
+        text = f"{shown(share)} of the window; by rank {cells.percent(waiting.least_share)} to"
+        yield Row(key="communication", label="waits for communication", value=waiting.share, parts=(share,),
+                  text=f"{text} {cells.percent(waiting.most_share)}", own_words=True)  # fmt: skip
+        if waiting.stragglers:
+            yield Row(key="stragglers", label="stragglers", value=len(waiting.stragglers) + waiting.more_stragglers,
+                      text=straggler_text(result, waiting), parts=(_cost(waiting),), own_words=True)  # fmt: skip
 
 
 def _cost(waiting: Waiting) -> Row:
@@ -75,20 +72,30 @@ def _node(result: Result, node: int) -> str:
 def node_sections(result: Result) -> Iterator[Section]:
     """The tables of nodes and of stragglers."""
     if result.nodes:
-        yield _nodes(result)
+        slow = {straggler.node_rank for straggler in result.waiting.stragglers} if result.waiting else set()
+        listed = [
+            node for node in result.nodes
+            if len(result.nodes) <= MAX_NODES or node.differs or node.lost_seconds is not None or node.node_rank in slow
+        ]  # fmt: skip
+        hidden = len(result.nodes) - len(listed[:MAX_NODES])
+        lines = (f"{hidden} of {len(result.nodes)} nodes are not listed; result.json has all",) if hidden else ()
+        yield Section(key="nodes", title="Nodes", records=tuple(map(_node_record, listed[:MAX_NODES])), lines=lines)
     if result.waiting is not None and result.waiting.stragglers:
-        yield _stragglers(result, result.waiting)
-
-
-def _nodes(result: Result) -> Section:
-    slow = {straggler.node_rank for straggler in result.waiting.stragglers} if result.waiting else set()
-    listed = [
-        node for node in result.nodes
-        if len(result.nodes) <= MAX_NODES or node.differs or node.lost_seconds is not None or node.node_rank in slow
-    ]  # fmt: skip
-    hidden = len(result.nodes) - len(listed[:MAX_NODES])
-    lines = (f"{hidden} of {len(result.nodes)} nodes are not listed; result.json has all",) if hidden else ()
-    return Section(key="nodes", title="Nodes", records=tuple(map(_node_record, listed[:MAX_NODES])), lines=lines)
+        waiting = result.waiting
+        records = tuple(
+            (
+                Row(key="rank", label="rank", value=straggler.rank),
+                text_row("node", _node(result, straggler.node_rank), "node", own_words=True),
+                Row(key="busy_seconds", label="busy, s", value=straggler.busy_seconds, unit="s",
+                    rounding=cells.WINDOW_SECONDS),
+                Row(key="lag_seconds", label="longer than its peers, s", value=straggler.lag_seconds, unit="s",
+                    rounding=cells.WINDOW_SECONDS),
+            )
+            for straggler in waiting.stragglers
+        )  # fmt: skip
+        more = (f"{number(waiting.more_stragglers)} more are not listed",) if waiting.more_stragglers else ()
+        lines = (*more, straggler_text(result, waiting), waiting.method)
+        yield Section(key="stragglers", title="Stragglers", records=records, lines=lines)
 
 
 def _node_record(node: NodeResult) -> tuple[Row, ...]:
@@ -106,23 +113,6 @@ def _node_record(node: NodeResult) -> tuple[Row, ...]:
         offset,
         text_row("differs from most nodes", joined([*lost, *differs, *more]) or None, "differs"),
     )
-
-
-def _stragglers(result: Result, waiting: Waiting) -> Section:
-    records = tuple(
-        (
-            Row(key="rank", label="rank", value=straggler.rank),
-            text_row("node", _node(result, straggler.node_rank), "node", own_words=True),
-            Row(key="busy_seconds", label="busy, s", value=straggler.busy_seconds, unit="s",
-                rounding=cells.WINDOW_SECONDS),
-            Row(key="lag_seconds", label="longer than its peers, s", value=straggler.lag_seconds, unit="s",
-                rounding=cells.WINDOW_SECONDS),
-        )
-        for straggler in waiting.stragglers
-    )  # fmt: skip
-    more = (f"{number(waiting.more_stragglers)} more are not listed",) if waiting.more_stragglers else ()
-    lines = (*more, straggler_text(result, waiting), waiting.method)
-    return Section(key="stragglers", title="Stragglers", records=records, lines=lines)
 
 
 MAX_NODES = 64

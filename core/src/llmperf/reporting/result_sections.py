@@ -11,7 +11,6 @@ from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import condition_sections, node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section
-from llmperf.types.result import Failure
 from llmperf.types.utilisation import Mfu
 
 MAX_RANKS = 256
@@ -23,26 +22,11 @@ LOG_LINES = 50
 def document_sections(result: Result, figures: Mapping[str, Row], setup: Setup) -> Iterator[Section]:
     """Everything about a run in sections; `figures` are its figures by key, `setup` is what its repeats share."""
     if result.failure is not None:
-        yield _failure(result, result.failure)
+        failure = result.failure
+        rank = "" if failure.node_rank is not None else f", rank {cells.text(failure.rank)}"
+        text = f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
+        yield Section(key="failure", title="Failure", rows=(text_row("", text),), lines=failure.log_tail[-LOG_LINES:])
     yield from setup.sections
-    yield _performance(result, figures)
-    yield from _evaluation(result)
-    yield _utilisation(result)
-    yield from _expert_load(result)
-    yield setup.changes
-    yield from node_sections(result)
-    yield from condition_sections(result)
-    yield from _rank_memory(result)
-    yield Section(key="notes", title="How the figures were made", rows=tuple(_making(result, figures)))
-
-
-def _failure(result: Result, failure: Failure) -> Section:
-    rank = "" if failure.node_rank is not None else f", rank {cells.text(failure.rank)}"
-    text = f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
-    return Section(key="failure", title="Failure", rows=(text_row("", text),), lines=failure.log_tail[-LOG_LINES:])
-
-
-def _performance(result: Result, figures: Mapping[str, Row]) -> Section:
     hardware, used = result.hardware, figures["device_memory_used_bytes"]
     whole = {name: value for name, value in result.metrics.evaluation.items() if "/" not in name}
     record = (
@@ -54,11 +38,8 @@ def _performance(result: Result, figures: Mapping[str, Row]) -> Section:
         figures["mfu_nominal"],
         *(text_row("evaluation", f"{name}={significant(value)}") for name, value in whole.items()),
     )
-    return Section(key="performance", title="Performance", records=(record,))
-
-
-def _evaluation(result: Result) -> Iterator[Section]:
-    """The parts of the evaluation, such as `mmlu/anatomy`: a record for each part, a cell for each whole."""
+    yield Section(key="performance", title="Performance", records=(record,))
+    # the parts of the evaluation, such as `mmlu/anatomy`
     named = {tuple(name.split("/", 1)): value for name, value in result.metrics.evaluation.items() if "/" in name}
     columns = list(dict.fromkeys(whole for whole, _ in named))
     records = tuple(
@@ -67,6 +48,15 @@ def _evaluation(result: Result) -> Iterator[Section]:
     )
     if records:
         yield Section(key="evaluation", title="Evaluation in parts", records=records)
+    yield _utilisation(result)
+    if rows := tuple(expert_rows(result)):
+        listed = "result.json has the tokens of each expert"
+        yield Section(key="expert_load", title="Expert load", rows=(*routing_rows(result), *rows), lines=(listed,))
+    yield setup.changes
+    yield from node_sections(result)
+    yield from condition_sections(result)
+    yield from _rank_memory(result)
+    yield Section(key="notes", title="How the figures were made", rows=tuple(_making(result, figures)))
 
 
 def _utilisation(result: Result) -> Section:
@@ -87,12 +77,6 @@ def _utilisation(result: Result) -> Section:
         for mfu in result.mfu
     )
     return Section(key="mfu", title="MFU under every convention", records=records)
-
-
-def _expert_load(result: Result) -> Iterator[Section]:
-    if rows := tuple(expert_rows(result)):
-        listed = "result.json has the tokens of each expert"
-        yield Section(key="expert_load", title="Expert load", rows=(*routing_rows(result), *rows), lines=(listed,))
 
 
 def _weighted(mfu: Mfu) -> Iterator[Row]:

@@ -246,11 +246,7 @@ def _utilisation(result: Result) -> Iterator[Row]:
     yield replace(
         peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem), own_words=True
     )
-    yield from _limits(result)
-
-
-def _limits(result: Result) -> Iterator[Row]:
-    """MFU of the work-weighted and of the measured peak, and the rows of sections."""
+    # MFU of the work-weighted and of the measured peak, and the rows of sections
     weighted = next((mfu for mfu in result.mfu if mfu.headline and mfu.weighted_peak is not None), None)
     if weighted is not None and weighted.weighted_peak is not None:
         share = Row(key="mfu_of_weighted_peak", label="MFU of the work-weighted peak", value=weighted.of_weighted_peak,

@@ -18,7 +18,6 @@ from llmperf.reporting.expert_rows import routing_rows
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.safe_text import printable
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Tuning
-from llmperf.types.hardware import Software
 
 DESCRIPTIONS = ("title", "source")
 """Fields of a model that only describe it."""
@@ -59,7 +58,18 @@ class Setup:
     @cached_property
     def changes(self) -> Section:
         """The changes from the case."""
-        return _changes(self._result)
+        result = self._result
+        records = tuple(
+            (
+                text_row("parameter", change.path),
+                Row(key="case_value", label="in the case", value=change.case_value),
+                Row(key="value", label="here", value=change.value),
+                text_row("origin", change.origin, own_words=True),
+            )
+            for change in result.fix_hp
+        )
+        none = () if records else (text_row("", "/"),)
+        return Section(key="fix_hp", title="Changes from the case (fix_hp)", records=records, rows=none)
 
 
 _setups = ByValue[Setup]()
@@ -120,14 +130,8 @@ def _setting(result: Result) -> Iterator[Row]:
     yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
     yield Row(key="framework", label="framework", value=printable(result.tuning.framework))
     yield Row(key="", label="layout", value=cells.layout(result.parallelism), own_words=True)
-    for name, text in _tuning(result).items():
-        yield Row(key=name, label=name, value=printable(text))
-
-
-def _tuning(result: Result) -> dict[str, str]:
-    """Settings beside the layout, by name. Optional ones only where they are not the default."""
     tuning, batch = result.tuning, result.batch
-    return {
+    for name, text in {
         "micro_batch": str(batch.micro_batch),
         "gradient_accumulation": str(batch.gradient_accumulation),
         "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
@@ -135,7 +139,8 @@ def _tuning(result: Result) -> dict[str, str]:
         "fused_ops": ", ".join(tuning.fused_ops) or "none",
         **_changed_settings(tuning),
         **{f"framework.{name}": cells.text(value) for name, value in result.framework.items()},
-    }
+    }.items():
+        yield Row(key=name, label=name, value=printable(text))
 
 
 def contract_parts(result: Result) -> dict[str, str]:
@@ -204,26 +209,21 @@ def _environment(result: Result) -> Iterator[Section]:
     ))  # fmt: skip
     plugins = [f"{plugin.role} {plugin.name} ({plugin.distribution} {plugin.version})" for plugin in result.plugins]
     variables = tuple(text_row(name, value, f"environment_{name}") for name, value in software.environment.items())
-    yield Section(key="software", title="Software", level=3, rows=(
-        text_row("OS", software.os, "os"),
-        text_row("kernel", software.kernel, "kernel"),
-        text_row("driver", hardware.driver, "driver"),
-        _dependencies(software),
-        text_row("plugins", joined(plugins), "plugins"),
-        Row(key="environment", label="environment variables", value=None, parts=variables,
-            text=joined([f"{name}={value}" for name, value in software.environment.items()])),
-    ))  # fmt: skip
-
-
-def _dependencies(software: Software) -> Row:
-    """The notable packages, and how many more the result records."""
     versions = {"python": software.python, **software.packages}
     named = {"python", *software.notable_packages}
     notable = [f"{name} {version}" for name, version in versions.items() if name in named]
     rest = len(versions) - len(notable)
     more = [f"{rest} more in result.json"] if rest else []
     parts = tuple(text_row(name, version, f"version_{name}") for name, version in versions.items())
-    return Row(key="dependencies", label="dependencies", value=None, text=joined([*notable, *more]), parts=parts)
+    yield Section(key="software", title="Software", level=3, rows=(
+        text_row("OS", software.os, "os"),
+        text_row("kernel", software.kernel, "kernel"),
+        text_row("driver", hardware.driver, "driver"),
+        Row(key="dependencies", label="dependencies", value=None, text=joined([*notable, *more]), parts=parts),
+        text_row("plugins", joined(plugins), "plugins"),
+        Row(key="environment", label="environment variables", value=None, parts=variables,
+            text=joined([f"{name}={value}" for name, value in software.environment.items()])),
+    ))  # fmt: skip
 
 
 def _strategy(result: Result) -> Iterator[Section]:
@@ -304,20 +304,6 @@ def _seed(result: Result) -> str:
     """The seed, with the beginning of the challenge that it is of."""
     seed = str(result.contract.seed)
     return seed if result.challenge is None else f"{seed} (of challenge {result.challenge[:8]})"
-
-
-def _changes(result: Result) -> Section:
-    records = tuple(
-        (
-            text_row("parameter", change.path),
-            Row(key="case_value", label="in the case", value=change.case_value),
-            Row(key="value", label="here", value=change.value),
-            text_row("origin", change.origin, own_words=True),
-        )
-        for change in result.fix_hp
-    )
-    none = () if records else (text_row("", "/"),)
-    return Section(key="fix_hp", title="Changes from the case (fix_hp)", records=records, rows=none)
 
 
 def _changed_settings(tuning: Tuning) -> dict[str, str]:

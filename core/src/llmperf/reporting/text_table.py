@@ -63,8 +63,15 @@ def laid_out(
     widths = natural
     if width is not None:
         least = [_least(column, cells) for column, cells in _by_column(columns, rows)]
-        kept = _kept(columns, rows, least, width)
-        widths = _shared(natural, least, kept, width)
+        silent = {index for index in range(len(columns)) if all(row[index] in ("-", "/", "") for row in rows)}
+        kept = list(range(len(columns)))
+        while len(kept) > 1 and sum(least[index] for index in kept) + len(GAP) * (len(kept) - 1) > width:
+            kept.remove(max(kept, key=lambda index: (index in silent, columns[index].importance)))
+        widths = list(least)
+        spare = width - sum(least[index] for index in kept) - len(GAP) * (len(kept) - 1)
+        while spare > 0 and (narrow := [index for index in kept if widths[index] < natural[index]]):
+            widths[max(narrow, key=lambda index: natural[index] / widths[index])] += 1
+            spare -= 1
     lines = list(_lines([columns[index].title for index in kept], [widths[index] for index in kept], columns, kept))
     lines.append(GAP.join("-" * widths[index] for index in kept))
     for row in rows:
@@ -85,25 +92,6 @@ def _least(column: Column, cells: Sequence[str]) -> int:
     title = max((_width(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
     content = max(map(_width, cells), default=0)
     return max(title, content if column.wraps is None else min(content, column.wraps))
-
-
-def _kept(columns: Sequence[Column], rows: Sequence[Sequence[str]], least: Sequence[int], width: int) -> list[int]:
-    """Columns for which there is room; those that say nothing go first, then the least important ones."""
-    silent = {index for index in range(len(columns)) if all(row[index] in ("-", "/", "") for row in rows)}
-    kept = list(range(len(columns)))
-    while len(kept) > 1 and sum(least[index] for index in kept) + len(GAP) * (len(kept) - 1) > width:
-        kept.remove(max(kept, key=lambda index: (index in silent, columns[index].importance)))
-    return kept
-
-
-def _shared(natural: Sequence[int], least: Sequence[int], kept: Sequence[int], width: int) -> list[int]:
-    """Widths of columns: what is left over goes where most is wrapped."""
-    widths = list(least)
-    spare = width - sum(least[index] for index in kept) - len(GAP) * (len(kept) - 1)
-    while spare > 0 and (narrow := [index for index in kept if widths[index] < natural[index]]):
-        widths[max(narrow, key=lambda index: natural[index] / widths[index])] += 1
-        spare -= 1
-    return widths
 
 
 def _lines(

@@ -62,8 +62,11 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
     starts = {node: span[0] for node, span in records.windows.items()}
     samples = _some_samples(records, starts)
     ends, traced = _first_rank(records, starts, points)
+    parts = merged(filenames.record_files(records.run), lambda _: None)
+    steps = (step for part in parts for step in by_step(part).items())
+    times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in steps)
     curves = {
-        "step_seconds": _step_seconds(records, points),
+        "step_seconds": _shared(times, records.steps.recorded, records.steps.most_ranks, points),
         "step_ends": ends,
         "memory_bytes": _sampled(samples, lambda sample: sample.memory_used_bytes, points),
         "power_watts": _sampled(samples, lambda sample: sample.power_watts, points),
@@ -81,14 +84,6 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
         expected={name: float(value) for name, value in expected.items() if value},
         expected_basis=plan.expected_step_basis,
     )
-
-
-def _step_seconds(records: RunRecords, points: int) -> Curve:
-    """The step times of the ranks, in a second reading: the first one has counted the steps."""
-    parts = merged(filenames.record_files(records.run), lambda _: None)
-    steps = (step for part in parts for step in by_step(part).items())
-    times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in steps)
-    return _shared(times, records.steps.recorded, records.steps.most_ranks, points)
 
 
 def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -> tuple[Curve, dict[str, float]]:

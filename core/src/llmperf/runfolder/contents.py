@@ -101,6 +101,13 @@ def read_run(run: Path) -> RunRecords:
         for step, ranks in by_step(part).items():
             steps.add(step, ranks)
     windows = measured_windows(others.phases, plan.layout)
+    sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
+    readings: dict[int, NodeReadings] = {}
+    for sample in samples_of(run, nodes):
+        node = sample.node_rank
+        if node not in readings:
+            readings[node] = NodeReadings(windows.get(node))
+        readings[node].add(sample)
     return RunRecords(
         run=run,
         plan=plan,
@@ -113,12 +120,12 @@ def read_run(run: Path) -> RunRecords:
         failures=sorted(others.failures, key=_rank),
         profiles=sorted(others.profiles, key=_rank),
         windows=windows,
-        readings=_readings(run, nodes, windows),
+        readings=readings,
         reports=read_reports(run),
         ending=read_ending(run),
         hosts=read_hosts(run, nodes),
         nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
-        files=file_hashes(run),
+        files={path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()},
     )
 
 
@@ -127,16 +134,6 @@ def samples_of(run: Path, nodes: int) -> Iterator[MemorySample]:
     for path in (run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))):
         for block in RecordFile(path).blocks():
             yield from (record for record in block if isinstance(record, MemorySample))
-
-
-def _readings(run: Path, nodes: int, windows: dict[int, Span]) -> dict[int, NodeReadings]:
-    readings: dict[int, NodeReadings] = {}
-    for sample in samples_of(run, nodes):
-        node = sample.node_rank
-        if node not in readings:
-            readings[node] = NodeReadings(windows.get(node))
-        readings[node].add(sample)
-    return readings
 
 
 def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:
@@ -195,9 +192,3 @@ class _OtherRecords:
 
 def _rank(record: PhaseRecord | RankRecord | FailureRecord | ProfileRecord) -> int:
     return record.rank
-
-
-def file_hashes(run: Path) -> dict[str, str]:
-    """SHA-256 of all files that a result is computed from, by name inside the folder."""
-    sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
-    return {path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()}

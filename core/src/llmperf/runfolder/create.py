@@ -28,7 +28,9 @@ BYTES_PER_RANK = 512
 def create_run_folder(run: Path, plan: Plan) -> None:
     """Create the folder with all files that workers read; UserError if it exists, cannot be written or has no space."""
     for name in plan.worker.files:
-        _check_inside(name)
+        inside = PurePosixPath(name)
+        if not inside.parts or inside.is_absolute() or ".." in inside.parts or "\0" in name or "\\" in name:
+            raise UserError(f"plan.worker.files: {name!r} is not a name inside the run folder")
     try:
         run.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -40,34 +42,24 @@ def create_run_folder(run: Path, plan: Plan) -> None:
     except OSError as error:
         raise UserError(f"{run}: cannot create: {error.strerror}") from None
     try:
-        _fill(run, plan)
+        for name in (filenames.RECORDS, filenames.LOGS, filenames.FILES):
+            (run / name).mkdir()
+        json_files.write_bytes(run / filenames.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
+        points = min(plan.spec.contract.steps, MOST_EVEN_POINTS + MOST_NONFINITE_POINTS)
+        reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * points + BYTES_PER_RANK * plan.layout.world_size
+        json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
+        nodes = tuple(replace(node, env=without_secrets(node.env)) for node in plan.nodes)
+        recorded = replace(plan, env=without_secrets(plan.env), nodes=nodes)  # ranks inherit secrets from the agent
+        json_files.save(run / filenames.PLAN, recorded)
+        for name, text in plan.worker.files.items():
+            path = run / filenames.FILES / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            json_files.write_bytes(path, text.encode())
     except BaseException as error:
         shutil.rmtree(run, ignore_errors=True)
         if isinstance(error, OSError):
             raise UserError(f"{run}: cannot create: {error.strerror}") from None
         raise
-
-
-def _fill(run: Path, plan: Plan) -> None:
-    for name in (filenames.RECORDS, filenames.LOGS, filenames.FILES):
-        (run / name).mkdir()
-    json_files.write_bytes(run / filenames.RANK_RESERVE, bytes(RANK_RESERVE_BYTES))
-    points = min(plan.spec.contract.steps, MOST_EVEN_POINTS + MOST_NONFINITE_POINTS)
-    reserve = RESULT_RESERVE_BYTES + BYTES_PER_LOSS_POINT * points + BYTES_PER_RANK * plan.layout.world_size
-    json_files.write_bytes(run / filenames.RESULT_RESERVE, bytes(reserve))
-    nodes = tuple(replace(node, env=without_secrets(node.env)) for node in plan.nodes)
-    recorded = replace(plan, env=without_secrets(plan.env), nodes=nodes)  # ranks inherit secrets from the agent
-    json_files.save(run / filenames.PLAN, recorded)
-    for name, text in plan.worker.files.items():
-        path = run / filenames.FILES / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        json_files.write_bytes(path, text.encode())
-
-
-def _check_inside(name: str) -> None:
-    path = PurePosixPath(name)
-    if not path.parts or path.is_absolute() or ".." in path.parts or "\0" in name or "\\" in name:
-        raise UserError(f"plan.worker.files: {name!r} is not a name inside the run folder")
 
 
 def load_plan(run: Path | str) -> Plan:

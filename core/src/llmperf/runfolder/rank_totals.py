@@ -59,17 +59,7 @@ class RankTotals:
         self.measured_seconds += sum(times)
         self.nonfinite = self.nonfinite or any(record.nonfinite is not None for record in records)
         self.losses = self.losses or self.nonfinite or any(record.loss is not None for record in records)
-        self._order(records)
-        self.measured_moments = _widened(self.measured_moments, [record.monotonic for record in measured])
-        if len(measured) < len(records):
-            warmup = [record.monotonic for record in records if not record.measured]
-            self.warmup_moments = _widened(self.warmup_moments, warmup)
-        self._times.update(array("d", times).tobytes())
-        self._compare(times)
-        self._vote(times)
-
-    def _order(self, records: Sequence[StepRecord]) -> None:
-        """Notice records out of order, of which there are none in a healthy file."""
+        # notice records out of order, of which there are none in a healthy file
         if self.rising:
             before = [self.last] if self.last is not None else []
             for earlier, later in pairwise([*before, *records]):
@@ -77,18 +67,18 @@ class RankTotals:
                     self.rising = False
                     break
         self.last = records[-1] if records else self.last
-
-    def _compare(self, times: Sequence[float]) -> None:
-        """Times as multiples of the first one, and how often the first one comes again."""
+        self.measured_moments = _widened(self.measured_moments, [record.monotonic for record in measured])
+        if len(measured) < len(records):
+            warmup = [record.monotonic for record in records if not record.measured]
+            self.warmup_moments = _widened(self.warmup_moments, warmup)
+        self._times.update(array("d", times).tobytes())
         if self.first_seconds is None and times:
             self.first_seconds, self.first_again = times[0], -1
         first = self.first_seconds
         if first:
             self.first_again += times.count(first)
             self._shape.update(array("d", [round(seconds / first, SHAPE_DIGITS) for seconds in times]).tobytes())
-
-    def _vote(self, times: Sequence[float]) -> None:
-        """Boyer and Moore's majority vote: a time of more than half of the steps is the candidate that is left."""
+        # boyer and Moore's majority vote
         often, margin = self._often, self._margin
         for seconds in times:
             if seconds == often:

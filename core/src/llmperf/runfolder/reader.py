@@ -52,14 +52,6 @@ class _Kind:
     kind: str
 
 
-def decode_record(line: bytes, where: str) -> Record:
-    """One line as a record of the kind that it names; UserError that names `where` if it is not one."""
-    kind = json_files.decode(line, _Kind, where).kind
-    if kind not in _KINDS:
-        raise UserError(f"{where}: unknown kind of record {kind[:40]!r}; expected one of: {', '.join(_KINDS)}")
-    return json_files.decode(line, _KINDS[kind], where)
-
-
 def decode_records(lines: bytes, where: str, first: int = 1) -> list[Record]:
     """Whole lines as records; UserError that names the file `where` and the line, counted from `first`."""
     if lines.count(_STEP) == lines.count(b"\n"):  # nearly all of a file: in one go
@@ -77,7 +69,10 @@ def _decoded(line: bytes, where: str) -> Record:
         raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
     if line.startswith(_STEP):
         return json_files.decode(line, StepRecord, where)
-    return decode_record(line, where)
+    kind = json_files.decode(line, _Kind, where).kind
+    if kind not in _KINDS:
+        raise UserError(f"{where}: unknown kind of record {kind[:40]!r}; expected one of: {', '.join(_KINDS)}")
+    return json_files.decode(line, _KINDS[kind], where)
 
 
 def read_records(path: Path) -> list[Record]:
@@ -135,7 +130,17 @@ class RecordFile:
         try:
             if self._offset and os.stat(self.path).st_size <= self._offset:
                 return []
-            lines = self._whole_lines()
+            with json_files.open_regular(self.path) as file:
+                if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+                    raise UserError(f"{self.path}: larger than the {MAX_FILE_BYTES // 2**20} MiB that are read")
+                file.seek(self._offset)
+                data = file.read(self._block_bytes)
+                while b"\n" not in data and len(data) <= MAX_LINE_BYTES and (more := file.read(self._block_bytes)):
+                    data += more
+            whole = data[: data.rfind(b"\n") + 1]
+            if not whole and len(data) > MAX_LINE_BYTES:
+                raise UserError(f"{self.path}:{self._line}: a line longer than {MAX_LINE_BYTES} bytes")
+            lines = whole
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -144,16 +149,3 @@ class RecordFile:
         self._offset += len(lines)
         self._line += len(records)
         return records
-
-    def _whole_lines(self) -> bytes:
-        with json_files.open_regular(self.path) as file:
-            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
-                raise UserError(f"{self.path}: larger than the {MAX_FILE_BYTES // 2**20} MiB that are read")
-            file.seek(self._offset)
-            data = file.read(self._block_bytes)
-            while b"\n" not in data and len(data) <= MAX_LINE_BYTES and (more := file.read(self._block_bytes)):
-                data += more
-        whole = data[: data.rfind(b"\n") + 1]
-        if not whole and len(data) > MAX_LINE_BYTES:
-            raise UserError(f"{self.path}:{self._line}: a line longer than {MAX_LINE_BYTES} bytes")
-        return whole

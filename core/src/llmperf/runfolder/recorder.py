@@ -56,12 +56,8 @@ class Recorder:
         except OSError as error:
             raise self._failed(error) from None
         if written != len(line):
-            self._drop(written)
+            os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise self._failed(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-
-    def _drop(self, written: int) -> None:
-        """Remove an incomplete line, so that later lines stay readable."""
-        os.ftruncate(self._file, os.fstat(self._file).st_size - written)
 
     def _failed(self, error: OSError) -> RunFailed:
         if error.errno in (errno.ENOSPC, errno.EDQUOT) and self._reserve is not None:

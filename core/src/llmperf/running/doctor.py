@@ -85,7 +85,21 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
     for line in taken:
         yield Diagnosis(subject, "broken", line)
     if found.role == "vendor":
-        yield from _devices(subject, found, plugins)
+        try:
+            probe = asked(found, plugins)
+        except UserError as error:
+            yield Diagnosis(subject, "broken", str(error))
+            return
+        if probe.devices:
+            yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
+        elif not probe.problems:
+            yield Diagnosis(subject, "missing", "sees no device")
+        for runtime, reason in probe.offers.runtime_problems.items() if probe.devices else ():
+            yield Diagnosis(f"{subject}, {runtime}", "missing", reason)
+        for problem in probe.problems:
+            yield Diagnosis(subject, "missing", problem)
+        for problem in catalogue_problems(found, plugins):
+            yield Diagnosis(f"{subject}, catalogue", "missing", problem)
     else:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
 
@@ -96,24 +110,6 @@ def _mend(found: Found, error: UserError) -> str | None:
     if len(rivals) > 1:
         return uninstall(*(one.distribution for one in rivals))
     return reinstall(found.distribution) if isinstance(error, PluginImportError) else None
-
-
-def _devices(subject: str, found: Found, plugins: Plugins) -> Iterator[Diagnosis]:
-    try:
-        probe = asked(found, plugins)
-    except UserError as error:
-        yield Diagnosis(subject, "broken", str(error))
-        return
-    if probe.devices:
-        yield Diagnosis(subject, "ok", f"{len(probe.devices)} x {probe.devices[0].model}")
-    elif not probe.problems:
-        yield Diagnosis(subject, "missing", "sees no device")
-    for runtime, reason in probe.offers.runtime_problems.items() if probe.devices else ():
-        yield Diagnosis(f"{subject}, {runtime}", "missing", reason)
-    for problem in probe.problems:
-        yield Diagnosis(subject, "missing", problem)
-    for problem in catalogue_problems(found, plugins):
-        yield Diagnosis(f"{subject}, catalogue", "missing", problem)
 
 
 def _host_checks(found: Found) -> Iterator[Diagnosis]:

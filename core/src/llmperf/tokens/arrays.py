@@ -57,14 +57,8 @@ def megatron_tokens(path: Path) -> Tokens:
     for file in (data, index):
         if not file.is_file():
             raise DataError("data.path", f"a Megatron data set is two files; {file} is missing")
-    dtype = _checked_index(index, data.stat().st_size)
-    if data.stat().st_size == 0:
-        return np.zeros(0, dtype=dtype)
-    return np.memmap(data, dtype=dtype, mode="r")
-
-
-def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
-    """The dtype of the tokens; DataError unless the sequences follow one another and fill the data file."""
+    # the dtype of the tokens
+    data_bytes = data.stat().st_size
     sequences, dtype = _index_header(index)
     start = MEGATRON_HEADER.size
     mapped = np.memmap(index, dtype=np.uint8, mode="r")
@@ -76,7 +70,9 @@ def _checked_index(index: Path, data_bytes: int) -> np.dtype[np.integer]:
     total = int(ends[-1]) if sequences else 0
     if total != data_bytes:
         raise DataError("data.path", f"{index} describes {total} bytes of data; the .bin file has {data_bytes}")
-    return dtype
+    if data.stat().st_size == 0:
+        return np.zeros(0, dtype=dtype)
+    return np.memmap(data, dtype=dtype, mode="r")
 
 
 def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:

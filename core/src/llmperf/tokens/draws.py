@@ -30,19 +30,14 @@ LANES = np.uint64(0x0000_FFFF_0000_FFFF)
 LOW = np.uint64(0xFFFF_FFFF)
 
 
-def stream_key(seed: int, name: str) -> NDArray[np.uint64]:
-    """The 128-bit Philox key of a stream: the first half of SHA-256 over `llmperf/v1/SEED/NAME`."""
-    digest = hashlib.sha256(f"llmperf/v1/{seed}/{name}".encode()).digest()
-    return np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64)
-
-
 def raw_uint64(seed: int, name: str, start: int, stop: int) -> NDArray[np.uint64]:
     """Words `start` to `stop` of the stream of (seed, name), without drawing those before; [stop - start]."""
     if not 0 <= start <= stop:
         raise ValueError(f"slice {start}:{stop} of a stream")
     first, skipped = divmod(start, WORDS_PER_COUNTER)
     counter = np.array([first, 0, 0, 0], dtype=np.uint64)
-    generator = np.random.Philox(key=stream_key(seed, name), counter=counter)
+    digest = hashlib.sha256(f"llmperf/v1/{seed}/{name}".encode()).digest()
+    generator = np.random.Philox(key=np.frombuffer(digest[:16], dtype="<u8").astype(np.uint64), counter=counter)
     words: NDArray[np.uint64] = generator.random_raw(skipped + stop - start)
     return words[skipped:]
 
@@ -62,7 +57,22 @@ def initial_normal(
     stop = size if stop is None else stop
     if not 0 <= start <= stop <= size:
         raise ValueError(f"slice {start}:{stop} of {name}, which has {size} elements")
-    values = _normal(seed, name, std, start, stop)
+    scale = np.float32(std / math.sqrt((2.0**32 - 1) / 3))
+    values = np.empty(stop - start, dtype=np.float32)
+
+    def fill(begin: int) -> None:
+        end = min(begin + BLOCK, stop)
+        sums = _sum_of_uniforms(raw_uint64(seed, name, begin, end))
+        centred = (sums - 2 * UNIFORM_MAX).astype(np.float32)
+        np.multiply(centred, scale, out=values[begin - start : end - start])
+
+    blocks = range(start, stop, BLOCK)
+    if (threads := _threads(len(blocks))) > 1:
+        with ThreadPoolExecutor(threads) as pool:
+            list(pool.map(fill, blocks))
+    else:
+        for begin in blocks:
+            fill(begin)
     return values.reshape(shape) if whole else values
 
 
@@ -87,26 +97,6 @@ def initial_constant(name: str, model: Model) -> float | None:
     if is_norm(name):
         return 0.0 if model.norm_offset else 1.0
     return None if decays(name) else 0.0
-
-
-def _normal(seed: int, name: str, std: float, start: int, stop: int) -> NDArray[np.float32]:
-    scale = np.float32(std / math.sqrt((2.0**32 - 1) / 3))
-    values = np.empty(stop - start, dtype=np.float32)
-
-    def fill(begin: int) -> None:
-        end = min(begin + BLOCK, stop)
-        sums = _sum_of_uniforms(raw_uint64(seed, name, begin, end))
-        centred = (sums - 2 * UNIFORM_MAX).astype(np.float32)
-        np.multiply(centred, scale, out=values[begin - start : end - start])
-
-    blocks = range(start, stop, BLOCK)
-    if (threads := _threads(len(blocks))) > 1:
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(fill, blocks))
-    else:
-        for begin in blocks:
-            fill(begin)
-    return values
 
 
 def _threads(blocks: int) -> int:

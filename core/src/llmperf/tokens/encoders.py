@@ -63,12 +63,9 @@ class FileEncoder:
         self.dtype = "<u2" if self._tokenizer.get_vocab_size() <= 2**16 else "<u4"
         ends = (self._tokenizer.token_to_id(token) for token in END_TOKENS)
         self.end = tuple(end for end in ends if end is not None)[:1]
-        self.begin = self._put_before()
-
-    def _put_before(self) -> tuple[int, ...]:
         plain = self._tokenizer.encode("a", add_special_tokens=False).ids
         marked = self._tokenizer.encode("a", add_special_tokens=True).ids
-        return tuple(marked[: marked.index(plain[0])]) if plain and plain[0] in marked else ()
+        self.begin = tuple(marked[: marked.index(plain[0])]) if plain and plain[0] in marked else ()
 
     def encode(self, text: str) -> NDArray[np.integer]:
         """The ids of a text, no special tokens added."""

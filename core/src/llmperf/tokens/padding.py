@@ -76,10 +76,21 @@ def open_padded(spec: RunSpec, batch: Batch | None) -> PaddedSamples:
             " .csv); the nearest is packed",
         )
     encoder = open_encoder(spec.data.tokenizer)
-    lengths = npy_tokens(record_lengths(path, encoder)).astype(np.int64)
+
+    def parts() -> Iterator[NDArray[np.integer]]:
+        for record in read_dialogues(path):
+            yield np.array([len(encoder.encode(record.text)) + len(encoder.end)], dtype=np.int64)
+
+    lengths = npy_tokens(cached_tokens([*_key(path), encoder.identity, "lengths"], "<u4", parts)).astype(np.int64)
     if lengths.min() < 2:
         raise DataError("data.tokenizer", "it turns a record into fewer than two tokens, so that nothing is predicted")
-    _check_count(len(lengths), spec, batch)
+    records = len(lengths)
+    wanted = 1 if batch is None or spec.data.repeat else spec.contract.steps * batch.global_batch
+    if records < wanted:
+        raise DataError(
+            "data.path",
+            f"too short: {records} records; {spec.contract.steps} steps need {wanted}; --set data.repeat=true",
+        )
     return PaddedSamples(
         where="data.path",
         tokens=npy_tokens(record_tokens(path, encoder)),
@@ -88,15 +99,6 @@ def open_padded(spec: RunSpec, batch: Batch | None) -> PaddedSamples:
         order=SampleOrder(len(lengths), spec.contract.seed),
         repeat=spec.data.repeat,
     )
-
-
-def _check_count(records: int, spec: RunSpec, batch: Batch | None) -> None:
-    wanted = 1 if batch is None or spec.data.repeat else spec.contract.steps * batch.global_batch
-    if records < wanted:
-        raise DataError(
-            "data.path",
-            f"too short: {records} records; {spec.contract.steps} steps need {wanted}; --set data.repeat=true",
-        )
 
 
 def record_tokens(path: Path, encoder: Encoder) -> Path:
@@ -108,16 +110,6 @@ def record_tokens(path: Path, encoder: Encoder) -> Path:
             yield np.array(encoder.end, dtype=np.int64)
 
     return cached_tokens([*_key(path), encoder.identity], encoder.dtype, parts)
-
-
-def record_lengths(path: Path, encoder: Encoder) -> Path:
-    """The number of tokens of each record, including its end token."""
-
-    def parts() -> Iterator[NDArray[np.integer]]:
-        for record in read_dialogues(path):
-            yield np.array([len(encoder.encode(record.text)) + len(encoder.end)], dtype=np.int64)
-
-    return cached_tokens([*_key(path), encoder.identity, "lengths"], "<u4", parts)
 
 
 def _key(path: Path) -> list[str]:

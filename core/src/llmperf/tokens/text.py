@@ -106,7 +106,10 @@ def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
             for row in dataset[start : start + ROWS][column]:
                 yield from _row(row, encoder, folder)
 
-    return cached_tokens(["huggingface", _folder_digest(folder), encoder.identity], "<u4", parts)
+    digest = hashlib.sha256()
+    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{file_digest(path)}\0".encode())
+    return cached_tokens(["huggingface", digest.hexdigest(), encoder.identity], "<u4", parts)
 
 
 def _row(row: Any, encoder: Encoder, folder: Path) -> Iterator[NDArray[np.integer]]:
@@ -139,10 +142,3 @@ def _load(folder: Path) -> Any:
     if "train" not in loaded:
         raise DataError("data.path", f"{folder} has no split 'train'; name one of its folders: {', '.join(loaded)}")
     return loaded["train"]
-
-
-def _folder_digest(folder: Path) -> str:
-    digest = hashlib.sha256()
-    for path in sorted(filter(Path.is_file, folder.rglob("*"))):
-        digest.update(f"{path.relative_to(folder).as_posix()}\0{file_digest(path)}\0".encode())
-    return digest.hexdigest()

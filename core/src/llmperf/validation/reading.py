@@ -79,7 +79,11 @@ def parse_json(data: bytes, where: str) -> Parsed:
         raise UserError(f"{where}: not JSON: {reason}") from None
     _check_depth(value, where)
     if _ESCAPED_SURROGATE.search(data):
-        _check_surrogates(value, where)
+        try:
+            json.dumps(value, ensure_ascii=False).encode()
+        except UnicodeEncodeError as error:
+            half = encodable(error.object[error.start])
+            raise UserError(f"{where}: not JSON: {half} is half a surrogate pair, which is no character") from None
     return Parsed(value, tuple(hooks.repeated[:10]))
 
 
@@ -135,15 +139,6 @@ def _check_depth(value: Any, where: str) -> None:
         if not level:
             return
     raise UserError(f"{where}: not read: nested deeper than {MAX_DEPTH} levels")
-
-
-def _check_surrogates(value: Any, where: str) -> None:
-    """UserError for text with half a surrogate pair, which no file can hold and no program need take."""
-    try:
-        json.dumps(value, ensure_ascii=False).encode()
-    except UnicodeEncodeError as error:
-        half = encodable(error.object[error.start])
-        raise UserError(f"{where}: not JSON: {half} is half a surrogate pair, which is no character") from None
 
 
 def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:

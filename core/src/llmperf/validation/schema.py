@@ -244,9 +244,17 @@ def _translate(departure: Departure) -> Iterator[Finding]:
     if departure.keyword in ("anyOf", "oneOf"):
         yield from _of_the_object(departure)
     elif departure.keyword == "additionalProperties":
-        yield from _unknown_keys(departure)
+        known = list(departure.schema.get("properties", {}))
+        for key in departure.value:
+            if key not in known:
+                path = pointer([*departure.path, key[:200]])
+                yield UNKNOWN_KEY.finding(path, f"unknown key {shown(key)}{_nearest(key, known)}")
     elif departure.keyword == "required":
-        yield from _missing_keys(departure)
+        properties = departure.schema.get("properties", {})
+        for key in departure.schema["required"]:
+            if key not in departure.value:
+                described = properties.get(key, {}).get("description", "required")
+                yield MISSING_KEY.finding(pointer([*departure.path, key]), f"missing key {shown(key)}: {described}")
     else:
         rule, message = _value_message(departure)
         yield rule.finding(pointer(departure.path), message)
@@ -261,22 +269,6 @@ def _of_the_object(departure: Departure) -> Iterator[Finding]:
     else:
         message = f"expected an object or null, found {shown(departure.value)}"
         yield WRONG_TYPE.finding(pointer(departure.path), message)
-
-
-def _unknown_keys(departure: Departure) -> Iterator[Finding]:
-    known = list(departure.schema.get("properties", {}))
-    for key in departure.value:
-        if key not in known:
-            path = pointer([*departure.path, key[:200]])
-            yield UNKNOWN_KEY.finding(path, f"unknown key {shown(key)}{_nearest(key, known)}")
-
-
-def _missing_keys(departure: Departure) -> Iterator[Finding]:
-    properties = departure.schema.get("properties", {})
-    for key in departure.schema["required"]:
-        if key not in departure.value:
-            described = properties.get(key, {}).get("description", "required")
-            yield MISSING_KEY.finding(pointer([*departure.path, key]), f"missing key {shown(key)}: {described}")
 
 
 def _value_message(departure: Departure) -> tuple[Rule, str]:

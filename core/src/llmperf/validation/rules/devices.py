@@ -59,16 +59,6 @@ def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
     else:
         hardware = document.hardware
         path, found, ranks = "/hardware/device_share", hardware.device_share, hardware.devices_per_node
-    divisible, each = _divisible(document), 1 / ranks
-    shares = [one for one, possible in ((1.0, divisible is not True), (each, divisible is not False)) if possible]
-    if not any(close(found, one) for one in shares):
-        whole = {None: "1 or ", True: "", False: "1 (the device cannot be divided)"}[divisible]
-        divided = "" if divisible is False else f"{figure(each)} (1 / {ranks} ranks on each node)"
-        yield path, f"expected {whole}{divided}, found {figure(found)}"
-
-
-def _divisible(document: Result | Plan) -> bool | None:
-    """Whether ranks share the device, as its vendor publishes it or as it was probed; None where unknown."""
     if not isinstance(document, Result):
         probed = document.probe.devices[0] if document.probe.devices else None
         catalogue = vendor_catalogue(document.vendor)
@@ -77,7 +67,12 @@ def _divisible(document: Result | Plan) -> bool | None:
     else:
         known = _published(document)
         device = known[1] if known else None
-    return None if device is None else device.divisible
+    divisible, each = None if device is None else device.divisible, 1 / ranks
+    shares = [one for one, possible in ((1.0, divisible is not True), (each, divisible is not False)) if possible]
+    if not any(close(found, one) for one in shares):
+        whole = {None: "1 or ", True: "", False: "1 (the device cannot be divided)"}[divisible]
+        divided = "" if divisible is False else f"{figure(each)} (1 / {ranks} ranks on each node)"
+        yield path, f"expected {whole}{divided}, found {figure(found)}"
 
 
 @rule("LP309", "error", "A vendor with a catalogue has a peak for no other device")

@@ -10,7 +10,7 @@ from llmperf.accounting.layout import DEGREES, layout_problems, sharding_degree_
 from llmperf.cases.sizes import MOST_RANKS, size_problems
 from llmperf.files.by_value import ByValue
 from llmperf.files.text import printable
-from llmperf.types import Batch, Contract, Layout, Model, Result, Tuning
+from llmperf.types import Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
 from llmperf.types.problems import Problem
 from llmperf.validation.violations import differs, rule
@@ -27,11 +27,6 @@ def _layout(document: Result | Plan) -> tuple[str, Layout]:
     if not isinstance(document, Result):
         return "/worker/layout", document.layout
     return "/parallelism", document.parallelism
-
-
-def _asked(document: Result | Plan) -> tuple[Contract, Tuning]:
-    spec = document.spec if not isinstance(document, Result) else document
-    return spec.contract, spec.tuning
 
 
 _known_problems = ByValue[tuple[Problem, ...]]()
@@ -95,12 +90,8 @@ def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
 def as_asked(document: Result | Plan) -> Iterator[Violation]:
     """Figures that a document gives in two places are equal."""
     path, layout = _layout(document)
-    contract, tuning = _asked(document)
-    yield from _layout_as_tuned(path, layout, tuning)
-    yield from _batch_as_asked(document.batch, layout, contract, tuning)
-
-
-def _layout_as_tuned(path: str, layout: Layout, tuning: Tuning) -> Iterator[Violation]:
+    spec = document.spec if not isinstance(document, Result) else document
+    contract, tuning = spec.contract, spec.tuning
     asked = {
         "nodes": tuning.nodes,
         "devices_per_node": tuning.devices,
@@ -114,9 +105,7 @@ def _layout_as_tuned(path: str, layout: Layout, tuning: Tuning) -> Iterator[Viol
     }
     for name, expected in asked.items():
         yield from differs(f"{path}/{name}", getattr(layout, name), expected, "as in tuning")
-
-
-def _batch_as_asked(batch: Batch, layout: Layout, contract: Contract, tuning: Tuning) -> Iterator[Violation]:
+    batch = document.batch
     yield from differs("/batch/global_batch", batch.global_batch, contract.global_batch, "as in contract")
     yield from differs("/batch/seq_len", batch.seq_len, contract.seq_len, "as in contract")
     yield from differs("/batch/micro_batch", batch.micro_batch, tuning.micro_batch, "as in tuning")
