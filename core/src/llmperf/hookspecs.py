@@ -92,7 +92,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
 REMOVED: Mapping[str, str] = {
     "llmperf_check_result": "llmperf_rules, which yields a Rule with a code, a severity and the function",
 }
-"""What replaces each hook that plugins could once answer. They stay here as long as the major version of the hooks.
+"""Replacement for each hook that plugins could once answer. They stay here as long as the major version of the hooks.
 
 A hook that will go is announced for a minor version before: its specification is marked
 `@hookspec(warn_on_impl=going("llmperf_one", "llmperf_other"))`. Loading a plugin that answers it prints the warning.
@@ -554,6 +554,6 @@ def llmperf_reporters() -> Iterable[Reporter]:
 
 
 def collecting(name: str) -> bool:
-    """Whether all answers to a hook are collected; otherwise the chosen plugin alone answers it."""
+    """Check whether all answers to a hook are collected; otherwise the chosen plugin alone answers it."""
     options: dict[str, Any] = globals()[name].llmperf_spec
     return not options["firstresult"]

@@ -18,22 +18,22 @@ RECOMPUTE = "recompute"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Convention:
-    """What one convention counts; `data/conventions.toml` explains the choices."""
+    """The operations that one convention counts; `data/conventions.toml` explains the choices."""
 
     name: str
     """Such as `causal`, or the choices themselves: `active+causal`."""
     weights: Weights
     """Whose products are counted."""
     attention: Attention
-    """Which scores and weighted values are counted."""
+    """The scores and weighted values that are counted."""
     recompute: bool = False
-    """Whether the forward pass that gradient checkpointing repeats is counted."""
+    """The forward pass that gradient checkpointing repeats is counted."""
     known_as: tuple[str, ...] = ()
     """Programs and papers that count in this way."""
     near: tuple[str, ...] = ()
     """Programs whose figures differ by less than 0.1 %."""
     in_results: bool = True
-    """Whether results have an MFU by it."""
+    """Results have an MFU by it."""
     source: str = ""
     """Where it is published."""
 

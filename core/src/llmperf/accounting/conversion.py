@@ -21,7 +21,7 @@ class Converted:
     flops_per_token: float
     """By this convention."""
     formula: str
-    """Of the FLOPs per token, with the figures filled in."""
+    """Formula of the FLOPs per token, with the figures filled in."""
     tokens_per_second_per_device: float
     """The same in every convention."""
     flops_per_second_per_device: float

@@ -36,7 +36,7 @@ class ConventionFlops:
     formula: str
     """With the figures filled in."""
     leaves_out: tuple[str, ...]
-    """What the device computes besides."""
+    """Operations that are not counted."""
 
 
 def flops_by(convention: Convention, model: Model, workload: Workload) -> ConventionFlops:

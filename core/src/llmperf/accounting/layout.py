@@ -27,7 +27,7 @@ def standard_layout(spec: RunSpec) -> Layout:
 
 
 def reports_loss(layout: Layout, rank: int) -> bool:
-    """Whether a rank reports a loss: the first of those that share its sequences, on the last pipeline stage."""
+    """Check whether a rank reports a loss: the first of those that share its sequences, on the last pipeline stage."""
     shared = layout.coordinate(rank, "tensor") or layout.coordinate(rank, "context")
     return not shared and layout.coordinate(rank, "pipeline") == layout.pipeline_parallel - 1
 

@@ -22,18 +22,18 @@ from llmperf.types import Layout, Model, ModelState, Precision
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transient:
-    """What a framework holds besides model states, and which of these it keeps elsewhere; see `WorkerPlan`."""
+    """Memory of a framework besides model states, and the states that it keeps elsewhere; see `WorkerPlan`."""
 
     update_bytes: float = 0.0
     """For each trained parameter of a shard, during the update."""
     update_parameters: int | None = None
     """At most so many parameters are updated at a time; None: all of the shard."""
     buffer_bytes: int = 0
-    """Of communication, before the update."""
+    """Memory of communication buffers, before the update."""
     offloaded: tuple[ModelState, ...] = ()
     """States in the memory of the host."""
     sums_in_fp32: bool = False
-    """Whether 16-bit gradients are added up in float32: 4 bytes each."""
+    """16-bit gradients are added up in float32: 4 bytes each."""
 
 
 NOTHING_ELSE = Transient()

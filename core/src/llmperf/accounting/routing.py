@@ -1,4 +1,4 @@
-"""Which layers have experts, and how many tokens each expert takes under balanced and skewed routing.
+"""Layers with experts, and tokens of each expert under balanced and skewed routing.
 
 Tokens take experts by a table of ROUTING_ROWS rows (`llmperf.tokens.routing`); the loads here are those of the whole
 table. They are integers computed by integers and correctly rounded decimals, so they are the same on every machine.
@@ -22,7 +22,7 @@ ROUTING_ROWS = 4096
 MOST_EXPERTS = 4096
 """Models with more experts have no routing tables; the largest published ones have some hundred experts."""
 DEFAULT_SKEW = 1.0
-"""Of `Contract.routing_skew`."""
+"""Default of `Contract.routing_skew`."""
 MOST_SKEW = 10.0
 """Exponents are below this: with 10, the weight of the second expert is a thousandth of the first one's."""
 SCALE = 2**160
@@ -49,7 +49,7 @@ def routing_loads(mixture: Mixture, routing: Routing, skew: float) -> tuple[int,
 
 
 def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
-    """Whether tokens are routed by tables, which exist for models and exponents within the limits."""
+    """Check whether tokens are routed by tables, which exist for models and exponents within the limits."""
     if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
         return False
     return mixture.top_k <= mixture.experts <= MOST_EXPERTS

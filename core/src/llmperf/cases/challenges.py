@@ -7,7 +7,7 @@ import re
 
 NONCE = re.compile("[0-9a-f]{64}")
 SEED_BYTES = 4
-"""Of the digest that a seed is computed from; seeds have 31 bits, which every framework takes."""
+"""Bytes of the digest that a seed is computed from; seeds have 31 bits, which every framework takes."""
 
 
 def challenge_seed(nonce: str) -> int:

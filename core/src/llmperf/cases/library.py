@@ -147,7 +147,7 @@ def check_own_name(path: Path, where: str) -> None:
 
 
 def library(*plugins: Plugins) -> Library:
-    """What the core and the given loaded plugins ship."""
+    """Models and cases that the core and the given loaded plugins ship."""
     folders: dict[Path, str] = {}
     for loaded in plugins or (Plugins(),):
         for owner, path in loaded.collect_items("llmperf_resources"):
@@ -169,7 +169,8 @@ def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[
 
 
 def whole_library() -> Library:
-    """What the core and all usable plugins ship; plugins whose file names are taken already are left out."""
+    """Models and cases that the core and all usable plugins ship; plugins whose file names are taken already are left
+    out."""
     whole = library()
     for plugins in loadable()[0]:
         try:

@@ -59,7 +59,7 @@ def _ending(given: str) -> list[str]:
 
 
 def choices_made(texts: Iterable[str]) -> Iterator[str]:
-    """Which path was taken, for each `--set` whose path several end with."""
+    """The chosen path, for each `--set` whose path several end with."""
     for given in dict.fromkeys(text.partition("=")[0].strip() for text in texts):
         if given not in known_paths() and len(ending := _ending(given)) > 1:
             yield f"--set {given}: sets {ending[0]} (also: {', '.join(ending[1:])})"

@@ -129,7 +129,7 @@ class RunCommand(OpenCommand):
 
 
 def ready_by(minutes: float | None) -> Callable[[Planned], None] | None:
-    """What waits for so many minutes until the machine of a run is idle, with a line a minute; None without minutes."""
+    """A function that waits for the machine of a run to be idle, printing a line a minute; None without minutes."""
     if minutes is None:
         return None
     said: list[float] = []

@@ -1,4 +1,4 @@
-"""Whether output is coloured: `--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb, then whether it is a terminal.
+"""Colour of the output: `--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb, then whether it is a terminal.
 
 The order of the environment variables is that of Python's own tracebacks (https://docs.python.org/3/using/cmdline.html,
 "Controlling color"); https://no-color.org and https://force-color.org describe the two names.
@@ -62,7 +62,7 @@ def chosen() -> bool | None:
 
 
 def on_stdout() -> bool:
-    """Whether standard output takes colours."""
+    """Check whether standard output takes colours."""
     choice = chosen()
     return sys.stdout.isatty() if choice is None else choice
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
 
 COLUMNS = ("role", "name", "distribution", "version", "state")
-"""Of the table of plugins."""
+"""Columns of the table of plugins."""
 
 
 def examples(command: str) -> str:

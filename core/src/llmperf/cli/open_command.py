@@ -60,7 +60,7 @@ def added_options(command: str, own: Iterable[click.Parameter]) -> Added:
 
 
 def _names(parameter: click.Parameter) -> tuple[str, ...]:
-    """What the user writes, and the name of the value."""
+    """The spelling for the user, and the name of the value."""
     return (*parameter.opts, *parameter.secondary_opts, *([parameter.name] if parameter.name else []))
 
 
@@ -77,7 +77,7 @@ class CalledCommand:
         """The plugin whose options begin."""
 
     def given(self, name: str) -> bool:
-        """Whether an argument or option is on the command line."""
+        """Check whether an argument or option is on the command line."""
         return self.ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
     def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:

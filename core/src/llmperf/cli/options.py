@@ -10,7 +10,7 @@ import click
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a text was valid UTF-8 on the command line."""
+    """Check whether a text was valid UTF-8 on the command line."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -76,7 +76,7 @@ def plan_text(outcome: Outcome) -> str:
 
 
 def refusals(outcome: Outcome) -> list[str]:
-    """Why a plan cannot run, a line each below a heading; empty if it can."""
+    """Reasons why a plan cannot run, a line each below a heading; empty if it can."""
     problems = [f"  {problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems]
     return ["does not fit together:", *problems] if problems else []
 

@@ -27,7 +27,7 @@ CHARTED_STEPS = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Which of several runs is running."""
+    """Position of the current run among several."""
 
     number: int
     """From 1."""

@@ -146,7 +146,7 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
 
 
 def _problem(reporter: Any) -> str | None:
-    """Why an object is no reporter; None if it is one."""
+    """The reason why an object is no reporter; None if it is one."""
     if isinstance(reporter, type):
         return f"a class, {reporter.__name__}; expected an instance: {reporter.__name__}()"
     name = getattr(reporter, "name", None)

@@ -1,4 +1,4 @@
-"""What `llmperf run` prints of its runs: the line before them, the end of a log, and the table of repeats."""
+"""Output of `llmperf run`: the line before them, the end of a log, and the table of repeats."""
 
 from __future__ import annotations
 

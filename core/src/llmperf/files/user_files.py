@@ -104,7 +104,8 @@ def _refuse_of_others(path: Path, status: os.stat_result) -> None:
 
 
 def _private_group(status: os.stat_result) -> bool:
-    """Whether the group is that of the owner alone, by name and members; many systems give new files such a group."""
+    """Check whether the group is that of the owner alone, by name and members; many systems give new files such a
+    group."""
     import grp
     import pwd
 

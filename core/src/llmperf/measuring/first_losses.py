@@ -13,7 +13,7 @@ from llmperf.types.plan import Plan
 from llmperf.types.records import DeferredScalar, SequencesRecord, Trainer
 
 MOST_SEQUENCES = 2**15
-"""Of a rank in one step. More are not recorded: a record is one line, of bounded length."""
+"""Most sequences of a rank in one step. More are not recorded: a record is one line, of bounded length."""
 
 
 class FirstLosses:

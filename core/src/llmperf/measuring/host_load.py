@@ -144,7 +144,7 @@ def on_devices(devices: Iterable[DeviceSample]) -> frozenset[int] | None:
 
 
 def sees_driver_ids() -> bool:
-    """Whether process ids here are those that a driver lists: not in a container with ids of its own."""
+    """Check whether process ids here are those that a driver lists: not in a container with ids of its own."""
     return os.readlink("/proc/self/ns/pid") == INITIAL_PID_NAMESPACE
 
 
@@ -188,7 +188,7 @@ def load_average() -> float | None:
 
 
 def memory_total_bytes() -> int | None:
-    """Of this host; None if unknown."""
+    """Memory of this host; None if unknown."""
     return _times(_sizes(Path("/proc/meminfo")).get("MemTotal"), KIB)
 
 

@@ -102,7 +102,7 @@ def tagged(tag: str) -> list[int]:
 
 
 def left_of_run(run_id: str) -> bool:
-    """Whether a process of a run still runs on this machine, such as after its controller was killed."""
+    """Check whether a process of a run still runs on this machine, such as after its controller was killed."""
     start = f"{TAG}={run_id}-".encode()
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with suppress(OSError):
@@ -159,7 +159,7 @@ class OomKills(NamedTuple):
     """Processes of the whole host, those of other containers too."""
 
     def risen_since(self, before: OomKills) -> bool:
-        """Whether a process was killed since; the count of the host decides only where the group has none."""
+        """Check whether a process was killed since; the count of the host decides only where the group has none."""
         now, earlier = (self.host, before.host) if self.group is None else (self.group, before.group)
         return now is not None and earlier is not None and now > earlier
 

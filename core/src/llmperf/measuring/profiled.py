@@ -1,4 +1,4 @@
-"""What a rank does for `llmperf profile` and `run --trace`: a few steps, on one rank under the profiler."""
+"""A few steps, on one rank under the profiler, for `llmperf profile` and `run --trace`."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ SIGN_OF_LIFE_SECONDS = 1.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileTask:
-    """What the ranks do, for `llmperf profile` in place of a run, for `run --trace` after it."""
+    """Task of the ranks for `llmperf profile` in place of a run, for `run --trace` after it."""
 
     steps: tuple[Positive, ...]
     """Numbers of the profiled steps, in order; those between are trained without the profiler."""
     rank: Count
     """The rank that is profiled."""
     trace: bool = True
-    """Whether a Chrome trace is written."""
+    """A Chrome trace is written."""
 
 
 def profile_steps(

@@ -40,7 +40,7 @@ def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
 
 
 def task_of(run: Path, name: str, kind: type[T]) -> T:
-    """What the ranks of a run do beside or in place of training, in a file of its plan."""
+    """The task of the ranks beside or in place of training, in a file of its plan."""
     return json_files.load(run / filenames.FILES / name, kind)
 
 

@@ -64,7 +64,8 @@ class Sampler:
         self.problem: str | None = None
 
     def look(self, seconds: float = LOOK_SECONDS) -> LoadBefore | None:
-        """What else goes on on the host and its devices before a run begins; None on another host than the run's."""
+        """Read the activity of others on the host and its devices before a run begins; None on another host than the
+        run's."""
         if not self._host:
             return None
         load, began = HostLoad(), time.monotonic()
@@ -171,7 +172,7 @@ def device_sampler(
 
 
 def device_query(plugins: Plugins) -> Query | None:
-    """What reads the devices; None if no vendor plugin does."""
+    """The function that reads the devices; None if no vendor plugin does."""
     hook = "llmperf_query_memory"
     if not plugins.answers(hook):
         return None

@@ -197,7 +197,7 @@ def peak_reserved_bytes(device: Device) -> int | None:
 
 
 def texts_of(trainer: Trainer, name: Literal["kernels", "precisions"]) -> dict[str, str]:
-    """Which kernel or precision has what, as the trainer reports it; empty if it does not. PluginError otherwise."""
+    """Kernels or precisions by name, as the trainer reports them; empty if it does not. PluginError otherwise."""
     texts: object = getattr(trainer, name, {})
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise wrong("a mapping of names to texts", name, repr(texts)[:MAX_SHOWN])

@@ -26,7 +26,7 @@ class Checked(NamedTuple):
     plan: Plan
     problems: list[Problem]
     fits: bool
-    """Whether no check doubts that the devices suffice."""
+    """No check doubts that the devices suffice."""
 
 
 def checked(plan: Plan, plugins: Plugins) -> Checked:

@@ -44,7 +44,7 @@ class Containers:
 
 
 NO_CONTAINERS = Containers()
-"""What is used without that table."""
+"""Default without that table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Container:
         return ("apptainer", "exec", *gpus, *binds, self.image, "env", *unset, "PYTHONNOUSERSITE=1")
 
     def _oci(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """What docker and podman have in common, and how they take limits and devices.
+        """Options that docker and podman share, with limits and devices.
 
         Everything in the container ends with its first process, which gets the signals; `--init` puts a program before
         it that buries the dead. Images are not pulled: that would take longer than nodes have to answer.

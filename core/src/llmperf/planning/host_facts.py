@@ -1,4 +1,4 @@
-"""What a host is: system, processor, memory, limits, packages and the variables that plugins name."""
+"""Facts of a host: system, processor, memory, limits, packages and the variables that plugins name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class HostFacts:
     load: NonNegative | None
     """Load average of the last minute."""
     memory_bytes: Positive | None
-    """Of the host."""
+    """Memory of the host."""
     memory_free_bytes: Count | None
     """That can be used without swapping."""
     shared_memory_bytes: Count | None

@@ -11,7 +11,7 @@ HARMLESS = ("PYTHONUNBUFFERED",)
 
 
 def injecting(names: Iterable[str]) -> str | None:
-    """What is wrong if one of these variables loads code into the ranks; None if none does."""
+    """A problem if one of these variables loads code into the ranks; None if none does."""
     found = next((name for name in sorted(names) if name.startswith(PREFIXES) and name not in HARMLESS), None)
     if found is None:
         return None

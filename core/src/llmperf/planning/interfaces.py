@@ -42,7 +42,7 @@ class NetworkInterface:
     addresses: tuple[str, ...]
     """Numeric addresses, IPv4 first, without the zone of link-local ones."""
     up: bool
-    """Whether it carries traffic."""
+    """It carries traffic."""
     mtu: Positive | None = None
     """Largest packet in bytes."""
     megabits_per_second: NonNegative | None = None
@@ -59,7 +59,7 @@ class NetworkInterface:
 
     @property
     def loopback(self) -> bool:
-        """Whether it reaches this node only."""
+        """It reaches this node only."""
         return any(ipaddress.ip_address(address).is_loopback for address in self.addresses)
 
 

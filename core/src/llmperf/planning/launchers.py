@@ -89,7 +89,7 @@ class CheckedLauncher:
         return self._owner
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
-        """Why a process to a host has ended, in one line; None if the launcher does not say."""
+        """The reason why a process to a host has ended, in one line; None if the launcher does not say."""
         method = getattr(self._launcher, "explain", None)
         if not callable(method):
             return None
@@ -108,7 +108,7 @@ class CheckedLauncher:
         return code
 
     def preview(self, submission: Submission) -> str | None:
-        """What the launcher would submit to its engine, as text; None if nothing."""
+        """Text that the launcher would submit to its engine; None if nothing."""
         if not hasattr(self._launcher, "preview"):
             return None
         with blaming(self._owner, self._call("preview")):

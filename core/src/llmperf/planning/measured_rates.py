@@ -42,11 +42,11 @@ class MeasuredHere:
     packages: Mapping[str, str] = field(default_factory=dict)
     """Versions of packages that affect the speed; those that both sides have must agree."""
     rates: DeviceRates
-    """What was measured."""
+    """The measured rates."""
 
 
 def rates_of(machine: Machine, launcher: str, plugins: Plugins) -> tuple[DeviceRates | None, tuple[str, ...]]:
-    """What the devices achieve: as `llmperf peak` measured it on this machine, otherwise as the vendor assumes.
+    """Rates that the devices achieve: as `llmperf peak` measured them on this machine, otherwise as the vendor assumes.
 
     Also a note if there is a measurement that is not used.
     """

@@ -31,7 +31,7 @@ class Difference:
     values: tuple[tuple[str, tuple[str, ...]], ...]
     """Each value with the hosts that have it, most hosts first."""
     refuses: bool = False
-    """Whether a run cannot start with it."""
+    """A run cannot start with it."""
 
     def __str__(self) -> str:
         return f"{self.what}: {'; '.join(f'{value} on {compact_hosts(hosts)}' for value, hosts in self.values)}"

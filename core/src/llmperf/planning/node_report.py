@@ -105,7 +105,8 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
 
 
 def _problem(plugin: Found) -> str | None:
-    """Why a plugin cannot run in this environment; None also if it cannot be loaded, which the run reports itself."""
+    """The reason why a plugin cannot run in this environment; None also if it cannot be loaded, which the run reports
+    itself."""
     from llmperf.plugins.facts import required_problem
     from llmperf.plugins.mending import unmet_problem
 
@@ -156,7 +157,7 @@ class Clock(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """What the nodes of a launcher have answered."""
+    """Answers of the nodes of a launcher."""
 
     reports: Mapping[int, NodeReport]
     """By rank."""

@@ -32,7 +32,7 @@ def nodes_wanted(selection: Selection, site: Site) -> int:
 
 
 def node_request(site: Site, nodes: int) -> NodeRequest:
-    """What the launcher is asked for; UserError for an image on this machine."""
+    """The request to the launcher; UserError for an image on this machine."""
     if site.image is not None and site.launcher == LOCAL:
         raise UserError(f"--container-image {site.image}: launcher {LOCAL!r} starts no containers; expected "
                         "another --launcher, such as ssh with --hosts localhost")  # fmt: skip
@@ -107,7 +107,7 @@ def hand_over(
 
 
 def preview(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: int = 1) -> str | None:
-    """What the launcher would submit to its engine; None if nothing."""
+    """Text that the launcher would submit to its engine; None if nothing."""
     if site.launcher == LOCAL:
         return None
     launcher = site.opened or installed_launcher(site.launcher, site.vendor)

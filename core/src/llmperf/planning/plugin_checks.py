@@ -17,7 +17,7 @@ ATTENTION_FEATURES: Mapping[str, str] = {
     "cudnn": "cudnn_attention",
     "flex": "compiler",
 }
-"""Which feature devices must offer for a value of `tuning.attention`."""
+"""The feature that devices must offer for a value of `tuning.attention`."""
 COMPILER = "compiler"
 """Feature of devices for which the runtime's compiler makes kernels, as `torch.compile` does with Triton."""
 AUTO = "auto"

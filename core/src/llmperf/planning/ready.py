@@ -82,7 +82,7 @@ class Peaks:
     rest: PeakFlops | None = None
     """For the others, if they have another dtype."""
     problem: str | None = None
-    """Why `products` is not known."""
+    """The reason why `products` is not known."""
 
 
 def peaks_of(

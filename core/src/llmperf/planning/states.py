@@ -29,7 +29,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is measured: a case, by which framework, and what is changed in it."""
+    """The requested measurement: a case, by which framework, and what is changed in it."""
 
     case: str
     """A name, or the path of a case file."""
@@ -69,7 +69,7 @@ class Site:
     on: str | None = None
     """A machine of a vendor's catalogue, `MODEL:NODESxDEVICES`, which is only planned for."""
     launcher: str = LOCAL
-    """What brings the ranks to the nodes."""
+    """The launcher that brings the ranks to the nodes."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     """The launcher's table in the user's configuration file."""
     opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
@@ -147,7 +147,7 @@ class Resolved:
 
     @property
     def bounded(self) -> bool:
-        """Whether all sizes are small enough for a framework to work with them."""
+        """All sizes are small enough for a framework to work with them."""
         return all(problem.code != "value_too_large" for problem in self.problems)
 
 
@@ -181,7 +181,7 @@ class Planned(_Outcome):
     plan: Plan
     """The plan, without problems."""
     fits: bool = True
-    """Whether no check doubts that the devices suffice."""
+    """No check doubts that the devices suffice."""
 
     @property
     def problems(self) -> tuple[Problem, ...]:
@@ -189,7 +189,7 @@ class Planned(_Outcome):
         return ()
 
     def answers(self, hook: str) -> bool:
-        """Whether a plugin of the run answers a hook."""
+        """Check whether a plugin of the run answers a hook."""
         return self.plugins.answers(hook)
 
     def changed(self) -> Planned:

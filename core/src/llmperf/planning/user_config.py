@@ -45,12 +45,12 @@ class TrustedKeys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
-    """What `llmperf.toml` may hold."""
+    """Tables of `llmperf.toml`."""
 
     environments: Mapping[str, str] = field(default_factory=dict)
     """Path of a Python executable, or of the folder of its environment, by the name of the environment."""
     default: Defaults = Defaults()
-    """What a run uses unless an option says otherwise."""
+    """Defaults of a run, which options override."""
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hosts by the name of the group."""
     containers: Containers = NO_CONTAINERS
@@ -62,9 +62,9 @@ class Tables:
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Where data sets are on this machine, by the name in `contract.dataset`. `llmperf validate --rerun` reads them."""
     prices: Mapping[str, Any] = field(default_factory=dict)
-    """What a device costs, by its model as results name it. The package that computes costs checks it."""
+    """Prices of devices, by the model as results name it. The package that computes costs checks it."""
     electricity: Mapping[str, Any] = field(default_factory=dict)
-    """What a kilowatt hour costs; checked as the prices are."""
+    """Price of a kilowatt hour; checked as the prices are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

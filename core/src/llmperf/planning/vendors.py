@@ -44,7 +44,8 @@ class Machine:
     interpreter: Interpreter | None = None
     """The workers' Python, if it is another than this process's."""
     launcher: CheckedLauncher | None = field(default=None, compare=False, repr=False)
-    """What reaches the nodes, with what it has taken from its engine; None for a run on this machine by this Python."""
+    """The launcher that reaches the nodes, with what it has taken from its engine; None for a run on this machine by
+    this Python."""
 
     def close(self) -> None:
         """Give back what the launcher has taken from its engine."""
@@ -53,7 +54,7 @@ class Machine:
 
     @property
     def divisible(self) -> bool:
-        """Whether one device can be shared by any number of ranks."""
+        """One device can be shared by any number of ranks."""
         return bool(self.probe.devices) and self.probe.devices[0].divisible
 
 

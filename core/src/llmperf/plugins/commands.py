@@ -60,7 +60,7 @@ class PackagedCommand(NamedTuple):
         return command
 
     def problem(self) -> str | None:
-        """Why the command cannot be used; None if it can."""
+        """The reason why the command cannot be used; None if it can."""
         if self.name in COMMANDS:
             return f"not used: `llmperf {self.name}` is a command of llmperf-core"
         return self._claim() if len(self.distributions) > 1 else None

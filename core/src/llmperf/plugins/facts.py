@@ -1,4 +1,4 @@
-"""What loaded plugins know: their facts, joined, and the catalogues of device models that vendors ship."""
+"""Facts of loaded plugins, joined, and the catalogues of device models that vendors ship."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ SLOW_SECONDS = 5.0
 MAX_ITEMS = 100_000
 """Items in one answer; a longer answer is taken to be endless."""
 MAX_CHARACTERS = 2**20
-"""Of all texts in one answer of a vendor, which commands print and plans keep."""
+"""Most characters of all texts in one answer of a vendor, which commands print and plans keep."""
 
 _packages: dict[str, Found] = {}
 """The plugins that were called so far, by the top package of their module."""

@@ -104,7 +104,7 @@ def _entry_points(text: str) -> Iterator[EntryPoint]:
 
 
 class _Listing(NamedTuple):
-    """What a folder on `sys.path` has installed."""
+    """Distributions installed in a folder on `sys.path`."""
 
     modified: int
     """When the folder was changed last, in nanoseconds."""

@@ -120,7 +120,7 @@ class Plugins:
         self._forget(f"{found.role}:{found.name}")
 
     def are_current(self) -> bool:
-        """True if the modules of these plugins are still the imported ones."""
+        """Check that the modules of these plugins are still the imported ones."""
         named = {key: found.module for key, found in self._found.items() if found is not CORE}
         return all(sys.modules.get(module) is self._manager.get_plugin(key) for key, module in named.items())
 
@@ -207,7 +207,7 @@ class Plugins:
         return self._found[owners[0] if owners else keys[0]]
 
     def answers(self, hook: str) -> bool:
-        """Whether a loaded plugin, or the core, implements a hook."""
+        """Check whether a loaded plugin, or the core, implements a hook."""
         return bool(self._caller(hook).get_hookimpls())
 
     def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:

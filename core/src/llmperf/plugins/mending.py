@@ -38,7 +38,7 @@ class Source:
 
     @property
     def gone(self) -> bool:
-        """Whether the folder no longer exists."""
+        """The folder no longer exists."""
         return self.folder is not None and not self.folder.is_dir()
 
 

@@ -46,7 +46,7 @@ def vendors_with_catalogues() -> list[str]:
 
 
 def of_this_project(found: Found) -> bool:
-    """Whether this project ships a plugin, and not another package of that name."""
+    """Check whether this project ships a plugin, and not another package of that name."""
     return found.distribution == published_package(found.role, found.name)
 
 
@@ -56,5 +56,5 @@ def published_package(role: str, name: str) -> str | None:
 
 
 def is_own(distribution: str) -> bool:
-    """Whether this project ships a distribution."""
+    """Check whether this project ships a distribution."""
     return distribution in project_packages()["folders"]

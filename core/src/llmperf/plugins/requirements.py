@@ -67,7 +67,7 @@ def _of_project(name: str) -> bool:
 
 
 def _clearly_met(name: str, bounds: str | None) -> bool:
-    """Whether a simple requirement is met for certain; False if more than a comparison of numbers is needed."""
+    """Check whether a simple requirement is met for certain; False if more than a comparison of numbers is needed."""
     installed = version(name)
     if installed is None or bounds is None:
         return installed is not None
@@ -86,7 +86,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _evaluated(text: str, extras: frozenset[str], seen: set[tuple[str, frozenset[str]]]) -> Iterator[Unmet]:
-    """What is unmet of a requirement of any form."""
+    """Unmet parts of a requirement of any form."""
     try:
         from packaging.requirements import InvalidRequirement, Requirement
     except ModuleNotFoundError:  # core was installed without its dependencies

@@ -53,7 +53,7 @@ def _used(tree: ast.Module, own: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _problem(module: str, name: str) -> str | None:
-    """What is wrong with a name of a module; None if it is there, or if nothing is known of the module's package."""
+    """A problem of a name of a module; None if it is there, or if nothing is known of the module's package."""
     top, *rest = RENAMED.get(module, module).split(".")
     place = _place(top)
     if place is None or not place.is_dir() or name == "*" or name.startswith("__"):

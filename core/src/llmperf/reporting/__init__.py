@@ -92,7 +92,7 @@ _MOVED = {
     }.items()
     for name in names.split()
 }
-"""What replaces the names that this module once had."""
+"""Replacements for names that this module once had."""
 
 __all__ = sorted(_HOMES)
 

@@ -68,7 +68,7 @@ def text_row(label: str, value: str | None, key: str = "", own_words: bool = Fal
 
 
 def counted_by(mfu: Mfu) -> Iterator[Row]:
-    """Which extension counted the FLOPs; no row for those of the core."""
+    """The extension that counted the FLOPs; no row for those of the core."""
     if mfu.counted_by != "core":
         yield Row(key="flops_counted_by", label="FLOPs counted by", value=mfu.counted_by,
                   text=f"extension {mfu.counted_by}")  # fmt: skip

@@ -158,7 +158,7 @@ def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[st
 
 
 def answer_findings(files: Files, wanted: str, command: str, names: Sequence[str], titles: Mapping[str, str]) -> str:
-    """What another command than `validate` found, in `junit`, `github` or `sarif`.
+    """Findings of another command than `validate`, in `junit`, `github` or `sarif`.
 
     `names` are those of the files for people, `titles` say what each code means.
     """

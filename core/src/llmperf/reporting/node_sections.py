@@ -18,7 +18,7 @@ HOSTS_SHOWN = 3
 
 
 def node_rows(result: Result) -> Iterator[Row]:
-    """Of the card: the nodes, waits for communication, and stragglers; nothing where there are none."""
+    """Rows of the card: the nodes, waits for communication, and stragglers; nothing where there are none."""
     if result.nodes:
         hosts = [node.host for node in result.nodes[:HOSTS_SHOWN]]
         more = [f"{len(result.nodes) - HOSTS_SHOWN} more"] if len(result.nodes) > HOSTS_SHOWN else []
@@ -120,13 +120,13 @@ MAX_NODES = 64
 
 
 def disturbance_rows(result: Result) -> Iterator[Row]:
-    """Of the card: one sentence on what disturbed the run; nothing for a quiet one."""
+    """Rows of the card: one sentence on what disturbed the run; nothing for a quiet one."""
     if parts := list(disturbances(result)):
         yield text_row("disturbed", "; ".join(parts), "disturbed", own_words=True)
 
 
 def condition_sections(result: Result) -> Iterator[Section]:
-    """What else went on on each node before the run and in its measured window."""
+    """Activity of others on each node before the run and in its measured window."""
     nodes, lines = result.conditions, tuple[str, ...]()
     if len(nodes) > MAX_NODES:
         busiest = sorted(nodes, key=lambda node: -(node.other_cpu_share or 0.0))[:MAX_NODES]

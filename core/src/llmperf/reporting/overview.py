@@ -37,10 +37,10 @@ COST_COLUMNS = {
     "train_seconds": Column(title="training, days", importance=7, wraps=10, right=True),
     "train_cost": Column(title="cost of a training", importance=5, wraps=10, right=True),
 }
-"""Of sheets whose devices have prices, and where the tokens of a training were asked for."""
+"""Columns for sheets whose devices have prices, and where the tokens of a training were asked for."""
 
 SCALING_COLUMN = Column(title="scaling efficiency", importance=6, wraps=10, right=True)
-"""Of runs on different numbers of devices under one contract."""
+"""Column for runs on different numbers of devices under one contract."""
 SCALING_ASSUMES = (
     "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
     " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
@@ -73,12 +73,12 @@ def _cell(sheet: Sheet, key: str, language: str) -> str:
 
 
 def has_computed_mfu(sheet: Sheet) -> bool:
-    """Whether its table shows an MFU that llmperf computed, which COMPUTED_MFU explains."""
+    """Check whether its table shows an MFU that llmperf computed, which COMPUTED_MFU explains."""
     return shown(sheet.cell("mfu_nominal")) == UNKNOWN and sheet.cell("mfu_computed").value is not None
 
 
 def rerun_line(sheets: Sequence[Sheet], language: str) -> str | None:
-    """Which measured runs nobody has trained again or watched, as far as is recorded; None if somebody did each."""
+    """The measured runs that nobody has trained again or watched, as far as is recorded; None if somebody did each."""
     measured = [sheet for sheet in sheets if sheet.measured]
     known = [str(sheet.cell("verification").value or "") for sheet in measured]
     count = sum("rerun" not in levels and "witnessed" not in levels for levels in known)

@@ -11,7 +11,7 @@ from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import word
 
 Tone = Literal["", "faster", "slower", "failed", "warning", "context"]
-"""What a line means, by which it has its colour."""
+"""Meaning of a line, which determines its colour."""
 MAX_LINE = 1000
 """Characters of a line."""
 
@@ -26,15 +26,15 @@ class Line:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a command answers. Texts are in the language of the page and harmless for a terminal."""
+    """Answer of a command. Texts are in the language of the page and harmless for a terminal."""
 
     title: str
     """One line."""
     about: tuple[Line, ...] = ()
-    """What was compared, before the answers."""
+    """The compared sides, before the answers."""
     answers: tuple[Line, ...] = ()
     columns: tuple[Column, ...] = ()
-    """Of the table; empty for none."""
+    """Columns of the table; empty for none."""
     rows: tuple[tuple[str, ...], ...] = ()
     groups: tuple[tuple[str, int], ...] = ()
     """Heading of each group of rows, and the number of its rows; empty for a table without groups."""

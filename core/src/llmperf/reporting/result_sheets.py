@@ -123,7 +123,7 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
 
 
 def _rows_beside(path: Path) -> list[Row]:
-    """What other documents say of a result, such as who has verified it."""
+    """Statements of other documents about a result, such as who has verified it."""
     catalogue, rows = open_catalogue(), list[Row]()
     for kind in catalogue.kinds.values():
         if kind.result_rows is not None:
@@ -164,7 +164,7 @@ def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
 
 
 def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Row]:
-    """What `llmperf run` ends with."""
+    """Rows at the end of `llmperf run`."""
     yield replace(setup.overview["case"], parts=rows_of(result, ("case", "variant")))
     (status,) = rows_of(result, ("status",))
     failure = Row(key="failure", label="failure", value=None if result.failure is None else result.failure.reason)

@@ -1,4 +1,4 @@
-"""What the repeats of a run share: its contract, settings and machine, as rows and sections.
+"""Setup that the repeats of a run share: its contract, settings and machine, as rows and sections.
 
 These are most of a sheet. A report of many results makes them once for all repeats.
 """
@@ -121,7 +121,7 @@ def _layout_rows(result: Result) -> tuple[Row, ...]:
 
 
 def _setting(result: Result) -> Iterator[Row]:
-    """What may differ between two runs of one contract, and explains why their figures do."""
+    """Settings that may differ between two runs of one contract, and explain why their figures do."""
     hardware = result.hardware
     model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
     yield Row(key="device_model", label="device", value=printable(model))

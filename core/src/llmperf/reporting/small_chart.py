@@ -26,7 +26,7 @@ def sparkline(values: Sequence[float], width: int = 12, encoding: str | None = "
 
 
 def shows_blocks(encoding: str | None) -> bool:
-    """Whether text in this encoding can contain BLOCKS."""
+    """Check whether text in this encoding can contain BLOCKS."""
     try:
         BLOCKS.encode(encoding or "ascii")
     except (LookupError, UnicodeEncodeError):

@@ -35,7 +35,7 @@ class TerminalReporter:
 
     @property
     def name(self) -> str:
-        """What `--format` takes."""
+        """The name for `--format`."""
         return "terminal"
 
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
@@ -75,14 +75,14 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
 
 
 def result_card(result: Result, paint: Paint | None = None, language: str = "en") -> str:
-    """What `llmperf run` prints at the end of a run."""
+    """The text at the end of `llmperf run`."""
     from llmperf.reporting.result_sheets import result_sheet
 
     return card(result_sheet(result), language, paint)
 
 
 def closing_lines(sheets: Sequence[Sheet]) -> list[str]:
-    """What each kind of document says about all of its sheets, such as how many published rows were checked."""
+    """Lines of each kind of document about all of its sheets, such as how many published rows were checked."""
     by_kind: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         by_kind.setdefault(sheet.source.kind, []).append(sheet)
@@ -91,7 +91,7 @@ def closing_lines(sheets: Sequence[Sheet]) -> list[str]:
 
 
 def left_out_text(table: TextTable, language: str, remedy: str) -> str:
-    """Which columns do not fit the terminal, and the option that shows them."""
+    """The columns that do not fit the terminal, and the option that shows them."""
     missing = [*table.left_out, *[word("the ends of long cells", language)] * table.cut]
     return word("left out to fit the terminal: {columns} ({remedy})", language).format(
         columns=", ".join(missing), remedy=remedy

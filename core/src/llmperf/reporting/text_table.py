@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 MAX_LINES = 4
-"""Of a cell that wraps."""
+"""Most lines of a cell that wraps."""
 CUT = "..."
 GAP = "  "
 """Between two columns."""
@@ -31,7 +31,7 @@ class Column:
     wraps: int | None = None
     """Width below which its cells do not wrap; None where they never do."""
     right: bool = False
-    """Whether its cells are aligned to the right, as figures are."""
+    """Its cells are aligned to the right, as figures are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class TextTable:
     left_out: tuple[str, ...]
     """Titles of the columns for which there was no room."""
     cut: bool
-    """Whether a cell was cut off after MAX_LINES."""
+    """A cell was cut off after MAX_LINES."""
 
 
 def laid_out(

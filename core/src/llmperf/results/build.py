@@ -133,7 +133,7 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
 
 
 def joined_texts(texts_of_ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """What ranks report by name, each from the first rank that has it: pipeline stages have different operations."""
+    """Texts of ranks by name, each from the first rank that has it: pipeline stages have different operations."""
     named: dict[str, str] = {}
     for texts in texts_of_ranks:
         named = {**texts, **named}
@@ -141,7 +141,7 @@ def joined_texts(texts_of_ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
 
 
 def software(records: RunRecords, common: Facts) -> Software:
-    """What the ranks of most nodes ran on; a host's own Python where no rank got to say its own."""
+    """Software of the ranks of most nodes; a host's own Python where no rank got to say its own."""
     interpreter = records.plan.interpreter
     return Software(
         os=str(common.get("os", "unknown")),

@@ -1,4 +1,4 @@
-"""What the samplers of all nodes read in the measured window: means, energy, throttling, other processes of hosts."""
+"""Readings of the samplers of all nodes in the measured window: means, energy, throttling, other processes of hosts."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ FEWEST_READINGS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Energy:
-    """Of all devices in the measured window."""
+    """Energy of all devices in the measured window."""
 
     joules: float
     watts: float
-    """Of a device, on average."""
+    """Mean power of a device."""
     source: Source
 
 
@@ -147,7 +147,7 @@ def other_processes_before(records: RunRecords) -> int | None:
 
 
 def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
-    """What else went on on each node that was read, in node order."""
+    """Activity of others on each node that was read, in node order."""
     conditions = []
     for node in sorted(records.hosts.keys() | records.readings.keys()):
         host, readings = records.hosts.get(node), records.readings.get(node)

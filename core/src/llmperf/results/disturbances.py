@@ -1,4 +1,4 @@
-"""What disturbed a run: what else its hosts and devices did, and what that did to its steps."""
+"""Disturbances of a run: what else its hosts and devices did, and what that did to its steps."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ COSTLY_SHARE = 0.05
 
 
 def disturbed(result: Result) -> bool:
-    """Whether anything disturbed a run in its measured window."""
+    """Check whether anything disturbed a run in its measured window."""
     return any(disturbances(result))
 
 
 def mostly_disturbed(results: Iterable[Result]) -> bool:
-    """Whether half of the complete runs or more were disturbed: their figures rank below those of others."""
+    """Check whether half of the complete runs or more were disturbed: their figures rank below those of others."""
     marks = [disturbed(result) for result in results if result.status == "complete"]
     return 2 * sum(marks) >= len(marks) > 0
 
 
 def uneven(result: Result) -> bool:
-    """Whether its steps differ so much that something must have slowed some of them down."""
+    """Check whether its steps differ so much that something must have slowed some of them down."""
     steps = result.metrics.step_seconds
     if steps is None:
         return False
@@ -44,7 +44,7 @@ def uneven(result: Result) -> bool:
 
 
 def shared(result: Result) -> bool:
-    """Whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
+    """Check whether other processes used the host or its devices while it was measured, beyond what LP409 allows."""
     share, processes = result.metrics.other_cpu_share, result.metrics.other_processes
     return (share is not None and share > OTHER_CPU_SHARE) or bool(processes)
 
@@ -62,7 +62,7 @@ def costly_stragglers(result: Result) -> tuple[str, str] | None:
 
 
 def all_disturbed(result: Result) -> bool:
-    """Whether other processes used too much of the cores of every node that has stragglers."""
+    """Check whether other processes used too much of the cores of every node that has stragglers."""
     if result.waiting is None or result.waiting.more_stragglers:
         return False
     shares = {node.node_rank: node.other_cpu_share or 0.0 for node in result.conditions}
@@ -137,7 +137,7 @@ def disturbances(result: Result) -> Iterator[str]:
 
 
 def before_start(node: NodeConditions) -> str | None:
-    """What made a node busy before the start, or `idle`; None if that was not read."""
+    """The load of a node before the start, or `idle`; None if that was not read."""
     return None if node.before is None else "; ".join(busy_parts(node.before)) or "idle"
 
 

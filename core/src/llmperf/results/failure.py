@@ -1,4 +1,4 @@
-"""Why a run is not complete, with which rank that began, and how far a run without a result came."""
+"""The reason why a run is not complete, with which rank that began, and how far a run without a result came."""
 
 from __future__ import annotations
 
@@ -230,7 +230,8 @@ def _node(records: RunRecords, node: int) -> str:
 
 
 def how_far(folder: Path, cut_off: str) -> str | None:
-    """Why a run folder has no result: `cut_off` and what its records say, such as `120 of 3000 steps are recorded`.
+    """The reason why a run folder has no result: `cut_off` and what its records say, such as `120 of 3000 steps are
+    recorded`.
 
     Or that it is a profile, which has none. None where it is no such folder, or its records cannot be read.
     """

@@ -10,7 +10,8 @@ from llmperf.runfolder.contents import RunRecords
 from llmperf.types.node_results import MAX_DIFFERENCES, NodeResult
 
 Facts = Mapping[str, str | int | None]
-"""Of a host, by field of `Hardware` and `Software`; `packages.NAME`, `environment.NAME` and `startup_modules.NAME`."""
+"""Facts of a host, by field of `Hardware` and `Software`; `packages.NAME`, `environment.NAME` and
+`startup_modules.NAME`."""
 
 PACKAGES = "packages"
 """Among the facts of a node whose ranks have recorded their packages."""
@@ -19,7 +20,7 @@ SAME_MEMORY = 0.01
 
 
 def node_facts(records: RunRecords) -> dict[int, Facts]:
-    """What is recorded of each node; without nodes of which nothing is."""
+    """Recorded facts of each node; without nodes of which nothing is."""
     packages: dict[int, Mapping[str, str]] = {}
     modules: dict[int, dict[str, str]] = defaultdict(dict)
     for rank in records.ranks:
@@ -42,7 +43,8 @@ def node_facts(records: RunRecords) -> dict[int, Facts]:
 
 
 def common_facts(facts: Mapping[int, Facts]) -> Facts:
-    """What most nodes have; of equally frequent values that of the first node. Without what most nodes do not have."""
+    """Facts that most nodes share; of equally frequent values that of the first node. Without what most nodes do not
+    have."""
     names = dict.fromkeys(name for known in facts.values() for name in known)
     common = {}
     for name in names:
@@ -90,7 +92,7 @@ def _differences(known: Facts, common: Facts) -> dict[str, str | int | None]:
 
 
 def _recorded(name: str, known: Facts) -> bool:
-    """Whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
+    """Check whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
     return PACKAGES in known if name.startswith(("packages.", "startup_modules.")) else name in known or "os" in known
 
 

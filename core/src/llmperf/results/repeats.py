@@ -45,14 +45,14 @@ def spread(results: Sequence[Result]) -> Spread | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kind:
-    """What runs have in common that are repeats of each other."""
+    """The properties that repeats of a run share."""
 
     case: str
     """Name of the case."""
     model: str
     """Name of the model."""
     contract: tuple[tuple[str, object], ...]
-    """What was changed in it, path and value."""
+    """Changes of the contract, path and value."""
     device: str
     """Model of the devices."""
     device_share: float
@@ -62,11 +62,11 @@ class Kind:
     layout: Layout
     """How the ranks shared the model."""
     tuning: tuple[tuple[str, object], ...]
-    """What else was changed, path and value."""
+    """Other changes, path and value."""
 
 
 def kind_of(result: Result) -> Kind:
-    """What a result is a repeat of."""
+    """The kind of run that a result belongs to."""
     changes = [(change.contract, (change.path, change.value)) for change in result.fix_hp]
     return Kind(
         case=result.case,

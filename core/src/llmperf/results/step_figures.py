@@ -27,13 +27,13 @@ class StepFigures:
     measured: bool
     """False for a warm-up step."""
     seconds: float | None
-    """Of the slowest rank."""
+    """Time of the slowest rank."""
     loss: float | None
     """Mean cross entropy per token in nats, over the tokens of all ranks that report it; None if not finite."""
     tokens: int | None
-    """Of all ranks."""
+    """Tokens of all ranks."""
     memory_used_bytes: int | None
-    """Of the device with the most memory in use, by the last reading before the end of the step."""
+    """Memory in use on the fullest device, by the last reading before the end of the step."""
 
 
 def recorded_figures(run: Path) -> Iterator[StepFigures]:

@@ -48,7 +48,7 @@ def metrics(records: RunRecords) -> Metrics:
 
 
 def reads_contract_data(records: RunRecords) -> bool:
-    """Whether the ranks train on the contract's data; unknown of a script, unless a rank records what it read."""
+    """Check whether the ranks train on the contract's data; unknown of a script, unless a rank records what it read."""
     return records.plan.worker.script is None or any(rank.data_fingerprint for rank in records.ranks)
 
 

@@ -20,7 +20,7 @@ class Clocks(NamedTuple):
 
     @property
     def alike(self) -> bool:
-        """Whether they differ by no more than the rates of clocks do."""
+        """They differ by no more than the rates of clocks do."""
         return abs(self.first - self.second) <= RATE * max(self.first, self.second) + APART_SECONDS
 
 

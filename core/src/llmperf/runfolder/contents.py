@@ -57,7 +57,7 @@ class RunRecords:
     """The losses of the sequences of step 1, by rank, in rank order; without ranks that have not recorded them."""
     failures: list[FailureRecord]
     profiles: list[ProfileRecord]
-    """Of steps after the measured ones, or of a run under a profiler."""
+    """Profiles of steps after the measured ones, or of a run under a profiler."""
     windows: dict[int, Span]
     """When every rank of a node was in its measured window, by node."""
     readings: dict[int, NodeReadings]
@@ -81,7 +81,7 @@ class RunRecords:
         return reached.clock_offset_seconds, reached.clock_error_seconds or 0.0
 
     def node_devices(self, node: int) -> tuple[DeviceReadings, ...]:
-        """What the devices of a node showed."""
+        """Readings of the devices of a node."""
         return tuple(self.readings[node].devices.values()) if node in self.readings else ()
 
 

@@ -44,11 +44,11 @@ class RankExit:
     signal: str | None = None
     """Such as `SIGKILL`."""
     out_of_memory: bool = False
-    """Whether the kernel killed processes for lack of memory while it ran, and it was killed by SIGKILL."""
+    """The kernel killed processes for lack of memory while it ran, and it was killed by SIGKILL."""
     at: NonNegative | None = None
     """Seconds since the epoch when it ended; None while it runs."""
     stopped: bool = False
-    """Whether the agent had asked it to end."""
+    """The agent had asked it to end."""
     unfinished_phase: Phase | None = None
     """The phase in which it ended, if it ended with status 0 before it was done."""
     phases: tuple[SeenPhase, ...] = ()
@@ -56,7 +56,7 @@ class RankExit:
 
     @property
     def bad(self) -> bool:
-        """Whether it ended by itself, with a status other than 0 or before it was done."""
+        """It ended by itself, with a status other than 0 or before it was done."""
         ended = self.at is not None and not self.stopped
         return ended and (self.exit_code != 0 or self.unfinished_phase is not None)
 
@@ -108,7 +108,7 @@ class Host:
     driver: str | None = None
     """Version of the devices' driver on a node; None if unknown, and for this machine, whose driver is in the plan."""
     load: LoadBefore | None = None
-    """What else went on here just before the start; None if it was not read."""
+    """Activity of others on this host just before the start; None if it was not read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,7 +22,7 @@ NODES = "nodes.json"
 SOURCES = (PLAN, MEMORY, ENDING, MACHINE, NODES)
 """Files from which a result is computed, besides those in `RECORDS`."""
 VERIFICATION = "verification.json"
-"""What somebody verified of the result, beyond the rules."""
+"""File with the levels of verification beyond the rules."""
 MATRIX = "matrix.json"
 """In the folder of a matrix: what it consists of."""
 UNFINISHED = "unfinished"

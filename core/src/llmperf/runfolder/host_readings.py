@@ -28,7 +28,7 @@ class HostReading(NamedTuple):
 
 
 class HostLoad:
-    """What went on between the readings of a host."""
+    """Activity on a host between two readings."""
 
     def __init__(self) -> None:
         self.first: HostReading | None = None
@@ -114,7 +114,8 @@ def _stalled(earlier: HostReading, later: HostReading, resource: Resource) -> fl
 
 
 BUSY_UTILISATION_PERCENT = 20.0
-"""Of a device whose driver does not list its processes. A desktop takes a few percent."""
+"""Utilisation from which a device counts as busy whose driver does not list its processes. A desktop takes a few
+percent."""
 LEAST_MEMORY_SHARE = 0.05
 """Share of the host's memory that must be available; below it, a new process is likely to make the kernel swap."""
 SWAPPED_BYTES_PER_SECOND = 10 * 2**20

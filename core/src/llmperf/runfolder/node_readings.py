@@ -1,4 +1,4 @@
-"""What the readings of a node's devices add up to, computed reading by reading.
+"""Totals of the readings of a node's devices, computed reading by reading.
 
 Each node has a sampler and a clock of its own: its readings are compared only with the phases of its own ranks.
 """
@@ -211,7 +211,7 @@ class NodeReadings:
 
     @property
     def load(self) -> HostLoad:
-        """What others did on the host in the window.
+        """Load by others on the host in the window.
 
         If the readings inside cover less than half of it, the last one before and the first one after it count too.
         """

@@ -1,4 +1,4 @@
-"""What the steps of one rank add up to, computed record by record."""
+"""Totals of the steps of one rank, computed record by record."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RankTotals:
         self._often, self._margin = often, margin
 
     def may_repeat(self, share: float) -> bool:
-        """Whether so large a share of its measured steps, over one half, may have one and the same time."""
+        """Check whether so large a share of its measured steps, over one half, may have one and the same time."""
         return self._margin >= (2 * share - 1) * self.measured_steps
 
     @property

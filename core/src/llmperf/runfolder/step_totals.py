@@ -1,4 +1,4 @@
-"""What the steps of a run add up to, computed step by step."""
+"""Totals of the steps of a run, computed step by step."""
 
 from __future__ import annotations
 

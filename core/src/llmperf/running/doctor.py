@@ -113,7 +113,7 @@ def _mend(found: Found, error: UserError) -> str | None:
 
 
 def _host_checks(found: Found) -> Iterator[Diagnosis]:
-    """What a plugin's own checks of the host find missing; nothing for a plugin that cannot be loaded."""
+    """Problems that a plugin's own checks of the host find; nothing for a plugin that cannot be loaded."""
     try:
         plugins = Plugins([find(found.role, found.name)])
     except UserError:  # `_plugin` has reported it

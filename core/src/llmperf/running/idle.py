@@ -25,7 +25,7 @@ ANSWER_SECONDS = 60.0
 """For a node to load its plugins and to answer."""
 
 Look = Callable[[], Mapping[str, LoadBefore]]
-"""What goes on on each host, by name; empty for a run on this machine alone."""
+"""Load of each host, by name; empty for a run on this machine alone."""
 Show = Callable[[str, float], None]
 """Called after each look with why the machine is not idle yet, and the seconds since the beginning."""
 
@@ -57,7 +57,7 @@ def wait(look: Look, limit_seconds: float, show: Show) -> None:
 
 
 def _busy(loads: Mapping[str, LoadBefore]) -> str:
-    """What is in the way on the first busy host; empty if all are idle."""
+    """The reasons why the first busy host is not idle; empty if all are idle."""
     busy = {host: text for host, load in loads.items() if (text := busy_text(load)) is not None}
     if not busy:
         return ""

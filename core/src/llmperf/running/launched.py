@@ -51,7 +51,7 @@ PEAK_AGAIN_SECONDS = 1.0
 
 
 class Following(Protocol):
-    """What follows a run."""
+    """Consumers of the progress of a run."""
 
     def started(self, plan: Plan, folder: Path) -> None:
         """The ranks are about to start."""
@@ -195,7 +195,8 @@ def _watched(
 
 
 def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
-    """Whether a run has ended well and its measured window was so long that the peak is worth another measurement."""
+    """Check whether a run has ended well and its measured window was so long that the peak is worth another
+    measurement."""
     if any(codes):
         return False
     for report in read_reports(run):
@@ -214,7 +215,7 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
 
 
 def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
-    """What a folder holds of a run that has no result, such as one that times single operations."""
+    """Records of a run that has no result, such as one that times single operations."""
     _keep_ending(run, ending)
     return read_run(run)
 

@@ -41,7 +41,7 @@ class CheckedNode:
     host: str
     """As the launcher takes it."""
     failure: str | None = None
-    """Why it could not be asked; the other fields are then empty."""
+    """The reason why it could not be asked; the other fields are then empty."""
     hostname: str | None = None
     """As the host calls itself."""
     address: str | None = None
@@ -66,11 +66,11 @@ class NodesReport:
     differences: tuple[Difference, ...]
     """Facts in which the nodes differ."""
     concerns: tuple[str, ...]
-    """What disturbs a run on single nodes."""
+    """Disturbances on single nodes."""
 
     @property
     def sick(self) -> bool:
-        """Whether a node cannot be used."""
+        """A node cannot be used."""
         broken = any(node.failure is not None for node in self.nodes) or self.vendor is None
         return broken or any(difference.refuses for difference in self.differences)
 
@@ -117,7 +117,7 @@ class Reached:
         }
 
     def checked(self, checks: Checks) -> list[NodesChecked]:
-        """What each check shows; then the node programs end. PluginError that names a plugin whose check fails."""
+        """Run each check, then end the node programs. PluginError names a plugin whose check fails."""
         with self._stack:
             found = []
             for owner, check in checks:

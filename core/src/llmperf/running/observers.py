@@ -25,7 +25,7 @@ LIMIT_SECONDS = 5.0
 LOG_LIMIT_SECONDS = 30.0
 """How long one that the user asked for with `--log` may take."""
 MAX_WAITING_STEPS = 100_000
-"""Of an observer that is busy; it is dropped before there are more in any real run."""
+"""Most steps that wait for a busy observer; it is dropped before there are more in any real run."""
 
 Warn = Callable[[str], None]
 Call = tuple[str, tuple[object, ...]]

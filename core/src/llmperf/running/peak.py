@@ -41,7 +41,7 @@ UNKNOWN_MEMORY_BYTES = 2**32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakRequest:
-    """What `llmperf peak` is asked for."""
+    """Request of `llmperf peak`."""
 
     vendor: str | None = None
     """Whose devices; the best here if None."""
@@ -52,7 +52,7 @@ class PeakRequest:
     model: str = "llama2_7b"
     """Whose matrix products are timed."""
     dtypes: tuple[str, ...] = ()
-    """Of products; all that the devices offer if empty."""
+    """Dtypes of products; all that the devices offer if empty."""
     seconds: float = 0.4
     """For the repeats of each operation."""
 
@@ -62,7 +62,7 @@ class Measured:
     """The outcome."""
 
     rates: DeviceRates
-    """Of one whole device."""
+    """Rates of one whole device."""
     timed: tuple[Timed, ...]
     """Every operation."""
     wrong: tuple[str, ...]
@@ -70,7 +70,7 @@ class Measured:
     kept: Path | None
     """Where later runs on this machine find the rates; None if they were not kept."""
     not_kept: str | None
-    """Why they were not kept, in one line."""
+    """The reason why they were not kept, in one line."""
 
 
 class _Progress:
@@ -124,7 +124,7 @@ def measure_limits(
 
 
 def _disturbance(records: RunRecords) -> str | None:
-    """What other processes took of the devices, if that is too much for a limit."""
+    """A message if other processes took too much of the devices for a limit."""
     readings = records.readings.get(0)
     if readings is None:
         return None

@@ -75,7 +75,7 @@ class _Tracer:
         self._process: subprocess.Popen[bytes] | None = None
 
     def use(self) -> TracerUse:
-        """What it took."""
+        """Resources that it took."""
         return TracerUse(
             rank=self.rank, seconds=self._seconds, peak_resident_bytes=self._resident, problem=self.problem
         )
@@ -103,7 +103,8 @@ class _Tracer:
         return self._run / filenames.LOGS / "tracer.log"
 
     def ended(self) -> bool:
-        """Whether the process has ended, or was ended because its time is over; its trace or problem is then known."""
+        """Check whether the process has ended, or was ended because its time is over; its trace or problem is then
+        known."""
         assert self._process is not None
         self._seconds = time.monotonic() - self._begin
         child, status, usage = os.wait4(self._process.pid, os.WNOHANG)

@@ -60,7 +60,7 @@ def _sum_path(path: Path) -> Path:
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether a file is there with the content that was written."""
+    """Check whether a file is there with the content that was written."""
     try:
         return _sum_path(path).read_text(errors="replace") == file_digest(path)
     except FileNotFoundError:

@@ -77,12 +77,12 @@ def initial_normal(
 
 
 def is_norm(name: str) -> bool:
-    """Whether a parameter, by its name in published checkpoints, is the weight of a norm."""
+    """Check whether a parameter, by its name in published checkpoints, is the weight of a norm."""
     return name.endswith("norm.weight")
 
 
 def decays(name: str) -> bool:
-    """Whether weight decay applies to a parameter, by its name in published checkpoints.
+    """Check whether weight decay applies to a parameter, by its name in published checkpoints.
 
     Not to weights of norms, biases and sinks of attention.
     """

@@ -1,4 +1,4 @@
-"""What is known about the data of a run before it starts: problems and the fingerprint.
+"""Checks of the data of a run before it starts: problems and the fingerprint.
 
 Imports nothing heavy, so that the controller can use it.
 """

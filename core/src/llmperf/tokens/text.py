@@ -89,7 +89,7 @@ ROWS = 1000
 
 
 def is_saved_dataset(folder: Path) -> bool:
-    """Whether `datasets.load_from_disk` can read this folder."""
+    """Check whether `datasets.load_from_disk` can read this folder."""
     return any((folder / marker).is_file() for marker in MARKERS)
 
 

@@ -48,7 +48,7 @@ class OwnedRule:
 
     @property
     def by_core(self) -> bool:
-        """Whether it is a rule of the core."""
+        """The rule is one of the core."""
         return self.owner.role == "core"
 
     def violations(self, document: Any) -> list[Violation]:
@@ -76,7 +76,7 @@ class OwnedRule:
         raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {type(item).__name__}")
 
     def page(self) -> str:
-        """What the rule means, as Markdown."""
+        """The page of the rule, as Markdown."""
         page = self.rule.page
         if isinstance(page, str):
             return page if page.endswith("\n") else f"{page}\n"
@@ -295,7 +295,7 @@ def counted(findings: Iterable[Finding], *severities: str) -> int:
 
 
 def _problem(rule: Any) -> str | None:
-    """Why a plugin's rule cannot be used; None where it can."""
+    """The reason why a plugin's rule cannot be used; None where it can."""
     if not isinstance(rule, Rule):
         return f"expected a Rule, found {type(rule).__name__}"
     if not isinstance(rule.code, str) or not _CODE.fullmatch(rule.code):

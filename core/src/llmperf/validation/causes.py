@@ -63,5 +63,5 @@ class Repeats:
         return replace(file, findings=tuple(kept))
 
     def listed(self) -> Iterator[tuple[Finding, int]]:
-        """What was left out, each once, with the number of files."""
+        """Findings that were left out, each once, with the number of files."""
         yield from self._repeated.values()

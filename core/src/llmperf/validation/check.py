@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
-    """What the rules say about one document."""
+    """Result of applying the rules to one document."""
 
     findings: tuple[Finding, ...]
     """At most 20 of each rule."""
@@ -40,7 +40,7 @@ def any_code(code: str) -> bool:
 def judgement(
     kind: str, document: Any, catalogue: Catalogue | None = None, wanted: Callable[[str], bool] = any_code
 ) -> Judgement:
-    """What the rules over this kind whose codes are `wanted` say about a document.
+    """Apply the rules over this kind, with codes in `wanted`, to a document.
 
     `catalogue` is that of the installed extensions and of the vendors and frameworks that the document names, unless
     another is given.
@@ -66,9 +66,9 @@ class Validator:
     catalogue: Catalogue = field(default_factory=open_catalogue)
     """The kinds of document. Rules of vendors and frameworks are added for the documents that name them."""
     submitted: bool = False
-    """Whether results are submitted, so that they have to lie in their run folders."""
+    """Results are submitted, so that they have to lie in their run folders."""
     wanted: Callable[[str], bool] = any_code
-    """Whether the rule with a code is applied."""
+    """Decides whether the rule with a code is applied."""
     shown_path: Callable[[Path], Path] = lambda path: path
     """The path that messages give for a file, such as its place in an archive."""
     further: FurtherChecks = lambda result, path, archive, findings: ()
@@ -173,7 +173,7 @@ class Validator:
 
 
 def _same_thing(first: tuple[str | None, str, str], second: tuple[str | None, str, str]) -> bool:
-    """Whether two identities are equal; things without an identity have their path."""
+    """Check whether two identities are equal; things without an identity have their path."""
     one, other = (identity or str(Path(file).resolve()) for identity, file, _ in (first, second))
     return one == other
 

@@ -1,4 +1,4 @@
-"""Which files are documents, and of what kind."""
+"""Recognise documents and their kinds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_FILES = 200_000
 SNIFFED_BYTES = 4096
 """How much of a file is read to recognise its kind."""
 MOST_NAME_BYTES = 200
-"""What the name of a schema takes, with its key."""
+"""Bytes that the name of a schema takes, with its key."""
 _NAMED_SCHEMA = re.compile(rb'"schema"\s{0,80}:\s{0,80}"llmperf/[a-z_-]{1,40}/')
 _SCHEMA = re.compile(r'"schema"\s*:\s*"llmperf/([a-z_-]{1,40})/')
 
@@ -36,13 +36,13 @@ class Document:
     kind: DocumentKind | None
     """None for a file or a folder that cannot be opened, or that no installed package reads."""
     named: bool = False
-    """Whether the user gave this path, not a folder above it."""
+    """The user gave this path, not a folder above it."""
     why: str = ""
-    """Why the kind is None."""
+    """The reason why the kind is None."""
 
     @property
     def refusal(self) -> UserError:
-        """What to raise for a document without a kind."""
+        """The error for a document without a kind."""
         return UserError(f"{self.path}: {self.why}")
 
 
@@ -75,14 +75,14 @@ def _named(path: Path, catalogue: Catalogue) -> Document:
 
 
 def _known(catalogue: Catalogue) -> str:
-    """What files can be, for messages."""
+    """The readable kinds of file, for messages."""
     return ", ".join(
         f"{kind.title} ({', '.join(kind.suffixes)})" for kind in catalogue.kinds.values() if not kind.silent
     )
 
 
 def missing_reader(path: Path, by_name: bool) -> str | None:
-    """Which package reads a document of a kind that no installed package reads; None for any other file."""
+    """The package that reads a document of a kind that no installed package reads; None for any other file."""
     named = _SCHEMA.search(_beginning(path)) if path.suffix == ".json" else None
     for kind, names in project_packages()["documents"].items():
         if (named is not None and named[1] == kind) or (by_name and path.name.endswith(tuple(names))):
@@ -91,7 +91,7 @@ def missing_reader(path: Path, by_name: bool) -> str | None:
 
 
 def package_of(kind: str) -> str | None:
-    """Which other package of this project reads a kind of document, and how it is installed; None for other kinds."""
+    """The package of this project that reads a kind of document, and its install command; None for other kinds."""
     if kind not in project_packages()["documents"]:
         return None
     from llmperf.plugins.mending import install_own
@@ -123,7 +123,7 @@ def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:
 
 
 def none_found(catalogue: Catalogue) -> str:
-    """What to say of a folder without documents."""
+    """The message for a folder without documents."""
     kinds = [kind.title for kind in catalogue.kinds.values() if not kind.silent]
     return f"no document in this folder; expected {', '.join(kinds[:-1])} or {kinds[-1]}"
 

@@ -1,4 +1,4 @@
-"""What the installed plugins publish, for rules: devices and peaks, cases and models, FLOP counts."""
+"""Data that installed plugins publish, for rules: devices and peaks, cases and models, FLOP counts."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class VendorCatalogue:
         return {}
 
     def may_have_peak(self, model: str, dtype: Dtype) -> bool:
-        """Whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
+        """Check whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
         try:
             return self.plugins.peak(model, dtype) is not None
         except LlmperfError:  # the name comes from a document and can be anything
@@ -82,7 +82,7 @@ class VendorCatalogue:
 
 
 def about(memory_bytes: int | None, printed_gb: float) -> bool:
-    """Whether a printed size in GB, binary or decimal, may stand for so many bytes; True where these are unknown."""
+    """Check whether a printed size in GB, binary or decimal, may mean so many bytes; True if these are unknown."""
     if memory_bytes is None:
         return True
     sizes = (memory_bytes / 2**30, memory_bytes / 1e9)
@@ -134,13 +134,13 @@ def installed_extensions() -> frozenset[str]:
 
 
 def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
-    """What the vendor's plugin publishes; None where it is not installed, broken, or publishes nothing."""
+    """Data that the vendor's plugin publishes; None where it is not installed, broken, or publishes nothing."""
     answer = _vendor(vendor)
     return None if isinstance(answer, str) else answer
 
 
 def vendor_trouble(vendor: str) -> str | None:
-    """Why an installed vendor plugin cannot say what it publishes, in one line; None where it can."""
+    """The reason why an installed vendor plugin cannot say what it publishes, in one line; None where it can."""
     answer = _vendor(vendor)
     return answer if isinstance(answer, str) else None
 
@@ -218,14 +218,14 @@ def _shipped() -> Library:
 
 @cache
 def _whole() -> Library:
-    """What the core and all installed plugins ship; broken plugins and files are left out."""
+    """Models and cases that the core and all installed plugins ship; broken plugins and files are left out."""
     from llmperf.cases.library import whole_library
 
     return whole_library()
 
 
 def known_library() -> Library:
-    """What the core and all installed plugins ship, for names that documents print."""
+    """Models and cases that the core and all installed plugins ship, for names that documents print."""
     return _whole()
 
 

@@ -15,7 +15,7 @@ from llmperf.validation.reading import pointer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What one rank recorded."""
+    """Records of one rank."""
 
     rank: RankRecord
     totals: RankTotals

@@ -37,7 +37,7 @@ NOT_REBUILT = ("findings", "files")
 
 
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
-    """Whether the files are those the result was computed from, and give its figures.
+    """Check whether the files are those the result was computed from, and give its figures.
 
     A result without its plan and records cannot be computed again: a note, or an error if it is `submitted`.
     """
@@ -61,7 +61,7 @@ def _absent_sources(result: Result, folder: Path) -> list[str]:
 
 
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
-    """What is wrong among the records of a run that has just ended; UserError if they cannot be read."""
+    """Problems among the records of a run that has just ended; UserError if they cannot be read."""
     from llmperf.runfolder.contents import read_run
     from llmperf.validation.run_records import record_findings
 
@@ -69,7 +69,7 @@ def recorded_findings(folder: Path) -> tuple[Finding, ...]:
 
 
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
-    """Whether the result lies beside a plan where a run has been."""
+    """Check whether the result lies beside a plan where a run has been."""
     begun = any((folder / name).exists() for name in (filenames.RECORDS, filenames.REPORT))
     if begun and not os.path.lexists(folder / filenames.RESULT):
         from llmperf.results.failure import how_far
@@ -90,7 +90,7 @@ def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding
 
 
 def _has_traces(result: Result, folder: Path) -> bool:
-    """Whether anything of the run lies beside its result."""
+    """Check whether anything of the run lies beside its result."""
     listed = any(_path_problem(name, folder) is None for name in result.files)
     return listed or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
 
@@ -135,7 +135,7 @@ def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
 
 
 def _path_problem(name: str, folder: Path) -> str | None:
-    """Why a listed file is not opened; only regular files inside the folder are."""
+    """The reason why a listed file is not opened; only regular files inside the folder are."""
     plain = PurePosixPath(name).as_posix() == name  # one file has one name, so that it is read once
     if not plain or "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
         return f"expected a file inside the run folder, found {shown(name)}"

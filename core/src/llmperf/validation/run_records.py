@@ -39,7 +39,7 @@ SLACK = 0.01
 """Relative. Steps come from device events and the window from the host's clock: over 103 runs their sum was 0.9987 to
 1.0000 of the window."""
 SLACK_SECONDS = 0.02
-"""What a busy host may take between the last event and the edge: in a short window that is more than a hundredth."""
+"""Time that a busy host may take between the last event and the edge of the window."""
 SCRIPT_SLACK = 0.02
 """Relative: a script prints its step times with few digits."""
 SCRIPT_SLACK_SECONDS = 0.25
@@ -53,11 +53,11 @@ FEWEST_VALUES = 6
 MOST_COMPARED = 20_000
 """Steps of a rank that are searched for a period."""
 SAME_SHARE = 0.8
-"""Of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
+"""Share of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
 
 
 def record_findings(records: RunRecords) -> Iterator[Finding]:
-    """What the records of each finished rank say against one another."""
+    """Contradictions among the records of each finished rank."""
     phases: dict[int, list[PhaseRecord]] = defaultdict(list)
     for phase in records.phases:
         phases[phase.rank].append(phase)
@@ -183,7 +183,7 @@ def _outside(own: Own, tells: bool) -> Iterator[str]:
 
 
 def _all_inside(totals: RankTotals, begin: float, end: float) -> bool:
-    """Whether every step was handed over in its part of the run, by the earliest and the latest of them."""
+    """Check whether every step was handed over in its part of the run, by the earliest and the latest of them."""
     warmup = all(_inside(moment, 0.0, begin) for moment in totals.warmup_moments or ())
     return warmup and all(_inside(moment, begin, end) for moment in totals.measured_moments or ())
 

@@ -43,7 +43,7 @@ class Departure:
     path: tuple[str | int, ...]
     """Where the value is in the document."""
     value: Any
-    """What was found."""
+    """The value found."""
     schema: Schema
     """The schema that has the keyword."""
     context: Sequence[Departure] = ()
@@ -180,7 +180,7 @@ class _Validators:
         return strict(self._schema)
 
     def accept(self, document: Any) -> bool:
-        """Whether the document is valid, in a hundredth of the time that errors take; False too where unknown."""
+        """Check whether the document is valid, in a hundredth of the time that errors take; False too where unknown."""
         try:
             return self._rust is not None and bool(self._rust.is_valid(document))
         except (ValueError, TypeError, RecursionError):  # a number or a text that Rust cannot hold

@@ -26,7 +26,7 @@ RANDOM_DATA = "synthetic"
 
 
 def sequence_findings(records: RunRecords) -> Iterator[Finding]:
-    """What is wrong with the losses of sequences; nothing if no rank has recorded them."""
+    """Problems of the losses of sequences; nothing if no rank has recorded them."""
     for rank, message in _messages(records):
         path = pointer(["files", f"{filenames.RECORDS}/{filenames.records_path(records.run, rank).name}"])
         yield SEQUENCES.finding(path, message)

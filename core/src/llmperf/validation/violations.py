@@ -1,4 +1,4 @@
-"""What rules are built from: the decorator that makes one, and comparisons that yield violations."""
+"""Building blocks of rules: the decorator that makes one, and comparisons that yield violations."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rules_in(*modules: ModuleType) -> list[Rule]:
 
 
 def close(found: float, expected: float, relative: float = EXACT) -> bool:
-    """Whether two figures agree within a tolerance relative to the expected one; infinity agrees with nothing."""
+    """Check whether two figures agree within a tolerance relative to the expected one; infinity agrees with nothing."""
     if not (isfinite(found) and isfinite(expected)):
         return False
     return abs(found - expected) <= relative * max(abs(expected), abs(found) if expected == 0 else 0.0)

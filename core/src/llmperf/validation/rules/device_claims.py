@@ -1,4 +1,4 @@
-"""What a result or a plan states of its devices, held against itself."""
+"""Checks of what a result or a plan states of its devices against itself."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
 
 @rule("LP307", "error", "A peak is the named device's own")
 def peak_of_the_device(result: Result) -> Iterator[Violation]:
-    """What the vendor publishes for this device and dtype, times the share of it that a rank had."""
+    """Compare the peak with the vendor's for this device and dtype, times the share of it that a rank had."""
     if (known := _published(result)) is None:
         return
     peak = known[0].peak(known[1], products_dtype(result.contract))
@@ -155,7 +155,7 @@ def one_vendor(result: Result) -> Iterator[Violation]:
 
 @rule("LP609", "warning", "The environment of a measured result is complete")
 def environment_is_complete(result: Result) -> Iterator[Violation]:
-    """What is needed to run it again: the driver of a device that has one, the packages of the ranks."""
+    """Require what is needed to repeat the run: the driver of a device that has one, the packages of the ranks."""
     if result.hardware.simulated:
         return
     if result.hardware.driver is None and vendor_catalogue(result.hardware.vendor) is not None:

@@ -1,4 +1,4 @@
-"""What can change a rank's code or clocks from outside: preloaded libraries and modules imported at its start."""
+"""Ways to change a rank's code or clocks from outside: preloaded libraries and modules imported at its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a result or a plan says it is: its case, its changes, its status, its model."""
+"""Identity of a result or a plan: its case, its changes, its status, its model."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def not_simulated(result: Result) -> Iterator[Violation]:
 
 @rule("LP606", "error", "Every change to a known case's contract is listed in fix_hp", "result", "plan")
 def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
-    """What differs from the contract of the installed case of that name is recorded."""
+    """Require that all differences from the contract of the installed case are recorded."""
     spec, path = _spec(document)
     if (case := known_case(spec.case)) is None:
         return
@@ -160,7 +160,7 @@ def case_is_known(document: Result | Plan) -> Iterator[Violation]:
 
 
 def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
-    """What was asked for, and the JSON pointer of its changes."""
+    """The spec, and the JSON pointer of its changes."""
     return (document.spec, "/spec/changes") if not isinstance(document, Result) else (_spec_of(document), "/fix_hp")
 
 

@@ -1,4 +1,4 @@
-"""What a loss can be, and whether a loss curve can be that of a model that trains."""
+"""Bounds of losses, and of loss curves of a model that trains."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ and a batch of 64 tokens may still hide it; from 0.0075 on, each of 82 honest ru
 LEARNT_NATS = 0.02
 """Less than a hundredth of what there is to learn, and about what one small batch differs from another by."""
 RISE_NATS = 0.1
-"""What a learning rate without warm-up may cost in the first steps."""
+"""Nats that a learning rate without warm-up may cost in the first steps."""
 
 
 @rule("LP501", "error", "The losses of a complete run are numbers")
@@ -77,12 +77,12 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
 
 
 def untrained_loss(model: Model) -> float:
-    """Of fresh weights, in nats per token; guessing among all tokens alike gets ln(vocabulary)."""
+    """Loss of fresh weights, in nats per token; guessing among all tokens alike gets ln(vocabulary)."""
     return math.log(model.vocab_size) + logit_variance(model) / 2
 
 
 def logit_variance(model: Model) -> float:
-    """Of the output of fresh weights: hidden size x std^2; 1 where the head's rows are scaled to unit length."""
+    """Variance of the output of fresh weights: hidden size x std^2; 1 if the head's rows have unit length."""
     return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
 
 

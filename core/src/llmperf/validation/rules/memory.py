@@ -59,7 +59,7 @@ def utilisation_percent(result: Result) -> Iterator[Violation]:
 
 @rule("LP405", "warning", "No device was slowed by heat or by its power supply")
 def slowed(result: Result) -> Iterator[Violation]:
-    """What the device can do was not measured."""
+    """Warn of devices that were slowed."""
     for reason, share in _shares(result, faults=True):
         yield "/metrics/throttling", f"expected none, found {reason} in {figure(100 * share)} % of the readings"
 

@@ -33,7 +33,7 @@ _known_problems = ByValue[tuple[Problem, ...]]()
 
 
 def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
-    """Why the degrees that were asked for cannot be run, as planning finds it: problems with these codes."""
+    """Reasons why the degrees that were asked for cannot be run, as planning finds it: problems with these codes."""
     spec, path = (document.spec, "/spec") if not isinstance(document, Result) else (document, "")
     values = (spec.contract, spec.tuning, spec.model)
     for problem in _known_problems.get(values, lambda: tuple(_layout_problems(*values))):

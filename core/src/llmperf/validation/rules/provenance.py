@@ -42,7 +42,7 @@ def peak_of_the_probed_device(document: Result | Plan) -> Iterator[Violation]:
 
 
 def _same_device(probed: str, found: str, vendor: str) -> bool:
-    """Whether two names are of one device, by its aliases too."""
+    """Check whether two names are of one device, by its aliases too."""
     if normalised(probed, vendor) == normalised(found, vendor):
         return True
     catalogue = vendor_catalogue(vendor)

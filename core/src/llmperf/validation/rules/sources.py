@@ -63,7 +63,7 @@ def _hash_here(role: str, name: str, distribution: str, version: str) -> str | N
 
 
 def _editable(distribution: str) -> bool:
-    """Whether a distribution is a working copy, whose source may change while its version does not."""
+    """Check whether a distribution is a working copy, whose source may change while its version does not."""
     found = installed_distribution(distribution)
     try:
         origin = json.loads((found and found.read_text("direct_url.json")) or "{}")

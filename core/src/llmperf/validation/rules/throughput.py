@@ -15,7 +15,7 @@ STEP_TIME_SLACK = 0.1
 """Each step counts with its slowest rank, so that the mean is longer than any rank's own by as much as the ranks take
 turns in being late; an external script states its steps itself. What a rank's own records say is held to 1 %."""
 FEWEST_STEPS = 5
-"""Of fewer, one late step is a large part."""
+"""Fewest steps that are judged."""
 
 
 @rule("LP201", "error", "token/p/s is tokens / window / devices")
@@ -166,7 +166,7 @@ def clock(result: Result) -> Iterator[Violation]:
 
 @rule("LP208", "error", "Joules per token are energy / tokens, and tokens per joule the other way round")
 def energy_per_token(result: Result) -> Iterator[Violation]:
-    """What a token cost follows from the measured energy and the measured tokens."""
+    """Compare joules per token with the measured energy and the measured tokens."""
     metrics = result.metrics
     energy, tokens = metrics.energy_joules, metrics.measured_tokens
     if energy is None or not tokens:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llmperf.types import Plan
 
 CORE = "core"
-"""What `counted_by` says of the core's own count."""
+"""The value of `counted_by` for the core's own count."""
 NOMINAL_FACTOR = 1.3
 """Most that a nominal figure may differ from the count; Llama 3.2 1B has 1.24 x 10^9 parameters."""
 
