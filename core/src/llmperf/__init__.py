@@ -111,7 +111,7 @@ _MOVED = {
     "tool_output": "llmperf_vendorkit.tool_output",
     "visible_devices": "llmperf_vendorkit.visible_devices",
 }
-"""What replaces the names that this module once had. They stay here as long as the major version of the hooks."""
+"""Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 
 __all__ = ["API_VERSION", "__version__", *_HOMES]
 

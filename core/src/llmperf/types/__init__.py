@@ -138,7 +138,7 @@ if TYPE_CHECKING:
 _HOMES = lazy_names(__file__)
 
 _MOVED = {"Estimate": "llmperf_estimate.types.Estimate"}
-"""What replaces the names that this module once had. They stay here as long as the major version of the hooks."""
+"""Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 
 __all__ = sorted(_HOMES)
 

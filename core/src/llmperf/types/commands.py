@@ -57,7 +57,7 @@ class CalledCommand(Protocol):
         ...
 
     def given(self, name: str) -> bool:
-        """Whether an argument or option is on the command line, rather than a default."""
+        """Check whether an argument or option is on the command line, rather than a default."""
         ...
 
     def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:
@@ -67,7 +67,7 @@ class CalledCommand(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunChoice:
-    """What one run is asked for, where runs of one command differ."""
+    """Values in which the runs of one command may differ."""
 
     case: str
     """A name, or the path of a case file."""
@@ -83,14 +83,14 @@ class RunChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedChoice:
-    """What is known of a run before it is started."""
+    """A planned run before it is started."""
 
     choice: RunChoice
-    """What was asked for."""
+    """The requested values."""
     plan: Plan | None
     """None if there is no layout, or the framework could not be asked; not to be run if there are problems."""
     problems: tuple[Problem, ...]
-    """Why it cannot run; empty if it can."""
+    """Reasons why it cannot run; empty if it can."""
     probe: Probe
     """The devices that it was planned for."""
 
@@ -104,7 +104,7 @@ class PlannedRun(Protocol):
         ...
 
     def answers(self, hook: str) -> bool:
-        """Whether a plugin of the run answers a hook."""
+        """Check whether a plugin of the run answers a hook."""
         ...
 
 
@@ -126,9 +126,9 @@ class PlannedCase:
     plan: Plan | None
     """None if there is no layout, or the framework could not be asked."""
     problems: tuple[Problem, ...]
-    """Why it cannot run; empty if it can."""
+    """Reasons why it cannot run; empty if it can."""
     assumed_rates: DeviceRates | None
-    """What the vendor assumes that the device achieves, also where something else was measured."""
+    """Rates that the vendor assumes for the device, also where something else was measured."""
     tuned_elsewhere: tuple[str, ...]
     """Settings that overlays change in the same run on other devices, unless the user sets them, with these devices."""
     smaller: Callable[[], Iterator[tuple[tuple[str, ...], Plan]]]

@@ -18,9 +18,9 @@ def device_words(name: str) -> tuple[str, ...]:
 
 
 def same_device(name: str, other: str) -> bool:
-    """Whether two names are equal but for their spelling, or one has a word without digits, a vendor's, before it.
+    """Check whether two names are equal but for their spelling and a vendor's name, a word without digits, before one.
 
-    In other scripts there may be several: `昆仑芯AI加速卡R300` is `R300`.
+    In other scripts there may be several words: `昆仑芯AI加速卡R300` is `R300`.
     """
     first, second = sorted((device_words(name), device_words(other)), key=len)
     before = second[: len(second) - len(first)]

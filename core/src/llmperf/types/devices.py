@@ -1,4 +1,4 @@
-"""What plugins tell about devices and libraries: what a vendor sees and offers, peaks, samples, and other facts."""
+"""Answers of plugins about devices and libraries: what a vendor sees and offers, peaks, samples, and other facts."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ Dtype = Literal["fp32", "tf32", "bf16", "fp16", "fp8"]
 """A dtype that devices compute matrix products in, and have a peak for."""
 
 ThrottleReason = Literal["heat", "power limit", "power brake", "hardware slowdown", "clock setting", "other"]
-"""Why a device runs slower than it could: `heat`: it is too hot; `power limit`: it is at its power cap;
-`power brake`: its power supply asks for it; `hardware slowdown`: one of these or a fault, without more detail;
-`clock setting`: its clocks were set lower; `other`: anything else."""
+"""The reason why a device runs slower than it could: `heat`: it is too hot; `power limit`: it is at its power cap;
+`power brake`: its power supply asks for it; `hardware slowdown`: one of these or a fault, without more detail; `clock
+setting`: its clocks were set lower; `other`: anything else."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,20 +28,20 @@ class DeviceInfo:
     model: str
     """The exact name, by which the peak table is searched, such as `NVIDIA A100-SXM4-40GB`."""
     memory_bytes: Positive | None
-    """Of the whole device; None if unknown."""
+    """Memory of the whole device; None if unknown."""
     uuid: str | None = None
     """As the vendor's tool gives it."""
     kind: Literal["accelerator", "cpu"] = "accelerator"
-    """What it is."""
+    """Kind of the device."""
     divisible: bool = False
-    """Whether it can be split into any number of equal shares, one for each rank, as a host CPU can."""
+    """The device can be split into any number of equal shares, one per rank, as a host CPU can."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Further facts that the vendor's tool shows, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offers:
-    """What the devices offer; compared with a framework's `Needs`."""
+    """Capabilities of the devices; compared with a framework's `Needs`."""
 
     precisions: tuple[str, ...]
     """Dtypes of matrix products, such as `bf16`; computed natively, never silently by another dtype. Names that
@@ -53,32 +53,32 @@ class Offers:
     features: tuple[str, ...] = ()
     """Free names that a framework may need, such as `flash_attention`."""
     runtime_problems: Mapping[str, str] = field(default_factory=dict)
-    """Why a tensor library that is installed here cannot use the devices, by its name (`torch`, `paddle`): one line
-    with the remedy, such as a newer driver. Empty if no reason is known, and for devices that are not here."""
+    """Reasons why a tensor library that is installed here cannot use the devices, by its name (`torch`, `paddle`): one
+    line with the remedy, such as a newer driver. Empty if no reason is known, and for devices that are not here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probe:
-    """What one vendor plugin sees on one node. No devices: `problems` says why."""
+    """Devices that one vendor plugin sees on one node. No devices: `problems` says why."""
 
     vendor: str
     """Name of the vendor plugin."""
     devices: tuple[DeviceInfo, ...]
     """In the order of their indices."""
     offers: Offers
-    """What they offer."""
+    """Capabilities of the devices."""
     driver: str | None = None
     """Version; None if unknown."""
     interconnect: str | None = None
     """Between devices, such as `NVLink`; None if unknown."""
     simulated: bool = False
-    """True when the devices come from a catalogue or a stand-in, not from this machine."""
+    """The devices come from a catalogue or a stand-in, not from this machine."""
     problems: tuple[str, ...] = ()
     """One line each, with the cause and the remedy."""
 
     @property
     def on_cpu(self) -> bool:
-        """Whether ranks compute on a host CPU."""
+        """Ranks compute on a host CPU."""
         return any(device.kind == "cpu" for device in self.devices)
 
 
@@ -114,19 +114,19 @@ class DeviceSample:
     memory_used_bytes: Count | None
     """By all processes."""
     memory_total_bytes: Count | None
-    """Of the whole device."""
+    """Memory of the whole device."""
     utilisation_percent: NonNegative | None = None
     """0 to 100."""
     power_watts: NonNegative | None = None
     """Drawn now."""
     temperature_celsius: float | None = None
-    """Of the chip."""
+    """Temperature of the chip."""
     energy_joules: NonNegative | None = None
     """Energy since a fixed moment, such as when the driver was loaded: a counter, of which only differences matter."""
     clock_hertz: NonNegative | None = None
     """Clock of its compute units now."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
-    """Why it runs slower than it could, now; empty if it does not. Being idle is not a reason. None if unknown."""
+    """Reasons why it runs slower than it could; empty if it does not. Being idle is not a reason. None if unknown."""
     process_ids: tuple[Count, ...] | None = None
     """Processes that compute on it, as the driver counts them; None if unknown."""
 
@@ -136,7 +136,7 @@ class DeviceEvent(Protocol):
     """A mark in the device's queue of work, set without waiting."""
 
     def ready(self) -> bool:
-        """Whether the device has reached it; never blocks."""
+        """Check whether the device has reached it; never blocks."""
         ...
 
     def seconds_since(self, earlier: Any) -> float:
@@ -189,13 +189,13 @@ class HostCheck:
     """A check of this machine and environment that `llmperf doctor` runs."""
 
     subject: str
-    """What is checked, such as `host compiler`."""
+    """The checked thing, such as `host compiler`."""
     problem: Callable[[], str | None]
     """Returns one line that says what is missing, or None."""
     mend: str | None = None
     """The shell command that installs what is missing."""
     required: bool = False
-    """Whether ranks cannot run without it. `plan` and `run` then check the environment of the ranks, and refuse."""
+    """Ranks cannot run without it. `plan` and `run` then check the environment of the ranks, and refuse."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,7 +36,7 @@ class Rule:
     check: Callable[[Any], Iterable[Violation]] | None = None
     """Takes a document and yields its violations. None for a rule that is applied while a file is read."""
     page: str | Path | None = None
-    """What `llmperf validate --explain CODE` prints: Markdown text, or the path of a Markdown file below the plugin's
+    """Page for `llmperf validate --explain CODE`: Markdown text, or the path of a Markdown file below the plugin's
     package. None means `data/rules/CODE.md` there."""
 
     def finding(self, path: str, message: str, more: int = 0) -> Finding:
@@ -46,7 +46,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What is known of one row of a document, such as a row of a published table."""
+    """Outcome of checking one row of a document, such as a row of a published table."""
 
     line: int
     """Line of the row in its source."""
@@ -69,14 +69,14 @@ class Fingerprint:
     figures: tuple[str, ...]
     """The figures as text."""
     identity: str | None = None
-    """What has these figures, if it may be read twice; None means the file."""
+    """Identity of the thing that has these figures, if it may be read twice; None means the file."""
     place: str = ""
     """Appended to the file's path in messages: `, line 57`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileFindings:
-    """What validation says about one file."""
+    """Findings of validation in one file."""
 
     path: Path
     kind: str | None = None
@@ -91,12 +91,12 @@ class FileFindings:
 
     @property
     def unreadable(self) -> bool:
-        """Whether the file could not be read."""
+        """The file could not be read."""
         return any(finding.code == UNREADABLE for finding in self.findings)
 
     @property
     def failed(self) -> bool:
-        """Whether any finding is an error."""
+        """Any finding is an error."""
         return any(finding.severity == "error" for finding in self.findings)
 
 
@@ -115,8 +115,8 @@ class DocumentKind:
     suffixes: tuple[str, ...]
     """Endings of its file names, in lower case: `(".json",)`."""
     recognise: Callable[[Path, Callable[[], str], bool], bool]
-    """Whether a file with such an ending is of this kind. Arguments: its path; a function that reads its first 4096
-    characters and may raise OSError; whether the user named the file, and not a folder above it."""
+    """Function that recognises files of this kind among those with such an ending. Arguments: path; a function that
+    reads its first 4096 characters and may raise OSError; True if the user named the file, not a folder above it."""
     judge: Callable[[Path, Any], Iterable[FileFindings]] | None = None
     """Validates a file on its own; the second argument is the `llmperf.validation.Validator`. UserError for a file that
     cannot be read."""
@@ -143,7 +143,7 @@ class DocumentKind:
     closing: Callable[[Sequence[Verdict]], str] | None = None
     """One line on the rows of all files."""
     silent: bool = False
-    """Whether files of this kind in a folder are passed over without a message, as llmperf wrote them itself."""
+    """Files of this kind in a folder are passed over without a message, as llmperf wrote them itself."""
     sheets: Callable[[Any, Path, Sequence[Finding]], Iterable[Sheet]] | None = None
     """The runs that a document describes, for reports; None for a kind that cannot be reported."""
     result_rows: Callable[[Path], Iterable[Row]] | None = None

@@ -13,17 +13,17 @@ ConventionName = Literal["nominal", "exact", "palm", "causal", "hfu", "full", "w
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """What a FLOP count depends on besides the model."""
+    """Inputs of a FLOP count besides the model."""
 
     seq_len: Positive
     """Tokens in one sequence."""
     gradient_checkpointing: bool = False
-    """Whether the forward pass is computed again during the backward pass."""
+    """The forward pass is computed again during the backward pass."""
     recomputed_share: NonNegative = 1
     """With gradient checkpointing, the share of the blocks whose matrix products are computed again."""
     padded: bool = False
-    """Whether sequences are records of unknown length, padded to seq_len. Tokens are then counted without padding, and
-    what attention costs each of them is not known."""
+    """Sequences are records of unknown length, padded to seq_len. Tokens are then counted without padding, and what
+    attention costs each of them is not known."""
     lora_parameters: Count | None = None
     """Trainable parameters of the adapters; None when all weights are trained."""
 
@@ -33,7 +33,7 @@ class FlopsPerToken:
     """FLOPs that one convention counts for one trained token."""
 
     convention: ConventionName
-    """Which operations are counted."""
+    """The convention, which determines the counted operations."""
     flops: NonNegative
     """FLOPs for one token, forward and backward."""
     formula: str

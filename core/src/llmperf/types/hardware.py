@@ -24,7 +24,7 @@ class Hardware:
     device_share: NonNegative
     """Part of one physical device that one rank had."""
     device_memory_bytes: Positive | None
-    """Of one whole device; None if unknown."""
+    """Memory of one whole device; None if unknown."""
     driver: str | None
     """Version; None if unknown."""
     interconnect: str | None
@@ -32,19 +32,19 @@ class Hardware:
     host_cpu: str | None
     """Model of the host's processor, on most nodes; None if unknown."""
     host_memory_bytes: Positive | None
-    """Of one node, on most nodes; None if unknown."""
+    """Memory of one node, on most nodes; None if unknown."""
     simulated: bool
-    """True when the devices are a stand-in."""
+    """The devices are a stand-in."""
 
     @property
     def divided(self) -> bool:
-        """Whether ranks share a device."""
+        """Ranks share a device."""
         return self.device_share != 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Software:
-    """What it ran on: what most nodes have. `Result.nodes` lists what is different on the others."""
+    """Software of a run: what most nodes have. `Result.nodes` lists what is different on the others."""
 
     os: str
     """Name and version."""

@@ -1,4 +1,4 @@
-"""What else goes on on a host: before a run, and while it is measured."""
+"""Activity of others on a host, before a run and while it is measured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 
 Resource = Literal["cpu", "memory", "io"]
-"""What tasks can wait for, as the kernel's pressure stall information has it."""
+"""Resources that tasks can wait for, as in the kernel's pressure stall information."""
 
 FAULTS: tuple[ThrottleReason, ...] = ("heat", "power brake", "hardware slowdown")
 """Reasons to run slower that are neither limits of the device as sold nor settings of a user."""
@@ -44,15 +44,15 @@ class LoadBefore:
     device_programs: tuple[str, ...] = ()
     """Their names, where this process can see them."""
     utilisation_percent: NonNegative | None = None
-    """Of the busiest device; None where the devices are the host's own cores."""
+    """Utilisation of the busiest device; None where the devices are the host's own cores."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
-    """Why any device was slowed; empty if none was."""
+    """Reasons why any device was slowed; empty if none was."""
     load_average: NonNegative | None = None
     """Tasks that run or wait, mean of the last minute; llmperf's own planning counts too."""
     pressure: Mapping[Resource, NonNegative] = field(default_factory=dict)
     """Share of the time in which some task waited for a resource."""
     memory_total_bytes: Count | None = None
-    """Of the host."""
+    """Memory of the host."""
     memory_available_bytes: Count | None = None
     """That new processes can have without swapping."""
     swapped_bytes_per_second: NonNegative | None = None
@@ -61,7 +61,7 @@ class LoadBefore:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeConditions:
-    """What else went on on one node, just before the run and in its measured window."""
+    """Activity of others on one node, just before the run and in its measured window."""
 
     node_rank: Count
     """From 0."""

@@ -12,7 +12,7 @@ from llmperf.types.units import Count, Positive
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRequest:
-    """What a run asks of a launcher while it is planned."""
+    """Request to a launcher while a run is planned."""
 
     nodes: Positive
     """Nodes that the run needs: as the user asks, otherwise as the case says."""
@@ -89,7 +89,7 @@ class Interpreter:
 
     @property
     def knows_safe_path(self) -> bool:
-        """Whether it has the option `-P`, which keeps the current folder off the import path: from 3.11 on."""
+        """The interpreter has the option `-P`, which keeps the current folder off the import path: from 3.11 on."""
         major, _, minor = self.version.partition(".")
         return (int(major), int(minor.partition(".")[0])) >= (3, 11)
 

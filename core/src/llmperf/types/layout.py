@@ -31,7 +31,7 @@ class Layout:
     expert_parallel: Positive = 1
     """Ranks that split the experts of a mixture; a divisor of data x context parallel."""
     sequence_parallel: bool = False
-    """Whether the tensor-parallel ranks also split the sequence in norms and dropout (Korthikanti et al. 2022)."""
+    """The tensor-parallel ranks also split the sequence in norms and dropout (Korthikanti et al. 2022)."""
     sharding_stage: Literal[0, 1, 2, 3] = 0
     """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters."""
     sharding_degree: Positive = 1
@@ -78,7 +78,7 @@ class Layout:
         return ranges
 
     def data_parallel_rank(self, rank: int) -> int:
-        """Which share of the sequences a rank sees: an index below `data_parallel`."""
+        """The share of the sequences that a rank sees: an index below `data_parallel`."""
         return self.coordinate(rank, "data")
 
 

@@ -10,7 +10,7 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative, Positive
 
 TimedKind = Literal["matmul", "attention", "copy", "read", "launch", "all_reduce", "all_gather"]
-"""What is timed. `attention`: causal, forward and backward; `launch`: kernels that compute nothing."""
+"""Kinds of timed operation. `attention`: causal, forward and backward; `launch`: kernels that compute nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +18,7 @@ class OperationToTime:
     """One operation of known size."""
 
     kind: TimedKind
-    """What it computes or moves."""
+    """Kind of the operation."""
     dtype: str
     """As in `PeakFlops.dtype`; `tf32` is float32 data whose products may be computed in it."""
     shape: tuple[Positive, ...]
@@ -42,7 +42,7 @@ class TimedOperations(Protocol):
     """Operations of one rank's device; a context manager. The core runs them, times them and checks their outputs."""
 
     conditions: Mapping[str, str]
-    """What the figures depend on, by name: version of the tensor library, threads."""
+    """Conditions of the figures, by name: version of the tensor library, threads."""
 
     def prepare(self, operation: OperationToTime) -> PreparedOperation | None:
         """The operation with its tensors allocated and filled; None if the device or the library does not have it.
@@ -67,16 +67,16 @@ class TimedOperation:
     """An operation as it was timed on one rank, all ranks at the same time."""
 
     operation: OperationToTime
-    """What was timed."""
+    """The timed operation."""
     ranks: Count
     """That took part in a collective, or computed at the same time."""
     runs: Count
     """Timed repeats, after one that does not count."""
     median_seconds: NonNegative
-    """Of one run."""
+    """Median time of one run."""
     low_seconds: NonNegative
     """First quartile."""
     high_seconds: NonNegative
     """Third quartile."""
     problem: str | None = None
-    """What is wrong with its output; such figures are not used."""
+    """Problem of its output; such figures are not used."""

@@ -1,4 +1,4 @@
-"""What a line of an external script's output says: the answers of `llmperf_parse_log`."""
+"""Contents of a line of an external script's output: the answers of `llmperf_parse_log`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class LoggedStep:
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None if the script does not print it."""
     skipped: bool | None = None
-    """Whether the script skipped the update because gradients were not finite; None if it does not print it."""
+    """True if the script skipped the update because gradients were not finite; None if it does not print it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from llmperf.types.units import Count, NonNegative, Positive
 Projection = Literal["q", "k", "v", "o"]
 """A projection of attention."""
 Span = Literal["window", "full"]
-"""What a layer's attention sees: the last `Model.window` tokens, or all tokens before."""
+"""Span of a layer's attention: the last `Model.window` tokens, or all tokens before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +27,7 @@ class Latent:
     nope_width: Positive
     """Part of a query or key without positions."""
     value_width: Positive
-    """Of one head."""
+    """Width of the values of one head."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,21 +45,21 @@ class Mixture:
     shared_width: Positive | None = None
     """Inner width of all shared experts together; None: shared_experts x expert_width."""
     shared_gate: bool = False
-    """Whether a learned gate scales what the shared experts add."""
+    """A learned gate scales what the shared experts add."""
     dense_layers: Count = 0
     """The first layers, which have a dense feed-forward layer of `intermediate_size` instead."""
     router_score: Literal["softmax", "sigmoid"] = "softmax"
     """How the router's products become scores."""
     router_bias: bool = False
-    """Whether the router adds a trained bias."""
+    """The router adds a trained bias."""
     expert_bias: bool = False
-    """Whether the projections of experts add biases."""
+    """The projections of experts add biases."""
     normalized_scores: bool = True
-    """Whether the scores of a token's experts are scaled to a sum of 1."""
+    """The scores of a token's experts are scaled to a sum of 1."""
     score_scale: NonNegative = 1.0
     """By which the scores are multiplied at the end."""
     balanced_by_bias: bool = False
-    """Whether a bias that no gradient trains moves the choice of experts towards equal loads (arXiv:2408.15664)."""
+    """A bias that no gradient trains moves the choice of experts towards equal loads (arXiv:2408.15664)."""
     groups: Positive = 1
     """Groups that the experts are divided into; a token takes experts of `top_groups` of them."""
     top_groups: Positive = 1
@@ -73,7 +73,7 @@ class RopeScaling:
     method: Literal["linear", "llama3", "yarn"]
     """`linear`: positions divided by the factor; `llama3`: low frequencies only; `yarn`: arXiv:2309.00071."""
     factor: NonNegative
-    """Of the longest sequence."""
+    """Factor by which the longest sequence grows."""
     original_positions: Positive | None = None
     """Longest sequence of the first training."""
     low_frequency: NonNegative | None = None
@@ -134,17 +134,17 @@ class Model:
     kv_heads: Positive
     """Key and value heads; fewer than query heads where they are grouped."""
     head_width: Positive | None = None
-    """Of a query, key or value of one head; None: hidden_size / attention_heads."""
+    """Width of a query, key or value of one head; None: hidden_size / attention_heads."""
     qk_norm: Literal["none", "head"] = "none"
     """Norms of queries and keys; `head`: over the width of a head, with a gain that all heads share."""
     attention_bias: tuple[Projection, ...] = ()
     """Projections of attention that add biases."""
     sinks: bool = False
-    """Whether each head has a trained score that takes a share of attention and adds nothing."""
+    """Each head has a trained score that takes a share of attention and adds nothing."""
     window: Positive | None = None
     """Tokens that a windowed layer sees, its own included; None: no layer has a window."""
     window_pattern: tuple[Span, ...] = ()
-    """Which layers have the window, repeated over all layers; empty: all, if there is a window."""
+    """Layers with the window, repeated over all layers; empty: all, if there is a window."""
     latent: Latent | None = None
     """Latent attention in place of query, key and value projections; None for ordinary attention."""
     query_scale_width: Positive | None = None
@@ -152,7 +152,7 @@ class Model:
     activation: Literal["swiglu", "geglu", "swiglu_clamped"] = "swiglu"
     """Gated activation; `geglu` with the tanh form of GELU, `swiglu_clamped` as in GPT-OSS (arXiv:2508.10925)."""
     feed_forward_bias: bool = False
-    """Whether the projections of dense feed-forward layers add biases."""
+    """The projections of dense feed-forward layers add biases."""
     mixture: Mixture | None = None
     """A mixture of experts in place of feed-forward layers; None for a dense model."""
     max_positions: Positive
@@ -162,7 +162,7 @@ class Model:
     norms_per_block: Literal[2, 4] = 2
     """RMSNorms of a block: before attention and feed-forward layer, or before and after each."""
     norm_offset: bool = False
-    """Whether a norm multiplies by 1 + its weight."""
+    """A norm multiplies by 1 + its weight."""
     position_encoding: str
     """How positions enter attention: `rope`, `alibi`. A framework refuses encodings that it does not have."""
     rope_theta: NonNegative | None = None
@@ -174,9 +174,9 @@ class Model:
     rotated_share: NonNegative = 1.0
     """Part of each query and key that is rotated."""
     rotated_pairs: Literal["halves", "neighbours"] = "halves"
-    """Which elements a rotation pairs: those of both halves of a head, or neighbours."""
+    """Elements that a rotation pairs: those of both halves of a head, or neighbours."""
     tied_embeddings: bool = False
-    """Whether input embedding and output projection are one matrix."""
+    """Input embedding and output projection are one matrix."""
     embedding_scale: NonNegative = 1.0
     """By which embeddings are multiplied."""
     normalized_head: bool = False
@@ -192,14 +192,14 @@ class Model:
 
     @property
     def query_width(self) -> int:
-        """Of the query of one head, which is that of a key."""
+        """Width of the query of one head, which is that of a key."""
         if self.latent is not None:
             return self.latent.nope_width + self.latent.rope_width
         return self.head_width or self.hidden_size // self.attention_heads
 
     @property
     def value_width(self) -> int:
-        """Of the value of one head."""
+        """Width of the value of one head."""
         return self.query_width if self.latent is None else self.latent.value_width
 
     @property
@@ -233,6 +233,6 @@ class ImportedModel:
     source: str
     """The file and what it says of itself, as `Model.source`."""
     not_expressed: tuple[str, ...] = ()
-    """What the file says of the model and its facts cannot express, in a line each."""
+    """Statements of the file that the model's facts cannot express, in a line each."""
     notes: tuple[str, ...] = ()
-    """What is assumed because the file leaves it out, and what of the file is not used, in a line each."""
+    """Assumptions where the file leaves something out, and parts of the file that are not used, in a line each."""

@@ -37,8 +37,8 @@ class NodeResult:
     lost_seconds: NonNegative | None = None
     """How long it had not answered when the controller gave it up; None if it was never lost."""
     differs: Mapping[str, str | int | None] = field(default_factory=dict)
-    """What it has in place of what `hardware` and `software` say, by field; `packages.NAME`, `environment.NAME`
-    and `startup_modules.NAME` for single packages, variables and modules. None: it has none, or it is unknown."""
+    """Differences from `hardware` and `software`, by field; `packages.NAME`, `environment.NAME` and
+    `startup_modules.NAME` for single packages, variables and modules. None: it has none, or it is unknown."""
     more_differences: Count = 0
     """Further differences, which are not listed."""
 
@@ -54,11 +54,11 @@ class Straggler:
     """A rank that the others waited for."""
 
     rank: Count
-    """Which rank."""
+    """The rank."""
     node_rank: Count
     """The node that it ran on."""
     busy_seconds: NonNegative
-    """Of its measured window, without its waits for communication."""
+    """Measured window without waits for communication."""
     lag_seconds: NonNegative
     """By how much that is longer than the median of its peers."""
 
@@ -70,9 +70,9 @@ class Waiting:
     share: NonNegative
     """Mean over ranks: waits / measured window. Communication beside computation is not counted."""
     least_share: NonNegative
-    """Of the rank that waited least."""
+    """Share of the rank that waited least."""
     most_share: NonNegative
-    """Of the rank that waited most."""
+    """Share of the rank that waited most."""
     stragglers: tuple[Straggler, ...]
     """The slowest first, at most MAX_STRAGGLERS."""
     more_stragglers: Count = 0

@@ -14,7 +14,7 @@ class NodeWork(Protocol):
     """The node's side of a task, from the first time that it is asked for."""
 
     def answer(self, arguments: Mapping[str, Any]) -> object:
-        """What JSON can hold, for what JSON can hold. UserError, with one line, if it cannot be done."""
+        """Answer a task; arguments and answer are JSON. UserError, with one line, if it cannot be done."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class ReachedNodes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodesChecked:
-    """What a check of nodes shows."""
+    """Outcome of a check of nodes."""
 
     show: Callable[[], None]
     """Prints it; called unless a run is refused."""

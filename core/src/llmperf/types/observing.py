@@ -31,7 +31,7 @@ class Progress:
     mfu: float | None
     """Under the headline convention."""
     memory_used_bytes: int | None
-    """Of the device with the most memory in use."""
+    """Memory in use on the fullest device."""
     seconds_left: float | None
     """Until the last step, at the present pace."""
 
@@ -47,7 +47,7 @@ class StepProgress:
     loss: float | None
     """Mean over the ranks that reported a loss; None if none did."""
     step_seconds: float
-    """Of the slowest rank."""
+    """Step time of the slowest rank."""
     tokens_per_second_per_device: float | None
     """None if the step took no measurable time."""
 
@@ -86,9 +86,9 @@ class Logger:
     """Where `llmperf run --log NAME=VALUE` can send runs."""
 
     name: str
-    """What the user writes before the `=`: `tensorboard`."""
+    """The name before the `=`: `tensorboard`."""
     value: str
-    """What is expected after it, for messages and help: `DIR`."""
+    """Placeholder of the value after it, for messages and help: `DIR`."""
     open: Callable[[str], Observer]
     """Makes the observer of one run from the value. Called before anything is started, once for a check, then again for
     each run. UserError for a value that cannot be used, or a library that is not installed. Heavy imports belong here:

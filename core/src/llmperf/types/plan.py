@@ -25,7 +25,7 @@ ModelState = Literal["parameters", "gradients", "optimizer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a framework needs from the devices; compared with the vendor's `Offers`."""
+    """Requirements of a framework on the devices; compared with the vendor's `Offers`."""
 
     precision: Dtype
     """The dtype that matrix products are computed in: `llmperf.precision_recipe(spec.contract.precision).products`."""
@@ -53,7 +53,7 @@ class WorkerPlan:
     layout: Layout
     """How ranks share the model."""
     needs: Needs
-    """What the devices must offer."""
+    """Requirements on the devices."""
     agent: tuple[str, ...]
     """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
     rank_env: Mapping[str, str] = field(default_factory=dict)
@@ -64,16 +64,15 @@ class WorkerPlan:
     script: Script | None = None
     """The external script that the ranks run, if any; `llmperf_parse_log` then reads its output."""
     padding: bool = False
-    """Whether the framework leaves padding out of losses and tokens. Otherwise a padded contract is refused."""
+    """The framework leaves padding out of losses and tokens. Otherwise a padded contract is refused."""
     routing_tables: bool = False
-    """Whether the framework routes tokens by `llmperf.routing_table`. Otherwise balanced and skewed routing are
-    refused."""
+    """The framework routes tokens by `llmperf.routing_table`. Otherwise balanced and skewed routing are refused."""
     settings: tuple[str, ...] = ()
-    """Which of the settings `llmperf.types.OPTIONAL_SETTINGS` the framework supports. Others are refused unless they
+    """The settings of `llmperf.types.OPTIONAL_SETTINGS` that the framework supports. Others are refused unless they
     have their defaults."""
     fused_ops: tuple[str, ...] = ()
-    """What is one kernel each, such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`: `tuning.fused_ops` with `auto`
-    expanded, and what is always fused."""
+    """Operations that are one kernel each, such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`: `tuning.fused_ops`
+    with `auto` expanded, and those that are always fused."""
     update_bytes_per_parameter: NonNegative = 0.0
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
@@ -81,16 +80,16 @@ class WorkerPlan:
     """At most so many parameters of a shard are updated at a time, each with its `update_bytes_per_parameter`; None:
     the whole shard."""
     buffer_bytes: Count = 0
-    """Of buffers in which gradients are communicated, such as buckets, on each rank; free again before the update."""
+    """Size of buffers in which gradients are communicated, such as buckets, on each rank; free before the update."""
     gathered_blocks: Count = 0
     """Transformer blocks whose sharded weights are gathered at once, at sharding stage 3, on each rank; 0 if
     `buffer_bytes` counts them."""
     offloaded: tuple[ModelState, ...] = ()
-    """Which model states are in the memory of the host and not of the device."""
+    """Model states that are in the memory of the host and not of the device."""
     weights_in_fp32: bool = False
-    """Whether weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
+    """Weights are held in float32 and cast to 16-bit precisions where they are used (autocast)."""
     input_copies: bool = False
-    """Whether each tensor-parallel projection keeps a copy of its input of its own for the backward pass."""
+    """Each tensor-parallel projection keeps a copy of its input of its own for the backward pass."""
     precisions: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "fp16")
     """The recipes that the framework trains by; others are refused."""
     notes: tuple[str, ...] = ()
@@ -105,7 +104,7 @@ step also compiles kernels and fills caches."""
 
 
 Purpose = Literal["run", "limits", "profile", "rerun"]
-"""What the ranks do: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does; `profile`:
+"""Task of the ranks: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does; `profile`:
 train under a profiler; `rerun`: train the first steps of a submitted run again. Only a `run` can become a result."""
 
 
@@ -120,13 +119,13 @@ class Plan:
     created: str
     """UTC, ISO 8601."""
     llmperf_version: str
-    """Of the controller."""
+    """Version of the controller."""
     spec: RunSpec
-    """What is measured and how it was tuned."""
+    """Contract and tuning."""
     vendor: str
     """Name of the vendor plugin."""
     probe: Probe
-    """What the vendor plugin saw."""
+    """Devices that the vendor plugin saw."""
     device_share: NonNegative
     """Part of one probed device that one rank has: 1, or 1/ranks if the ranks share a divisible device."""
     batch: Batch
@@ -137,14 +136,14 @@ class Plan:
     flops: FlopCount
     """The numerator of MFU under every convention."""
     peak: PeakFlops | None
-    """Of the whole probed device."""
+    """Peak of the whole probed device."""
     rest_peak: PeakFlops | None = None
     """In a recipe with products in two dtypes, such as fp8 and bf16: the peak of those that are not in the dtype of
     `peak`. None otherwise, and where it is not known."""
     peak_problem: str | None = None
-    """Why the peak, and so MFU, is unknown."""
+    """The reason why the peak, and so MFU, is unknown."""
     rates: DeviceRates | None = None
-    """What one whole device achieves: as it was measured on this machine, otherwise as its vendor assumes."""
+    """Rates of one whole device: measured on this machine, otherwise assumed by its vendor."""
     state_bytes_per_stage: tuple[Count, ...] = ()
     """Estimated bytes of weights, gradients, optimiser states and temporary memory of the update, on one rank of each
     pipeline stage, without activations. Empty without an estimate."""
@@ -154,7 +153,7 @@ class Plan:
     expected_step_seconds: NonNegative | None = None
     """Estimated duration of a step, by formulas; None if neither peak nor rates of the device are known."""
     expected_step_basis: str = ""
-    """What the expected duration assumes, or why there is none."""
+    """Assumptions of the expected duration, or the reason why there is none."""
     launcher: str
     """Name of the launcher, which starts the agent on each node."""
     nodes: tuple[Node, ...] = ()
@@ -175,9 +174,9 @@ class Plan:
     plugins: tuple[PluginInfo, ...]
     """The plugins that were loaded."""
     problems: tuple[Problem, ...] = ()
-    """Why this plan cannot run; empty if it can."""
+    """Reasons why this plan cannot run; empty if it can."""
     purpose: Purpose = "run"
-    """What the ranks do."""
+    """Task of the ranks."""
     traced_steps: tuple[Positive, ...] = ()
     """Numbers of the steps of which rank 0 keeps a trace, in order. They are above `contract.steps`, trained after the
     measured ones and the evaluation: no figure of the result includes them."""

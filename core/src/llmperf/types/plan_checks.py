@@ -33,7 +33,7 @@ class PlanCheck:
     """Problems, notes and expectations of a planned run; each field may be left out."""
 
     problems: tuple[Problem, ...] = ()
-    """Why the run would fail. It is refused, unless the user says `--no-preflight`."""
+    """Reasons why the run would fail. It is refused, unless the user says `--no-preflight`."""
     notes: tuple[str, ...] = ()
     """One line each, kept in the plan and in its result."""
     memory: tuple[TracedMemory, ...] = ()
@@ -43,6 +43,6 @@ class PlanCheck:
     step_seconds: float | None = None
     """Expected duration of a step, above 0; timeouts are longer for slow steps."""
     step_basis: str = ""
-    """What this duration assumes, or why there is none."""
+    """Assumptions of this duration, or the reason why there is none."""
     fits: bool = True
     """False if the devices may not suffice: the settings of the run are then not suggested in place of others."""

@@ -11,11 +11,11 @@ Precision = Literal["fp32", "tf32", "bf16", "bf16_pure", "fp16", "fp8_tensorwise
 """Names of the recipes; `data/precisions.toml` defines them."""
 
 Scaling = Literal["none", "loss", "tensorwise", "rowwise", "blockwise"]
-"""What is scaled to the range of a narrow dtype. `loss`: the loss, and so all gradients; `tensorwise`, `rowwise`,
-`blockwise`: operands of products, with a scale for each tensor, row or block."""
+"""Quantities that are scaled to the range of a narrow dtype. `loss`: the loss, and so all gradients; `tensorwise`,
+`rowwise`, `blockwise`: operands of products, with a scale for each tensor, row or block."""
 
 DTYPE_BYTES = {"fp32": 4, "tf32": 4, "bf16": 2, "fp16": 2, "fp8": 1}
-"""Of one element, by dtype."""
+"""Bytes of one element, by dtype."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,30 +23,30 @@ class PrecisionRecipe:
     """One entry of `data/precisions.toml`."""
 
     name: Precision
-    """What `contract.precision` takes."""
+    """The name for `contract.precision`."""
     products: Dtype
-    """Of the matrix products that the recipe covers."""
+    """Dtype of the matrix products that the recipe covers."""
     covers: Literal["all", "block projections"] = "all"
     """`block projections`: the projections of attention and feed-forward layers in the transformer blocks, not
     attention itself, router and output projection."""
     rest: Dtype
-    """Of all other products, and of activations between them."""
+    """Dtype of all other products, and of activations between them."""
     scaling: Scaling = "none"
-    """What is scaled."""
+    """The scaled quantities."""
     weights: Dtype
-    """Of the weights that products are computed with before they are scaled."""
+    """Dtype of the weights that products are computed with before they are scaled."""
     gradients: Dtype
-    """Of gradients, also while they are reduced unless `tuning.accumulation_dtype` is fp32."""
+    """Dtype of gradients, also while they are reduced unless `tuning.accumulation_dtype` is fp32."""
     master_weights: Dtype | None = None
-    """Of the copy of the weights that the optimiser updates; None if it updates the weights themselves."""
+    """Dtype of the copy of the weights that the optimiser updates; None if it updates the weights themselves."""
     optimizer_states: Dtype
-    """Of both moments of AdamW."""
+    """Dtype of both moments of AdamW."""
     source: str
     """Where the recipe is published."""
 
     @property
     def mixed(self) -> bool:
-        """Whether products have two dtypes, each with a peak of its own."""
+        """Products have two dtypes, each with a peak of its own."""
         return self.products != self.rest
 
     @property

@@ -11,8 +11,8 @@ from llmperf.types.tracing import OperationKind
 from llmperf.types.units import Count, NonNegative, Positive
 
 PartKind = Literal["products", "attention", "collectives", "memory", "host gaps", "other"]
-"""What a part of a step does. `memory`: operations that are bound by the memory's bandwidth: norms, activations,
-copies, the update; `other`: what the rest does not add up to, below 0 where operations go on at the same time."""
+"""Kinds of work in a step. `memory`: operations that are bound by the memory's bandwidth: norms, activations, copies,
+the update; `other`: what the rest does not add up to, below 0 where operations go on at the same time."""
 
 COMMUNICATION = "communication, not beside computation"
 IDLE = "neither operations nor communication"
@@ -26,7 +26,7 @@ class ProfiledOperation:
     name: str
     """As the framework calls them, such as `aten.mm`."""
     kind: OperationKind
-    """What they compute."""
+    """Kind of the operations."""
     seconds: NonNegative
     """In a step: on the device, or of a CPU without the operations that they call."""
     calls: NonNegative
@@ -38,13 +38,13 @@ class StepProfile:
     """A few steps of one rank under a profiler, which slows them down; figures are means of a step."""
 
     rank: Count
-    """Of which rank."""
+    """The rank."""
     steps: Positive
     """Profiled steps, after warm-up."""
     profiler: str
-    """What observed them, such as `torch.profiler`."""
+    """The profiler, such as `torch.profiler`."""
     clock: Literal["device", "host"]
-    """Whether times of operations are those of kernels on the device, or of calls on a CPU."""
+    """Origin of the times of operations: kernels on the device, or calls on a CPU."""
     step_seconds: NonNegative
     """Wall time."""
     operations: tuple[ProfiledOperation, ...]
@@ -60,7 +60,7 @@ class StepProfile:
     first_step: Positive | None = None
     """Number of the first profiled step, by the core; None if unknown."""
     notes: tuple[str, ...] = ()
-    """What a reader should know."""
+    """Notes for readers."""
 
     @property
     def seconds_by_kind(self) -> dict[OperationKind, float]:

@@ -33,13 +33,13 @@ class CollectiveRate:
     collective: Collective
     """The pattern."""
     bytes: Positive
-    """Of the summed or the gathered tensor on one rank."""
+    """Size of the summed or the gathered tensor on one rank."""
     ranks: Positive
     """That took part."""
     seconds: NonNegative
     """Median of the repeats, on the slowest rank."""
     bus_bytes_per_second: NonNegative
-    """What each rank sends: bytes x (ranks - 1) / ranks / seconds, and twice that for an all-reduce."""
+    """Bytes per second that each rank sends: bytes x (ranks - 1) / ranks / seconds, twice that for an all-reduce."""
     spread: NonNegative | None = None
     """As in `MatmulRate`."""
 
@@ -53,14 +53,14 @@ class LinkRate:
     bytes_per_second: NonNegative
     """Bus bandwidth of each device in one direction, achieved by large messages."""
     latency_seconds: NonNegative
-    """Of one step of a collective."""
+    """Latency of one step of a collective."""
     source: str
     """Datasheet, or how it was measured; says so if it is assumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRates:
-    """What one device achieves. Every figure is measured, or assumed and then `source` says from what."""
+    """Rates that one device achieves. Every figure is measured, or assumed and then `source` says from what."""
 
     device_model: str
     """As in `DeviceInfo.model`."""
@@ -75,7 +75,7 @@ class DeviceRates:
     launch_seconds: NonNegative
     """From one kernel to the next, if the kernel does nothing."""
     memory_bytes: Positive | None
-    """Of the whole device."""
+    """Memory of the whole device."""
     links: tuple[LinkRate, ...] = ()
     """To other devices; empty if not known."""
     matmuls: tuple[MatmulRate, ...] = ()
@@ -89,7 +89,7 @@ class DeviceRates:
     date: str
     """ISO date of the source or the measurement."""
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """Of a measurement: driver, torch, clocks, temperature."""
+    """Conditions of a measurement: driver, torch, clocks, temperature."""
     overhead_bytes: Count | None = None
     """Memory that a process takes beside its tensors: context, communication library, fragmentation; None if not
     known."""

@@ -20,7 +20,7 @@ class DeferredScalar(Protocol):
     """A number that the device may not have computed yet."""
 
     def ready(self) -> bool:
-        """Whether `float()` would not block."""
+        """Check whether `float()` would not block."""
         ...
 
     def __float__(self) -> float: ...
@@ -38,7 +38,7 @@ class StepOutput:
     grad_norm: float | DeferredScalar | None = None
     """Norm of the whole gradient before clipping; None if the framework does not compute it."""
     skipped: bool | DeferredScalar | None = None
-    """Whether the update was skipped because gradients were not finite, as a loss scaler does in fp16; a deferred
+    """True if the update was skipped because gradients were not finite, as a loss scaler does in fp16; a deferred
     number other than 0 means true. None if the framework does not know."""
 
 
@@ -110,7 +110,7 @@ class PhaseRecord:
     """A rank enters a phase."""
 
     kind: Literal["phase"] = "phase"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     phase: Phase
@@ -127,7 +127,7 @@ class StepRecord:
     """One optimiser step on one rank."""
 
     kind: Literal["step"] = "step"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     step: Positive
@@ -149,7 +149,7 @@ class StepRecord:
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping; None if the framework does not compute it."""
     skipped: bool | None = None
-    """Whether the update was skipped because gradients were not finite; None if the framework does not know."""
+    """True if the update was skipped because gradients were not finite; None if the framework does not know."""
 
 
 StepClock = Literal["device events", "script", "line arrivals"]
@@ -161,7 +161,7 @@ class RankRecord:
     """The figures of a rank over the whole measured window, written at its end."""
 
     kind: Literal["rank"] = "rank"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     measured_steps: Count
@@ -176,7 +176,7 @@ class RankRecord:
     step_clock: StepClock = "device events"
     """Where the times of the measured steps come from."""
     kernels: Mapping[str, str] = field(default_factory=dict)
-    """Which kernel computed what; empty if the framework does not tell."""
+    """Kernels by what they compute; empty if the framework does not report them."""
     precisions: Mapping[str, str] = field(default_factory=dict)
     """In which precision each group of modules ran; empty if the framework does not report it."""
     compile_seconds: NonNegative | None = None
@@ -205,7 +205,7 @@ class ExpertsRecord:
     """
 
     kind: Literal["experts"] = "experts"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     layers: tuple[tuple[Count, ...], ...]
@@ -222,7 +222,7 @@ class SequencesRecord:
     """
 
     kind: Literal["sequences"] = "sequences"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     losses: tuple[float, ...]
@@ -236,7 +236,7 @@ class FailureRecord:
     """An exception that ended a rank."""
 
     kind: Literal["failure"] = "failure"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank that ended."""
     at: NonNegative
@@ -276,7 +276,7 @@ class MemorySample:
     """One reading of a node's devices by the sampler of the node."""
 
     kind: Literal["memory"] = "memory"
-    """Which record this is."""
+    """Kind of the record."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     monotonic: NonNegative
@@ -296,25 +296,25 @@ class LimitsRecord:
     """An operation that `llmperf peak` has timed on a rank, or the conditions under which the rank times them."""
 
     kind: Literal["limits"] = "limits"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     timed: TimedOperation | None = None
     """The operation; None for the conditions."""
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """Of the rank, by name."""
+    """Conditions of the rank, by name."""
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRecord:
-    """What a profiler showed of a few steps of a rank."""
+    """Profile of a few steps of a rank."""
 
     kind: Literal["profile"] = "profile"
-    """Which record this is."""
+    """Kind of the record."""
     rank: Count
     """The rank."""
     profile: StepProfile
-    """What it showed."""
+    """The profile."""
 
 
 Record = (

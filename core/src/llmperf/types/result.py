@@ -1,4 +1,4 @@
-"""What came out: `runs/<id>/result.json`, a pure function of the plan and the records."""
+"""Result of a run: `runs/<id>/result.json`, a pure function of the plan and the records."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why a run is not complete."""
+    """The reason why a run is not complete."""
 
     rank: Count | None
     """The rank that failed first; None if unknown."""
@@ -60,11 +60,11 @@ class PluginInfo:
     name: str
     """As its entry point names it."""
     role: Literal["vendor", "framework", "extension", "core"]
-    """What it may answer for."""
+    """Role, which determines the hooks that it may answer."""
     distribution: str
     """The installed package it came with."""
     version: str
-    """Of the distribution."""
+    """Version of the distribution."""
     source_hash: str | None = None
     """SHA-256 over the source files of the plugin's package."""
 
@@ -83,7 +83,7 @@ class StepQuarter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepStatistics:
-    """Of the measured steps; each step counts with its slowest rank."""
+    """Statistics of the measured steps; each step counts with its slowest rank."""
 
     median: NonNegative
     """Seconds."""
@@ -106,7 +106,7 @@ class RankMemory:
     """Peak memory of one rank, with the pipeline stage it is in."""
 
     rank: Count
-    """Which rank."""
+    """The rank."""
     pipeline_stage: Count
     """From 0."""
     peak_bytes: Count | None
@@ -145,7 +145,7 @@ class Metrics:
     """Tokens of the measured steps / wall time of the slowest rank / ranks. If ranks share a device, as on a CPU, this
     is the throughput of one rank, not of one device."""
     tokens_per_second: NonNegative | None
-    """Of all ranks together."""
+    """Throughput of all ranks together."""
     measured_steps: Count
     """Optimiser steps in the window."""
     measured_tokens: Count
@@ -168,16 +168,16 @@ class Metrics:
     device_memory_used_bytes: Count | None = None
     """Most that the sampler saw in use on one whole device; None unless every device showed it."""
     device_memory_total_bytes: Count | None = None
-    """Of that device."""
+    """Memory of that device."""
     utilisation_percent: NonNegative | None = None
     """Mean over the measured window and the devices; None unless every device showed it."""
     power_watts: NonNegative | None = None
-    """Of a device: mean over the measured window and the devices; None unless every device showed it."""
+    """Power of a device: mean over the measured window and the devices; None unless every device showed it."""
     energy_joules: NonNegative | None = None
     """Drawn by all devices in the measured window, the rest of their hosts not counted. None where the readings do not
     cover every device and the window."""
     energy_source: Literal["counter", "power readings"] | None = None
-    """Whether the devices counted it themselves, or it is the integral of readings of their power."""
+    """Origin of the energy: counters of the devices, or the integral of readings of their power."""
     joules_per_token: NonNegative | None = None
     """energy_joules / measured_tokens."""
     tokens_per_joule: NonNegative | None = None
@@ -212,7 +212,7 @@ class LossPoint:
     loss: float | None
     """Nats per token; None when it was no number."""
     nonfinite: str | None = None
-    """What it was when it was no number."""
+    """The value that was not a finite number, as text."""
     grad_norm: float | None = None
     """Norm of the whole gradient before clipping."""
 
@@ -232,15 +232,15 @@ class Result:
     provenance: Literal["measured"]
     """Measured by llmperf. Figures of published tables have their own kind of document, `published`."""
     status: Literal["complete", "failed", "aborted"]
-    """Whether all steps were done."""
+    """End of the run; `complete` if all steps were done."""
     failure: Failure | None
-    """Why the run is not complete; None when it is."""
+    """The reason why the run is not complete; None when it is."""
     case: str
     """Name of the case."""
     title: str
-    """Of the case."""
+    """Title of the case."""
     variant: bool
-    """True when the contract was changed, so that it is not the case's own figure."""
+    """The contract was changed, so that it is not the case's own figure."""
     fix_hp: tuple[Change, ...]
     """Every departure from the case."""
     challenge: str | None = None
@@ -251,7 +251,7 @@ class Result:
     parameters: Positive
     """Counted exactly from those facts, adapters not counted."""
     contract: Contract
-    """What was measured, changes applied."""
+    """The contract, changes applied."""
     data_fingerprint: str | None = None
     """SHA-256 that identifies the data, as the controller read them: of synthetic data over the figures that define
     them, else over tokens. None if the controller did not read them."""
@@ -260,15 +260,15 @@ class Result:
     framework: Mapping[str, Scalar]
     """Options of the framework plugin."""
     kernels: Mapping[str, str] = field(default_factory=dict)
-    """Which kernel computed what, as the ranks report it; empty if the framework does not."""
+    """Kernels by what they compute, as the ranks report them; empty if the framework does not."""
     precisions: Mapping[str, str] = field(default_factory=dict)
     """In which precision each group of modules ran, as the ranks report it; empty if the framework does not."""
     emulated: bool = False
-    """Whether products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
+    """Products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
     hardware: Hardware
     """The machine, as probed."""
     software: Software
-    """What it ran on."""
+    """Software of the nodes."""
     parallelism: Layout
     """How ranks shared the model."""
     batch: Batch
@@ -278,7 +278,7 @@ class Result:
     mfu: tuple[Mfu, ...]
     """One entry for each convention."""
     peak_problem: str | None = None
-    """Why there is no peak, and so no MFU; None where there is a peak."""
+    """The reason why there is no peak, and so no MFU; None where there is a peak."""
     measured_peak: MeasuredPeak | None = None
     """The fastest matrix product measured on this machine; None without a measurement that holds for the run."""
     peak_again: PeakFlops | None = None
@@ -289,7 +289,7 @@ class Result:
     nodes: tuple[NodeResult, ...] = ()
     """The nodes of a run through a launcher; empty for a run on the machine of its controller."""
     conditions: tuple[NodeConditions, ...] = ()
-    """What else went on on each node before the run and in its measured window; without nodes that do not show it."""
+    """Activity of others on each node before the run and in its measured window; without nodes that do not show it."""
     waiting: Waiting | None = None
     """Time that ranks waited for communication, and stragglers; None unless the framework shows it of every rank."""
     expert_load: tuple[LayerLoad, ...] = ()

@@ -1,4 +1,4 @@
-"""What limits a run: the measured peak of its machine, and its place on the roofline."""
+"""Limits of a run: the measured peak of its machine, and its place on the roofline."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ class MeasuredPeak:
     """The fastest matrix product that `llmperf peak` measured on the machine of a run, before the run."""
 
     flops_per_second: NonNegative
-    """Of one rank's share of a device."""
+    """Peak of one rank's share of a device."""
     dtype: str
     """That of the run."""
     source: str
-    """What measured it."""
+    """Source of the measurement."""
     date: str
     """ISO date of the measurement."""
     conditions: Mapping[str, str] = field(default_factory=dict)
-    """Of the measurement, by name."""
+    """Conditions of the measurement, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Roofline:
     flops_per_byte: NonNegative | None
     """Arithmetic intensity: flops_per_step / bytes_per_step."""
     rates_basis: Literal["measured", "assumed"] | None
-    """Whether the rates below were measured on this machine or are assumed by the vendor; None without rates."""
+    """Origin of the rates below: measured on this machine, or assumed by the vendor; None without rates."""
     rates_source: str | None
     """Where they come from."""
     rates_date: str | None
@@ -57,7 +57,7 @@ class Roofline:
     ridge_flops_per_byte: NonNegative | None
     """Intensity from which on compute limits: compute_flops_per_second / memory_bytes_per_second."""
     bound: Literal["compute", "memory"] | None
-    """What limits the step as a whole; single operations may be limited by the other."""
+    """Limit of the step as a whole; single operations may be limited by the other."""
     attainable_flops_per_second: NonNegative | None
     """The smaller of compute and flops_per_byte x bandwidth."""
     achieved_flops_per_second: NonNegative | None

@@ -22,7 +22,7 @@ class PairEnd:
     interface: str | None
     """Network interface of this node over which both reach each other; None if it is unknown."""
     on_cpu: bool
-    """Whether the devices are the host's processors."""
+    """The devices are the host's processors."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +30,11 @@ class ScreeningCheck:
     """A short measurement of a node; each node is compared with the others."""
 
     name: str
-    """What is measured, such as `matrix product`."""
+    """Name of the measurement, such as `matrix product`."""
     unit: str
     """Unit of the figure, such as `FLOP/s`. More must be better."""
     scope: Literal["host", "device", "pair"]
-    """What one figure belongs to: a node, one of its accelerators, or two nodes together."""
+    """Owner of one figure: a node, one of its accelerators, or two nodes together."""
     measure: Callable[..., float]
     """Called in a process of its own on the node, for about a second. Heavy imports belong inside.
 

@@ -48,8 +48,8 @@ class Row:
     parts: tuple[Row, ...] = ()
     """Rows that the text is composed of. Formats for programs list them in place of this row."""
     own_words: bool = False
-    """Whether the text is made of llmperf's own words, which reporters translate. Texts of users, documents and
-    machines are never translated."""
+    """The text is made of llmperf's own words, which reporters translate. Texts of users, documents and machines are
+    never translated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,8 +69,8 @@ class Section:
     level: Literal[2, 3] = 2
     """Level of the heading; 3 for a part of the section before it."""
     card: bool = False
-    """Whether the section sums up a run in a few rows. A terminal shows only such sections; whole documents, which show
-    all the others, leave them out."""
+    """The section sums up a run in a few rows. A terminal shows only such sections; whole documents, which show all the
+    others, leave them out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curves:
-    """What a run showed over steps and over time."""
+    """Curves of a run over steps and over time."""
 
     by_name: Mapping[str, Curve]
     """`loss` and `step_seconds` by step; `memory_bytes`, `power_watts` and `utilisation_percent` by seconds;
@@ -108,9 +108,9 @@ class Curves:
     """Where the time of a traced step of rank 0 went, by kind of operation; the parts add up to the step, which the
     profiler slows down. Empty without a trace."""
     expected: Mapping[str, float] = field(default_factory=dict)
-    """What formulas gave before the run: `step_seconds`, and `rank_peak_bytes` of the rank that needs most."""
+    """Expectations of formulas before the run: `step_seconds`, and `rank_peak_bytes` of the rank that needs most."""
     expected_basis: str = ""
-    """What the expected duration of a step assumes, or why there is none."""
+    """Assumptions of the expected duration of a step, or the reason why there is none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,15 +145,15 @@ class Sheet:
     sections: Callable[[], Iterable[Section]]
     """Makes the sections with everything that is known. A table of many runs does without them."""
     findings: tuple[Finding, ...] = ()
-    """What validation found."""
+    """Findings of validation."""
     contract: Mapping[str, str] = field(default_factory=dict)
-    """What was measured, by path. Figures of sheets with another contract must not be compared."""
+    """The contract, by path. Figures of sheets with another contract must not be compared."""
     setting: Mapping[str, str] = field(default_factory=dict)
     """How it was run, by English label: what explains a difference between two sheets of one contract."""
     repeats: Hashable = None
     """Equal for repeats of one run; None where it is not known what the sheet repeats."""
     measured: bool = True
-    """Whether llmperf measured it; False for published figures."""
+    """The figures were measured by llmperf; False for published ones."""
     curves: Callable[[], Curves | None] | None = None
     """Reads the curves when called, or returns None without curves; None for a kind without curves."""
 
@@ -177,7 +177,7 @@ class OpenedSheet:
     file: str
     """Its file; `submission.zip/RUN/result.json` for one in an archive."""
     recorded: bool
-    """Whether it lies beside records."""
+    """The document lies beside records."""
     archive: Path | None = None
     """The archive that it is in; None for a file."""
     member: Path | None = None
@@ -189,7 +189,7 @@ class Reporter(Protocol):
 
     @property
     def name(self) -> str:
-        """What `llmperf report --format` takes."""
+        """The name for `llmperf report --format`."""
         ...
 
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
@@ -210,6 +210,6 @@ class Baseline:
     global_batch: int | None
     """Sequences in one optimiser step; None where unknown."""
     misfits: Callable[[Result], tuple[str, ...]]
-    """Why it must not be compared with a result, in words; empty where it can be."""
+    """Reasons why it must not be compared with a result, in words; empty where it can be."""
     differences: Callable[[Result], tuple[str, ...]]
     """In what else the two differ, in words; these do not prevent a comparison."""

@@ -1,4 +1,4 @@
-"""What is measured: a case (contract and tuning), and the RunSpec that it is resolved to with its model."""
+"""Contract, tuning and cases, and the RunSpec that a case is resolved to with its model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Optimizer:
     """AdamW with a learning-rate schedule, all from the case."""
 
     name: Literal["adamw"] = "adamw"
-    """Which optimiser."""
+    """The optimiser."""
     lr: NonNegative
     """Highest learning rate."""
     beta1: Decay = 0.9
@@ -33,7 +33,7 @@ class Optimizer:
     clip_norm: NonNegative | None = 1.0
     """Largest gradient norm; None for no clipping."""
     schedule: Literal["constant", "cosine"] = "constant"
-    """Of the learning rate after its warm-up."""
+    """Schedule of the learning rate after its warm-up."""
     warmup_steps: Count = 0
     """Linear warm-up of the learning rate; not to be confused with `contract.warmup_steps`."""
     min_lr: NonNegative = 0.0
@@ -51,12 +51,12 @@ class Lora:
     dropout: NonNegative = 0.05
     """On the adapter's input."""
     target_modules: tuple[str, ...] = ("q_proj", "v_proj")
-    """Which projections have adapters."""
+    """Projections that have adapters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contract:
-    """What is measured. A change makes the result a variant of its case."""
+    """The measured work. A change makes the result a variant of its case."""
 
     model: str
     """Name of the model: of a `models/*.toml`, or of the user's own file without its ending."""
@@ -82,9 +82,9 @@ class Contract:
     lora: Lora | None = None
     """Adapters, when only these are trained; None when all weights are."""
     routing: Literal["learned", "balanced", "skewed"] = "learned"
-    """Which experts of a mixture the tokens take: `learned`: those with the router's highest scores; `balanced`: all
-    equally often; `skewed`: some more often, by Zipf's law. The last two go by tables that the seed determines, and
-    the router still gives the weights of the chosen experts. Dense models have `learned`."""
+    """Experts of a mixture that the tokens take: `learned`: those with the router's highest scores; `balanced`: all
+    equally often; `skewed`: some more often, by Zipf's law. The last two go by tables that the seed determines, and the
+    router still gives the weights of the chosen experts. Dense models have `learned`."""
     routing_skew: Skew = 1.0
     """Exponent of Zipf's law for `skewed` routing: the n-th most popular expert takes tokens in proportion to
     n^-exponent, at most all of them."""
@@ -113,15 +113,15 @@ class Tuning:
     expert_parallel: Positive = 1
     """Ranks that split the experts of a mixture; a divisor of data x context parallel."""
     sequence_parallel: bool = False
-    """Whether the tensor-parallel ranks also split the sequence in norms and dropout."""
+    """The tensor-parallel ranks also split the sequence in norms and dropout."""
     sharding_stage: Literal[0, 1, 2, 3] = 0
     """0: replicated; 1: optimiser states; 2: and gradients; 3: and parameters."""
     sharding_degree: Positive | None = None
     """Ranks that share one copy of the sharded state; None: all data- and context-parallel ranks."""
     gradient_checkpointing: bool = False
-    """Whether activations are dropped and computed again during the backward pass."""
+    """Activations are dropped and computed again during the backward pass."""
     recompute: Literal["block", "operations"] = "block"
-    """What gradient checkpointing computes again: whole blocks, or only operations that cost little, so that the
+    """Parts that gradient checkpointing computes again: whole blocks, or only operations that cost little, so that the
     results of matrix products and attention are kept."""
     recompute_every: Positive = 1
     """Gradient checkpointing in every n-th block."""
@@ -132,14 +132,14 @@ class Tuning:
     accumulation_dtype: Literal["auto", "fp32"] = "auto"
     """In which gradients are added up over micro batches and ranks; `auto`: as the framework does by default."""
     attention: Literal["auto", "eager", "sdpa", "flash", "efficient", "cudnn", "flex"] = "auto"
-    """Which attention kernel."""
+    """Attention kernel."""
     fused_ops: tuple[str, ...] = ("auto",)
     """Names of fused kernels, as the framework knows them; `auto` is all that it has for the devices."""
     compile: bool = False
-    """Whether a compiler fuses the operations of each block, such as `torch.compile`."""
+    """A compiler fuses the operations of each block, such as `torch.compile`."""
     emulate_precision: bool = False
-    """Whether fp8 is emulated on devices without it: operands are rounded to fp8 and multiplied in the dtype of the
-    rest. Such a run has no MFU."""
+    """Fp8 is emulated on devices without it: operands are rounded to fp8 and multiplied in the dtype of the rest. Such
+    a run has no MFU."""
 
 
 OPTIONAL_SETTINGS = (
@@ -161,7 +161,7 @@ class DataSource:
     path: str | None = None
     """File or folder; None if the data set needs no file."""
     format: Literal["auto", "text", "npy", "megatron", "huggingface"] = "auto"
-    """Of the file; `auto` goes by its name and content."""
+    """Format of the file; `auto` goes by its name and content."""
     tokenizer: str = "bytes"
     """`bytes`, or the path of a `tokenizer.json`."""
     repeat: bool = False
@@ -173,15 +173,15 @@ class Case:
     """One `cases/*.toml` as read."""
 
     name: str
-    """What `llmperf run` takes; the name of the file."""
+    """The name for `llmperf run`; the name of the file."""
     title: str
     """For people."""
     description: str
-    """What the case measures, in a few lines."""
+    """Description of the measured work, in a few lines."""
     source: str
     """Where the hyper-parameters are published."""
     contract: Contract
-    """What is measured."""
+    """The contract."""
     tuning: Tuning
     """How it is run by default."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
@@ -199,13 +199,13 @@ class Change:
     case_value: Scalar | None
     """The value in the case; None if the case has no value."""
     value: Scalar | None
-    """What was run."""
+    """The value of the run."""
     origin: str
     """`--set`, `--devices`, an overlay file, or the rule that determines it."""
 
     @property
     def contract(self) -> bool:
-        """Whether it makes the result a variant."""
+        """The change makes the result a variant."""
         return self.path.startswith("contract.")
 
     def __str__(self) -> str:
@@ -221,9 +221,9 @@ class RunSpec:
     case: str
     """Name of the case."""
     title: str
-    """Of the case."""
+    """Title of the case."""
     contract: Contract
-    """What is measured, changes applied."""
+    """The contract, changes applied."""
     tuning: Tuning
     """How it is run, changes applied."""
     model: Model
@@ -240,5 +240,5 @@ class RunSpec:
 
     @property
     def variant(self) -> bool:
-        """Whether the contract was changed."""
+        """The contract was changed."""
         return any(change.contract for change in self.changes)

@@ -11,13 +11,13 @@ from llmperf.types.units import Count, NonNegative, Positive
 OperationKind = Literal[
     "matmul", "attention", "norm", "rope", "activation", "loss", "embedding", "optimizer", "copy", "elementwise"
 ]
-"""What an operation computes. `copy`: casts, transposes and copies that compute nothing; `elementwise`: all else."""
+"""Kinds of operation. `copy`: casts, transposes and copies that compute nothing; `elementwise`: all else."""
 Phase = Literal["forward", "backward", "update"]
 """Part of a step. Recomputed activations belong to `backward`; clipping and the optimiser to `update`."""
 MemoryKind = Literal[
     "parameters", "gradients", "optimizer", "activations", "logits", "communication", "temporaries", "other"
 ]
-"""What memory holds. `optimizer`: its states, float32 master weights included."""
+"""Kinds of memory. `optimizer`: its states, float32 master weights included."""
 Collective = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send_receive"]
 """A pattern of communication. `send_receive` is one transfer between two ranks."""
 
@@ -29,17 +29,17 @@ class TracedOperation:
     name: str
     """As the framework calls it, such as `aten.mm`."""
     kind: OperationKind
-    """What it computes."""
+    """Kind of the operation."""
     phase: Phase
     """Part of the step."""
     dtype: str
-    """Of its inputs: `bf16`, `fp16`, `fp32`, or `tf32` where float32 products may be computed in it."""
+    """Dtype of its inputs: `bf16`, `fp16`, `fp32`, or `tf32` where float32 products may be computed in it."""
     flops: NonNegative
-    """Of one operation, as computed: the masked half of attention is left out where a kernel leaves it out."""
+    """FLOPs of one operation, as computed: the masked half of attention is left out where a kernel leaves it out."""
     bytes: Count
     """Read and written by one operation, each tensor once."""
     shape: tuple[Count, ...] = ()
-    """Of a matrix product: batch, rows, columns, inner size; else empty."""
+    """Shape of a matrix product: batch, rows, columns, inner size; else empty."""
     kernels: Count = 1
     """Kernels that one operation launches."""
     per_micro_batch: Count = 0
@@ -55,14 +55,14 @@ class TracedCollective:
     collective: Collective
     """The pattern."""
     bytes: Count
-    """Of the whole tensor on one rank: the summed one, the gathered one, the one before it is scattered, or what is
-    sent."""
+    """Size of the whole tensor on one rank: the summed one, the gathered one, the one before it is scattered, or the
+    sent one."""
     ranks: tuple[Count, ...]
     """All ranks that take part, in order; for `send_receive` this rank and the other."""
     phase: Phase
     """Part of the step."""
     overlaps: bool
-    """Whether computation goes on until its result is needed."""
+    """Computation goes on until its result is needed."""
     per_micro_batch: Count = 0
     """How often in each micro batch."""
     per_step: Count = 0
@@ -76,7 +76,7 @@ class HostWait:
     where: str
     """`file.py:line`, from the name of the package on."""
     operation: str
-    """What reads, such as `Tensor.item`."""
+    """The reading operation, such as `Tensor.item`."""
     per_step: NonNegative
     """How often in a step of the case."""
 
@@ -107,36 +107,36 @@ class StepTrace:
     """A step of one rank at full size: what is computed, communicated and held."""
 
     rank: Count
-    """Of which rank."""
+    """The rank."""
     method: Literal["fake tensors", "analytic"]
     """`fake tensors`: the trainer's own code ran on tensors without data; `analytic`: formulas."""
     traced_micro_batches: Count
     """Micro batches that ran; others are like them."""
     operations: tuple[TracedOperation, ...]
-    """What is computed."""
+    """Operations that the rank computes."""
     collectives: tuple[TracedCollective, ...]
-    """What is communicated."""
+    """Collectives that the rank takes part in."""
     host_waits: tuple[HostWait, ...] | None
     """Empty if the host never waits; None if they are not known."""
     memory: TracedMemory
-    """What is held."""
+    """Memory that the rank holds."""
     parameters: Positive | None = None
-    """Of the whole model, as the trainer counts them."""
+    """Parameters of the whole model, as the trainer counts them."""
     stand_ins: tuple[str, ...] = ()
-    """What was replaced so that the trainer runs without the device, one line each."""
+    """Replacements that let the trainer run without the device, one line each."""
     notes: tuple[str, ...] = field(default=())
-    """What a reader of the estimate should know."""
+    """Notes for readers of the estimate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracerUse:
-    """What tracing one rank took."""
+    """Resources for tracing one rank."""
 
     rank: Count
-    """Which rank."""
+    """The rank."""
     seconds: NonNegative
     """Wall clock of its process."""
     peak_resident_bytes: Count | None
     """Memory of its process; None if not known."""
     problem: str | None = None
-    """Why the analytic form was used instead; None if it was not."""
+    """The reason why the analytic form was used instead; None if it was not."""

@@ -13,11 +13,11 @@ class PeakPart:
     """The products of one dtype in a work-weighted peak."""
 
     dtype: Dtype
-    """Of the products."""
+    """Dtype of the products."""
     share: NonNegative
-    """Of the FLOPs in matrix products that the convention counts."""
+    """Share of the FLOPs in matrix products that the convention counts."""
     peak_flops_per_second: NonNegative
-    """Of one rank's share of a device, for this dtype."""
+    """Peak of one rank's share of a device, for this dtype."""
     peak_source: str
     """Where that peak is published, or how it was measured."""
 
@@ -27,7 +27,7 @@ class WeightedPeak:
     """FLOP/s of a device that computes each product at the peak of its dtype: 1 / sum of share / peak."""
 
     flops_per_second: NonNegative
-    """Of one rank's share of a device."""
+    """Peak of one rank's share of a device."""
     parts: tuple[PeakPart, ...]
     """One for each dtype; the shares add up to 1."""
 
@@ -37,9 +37,9 @@ class Mfu:
     """Model (or hardware) FLOPs utilisation under one convention."""
 
     convention: ConventionName
-    """Which operations are counted."""
+    """The convention, which determines the counted operations."""
     headline: bool
-    """Whether published tables are compared with this convention."""
+    """Published tables are compared with this convention."""
     flops_per_token: NonNegative
     """The numerator, FLOPs for one trained token."""
     formula: str
@@ -49,7 +49,7 @@ class Mfu:
     counted_by: str = "core"
     """Name of the extension that counted the FLOPs, or `core`."""
     peak_flops_per_second: NonNegative | None
-    """Of one rank's share of a device."""
+    """Peak of one rank's share of a device."""
     peak_dtype: str | None
     """Dtype the peak holds for."""
     peak_source: str | None
