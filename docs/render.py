@@ -24,6 +24,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
         yield target(name), json_files.encode_pretty(render(name)).decode()
     for name, page in {**reference.PAGES, **doors.PAGES}.items():
         yield FOLDER / f"{name}.md", page()
+    yield FOLDER.parent / "rules" / "README.md", doors.rules_page()
 
 
 def main(arguments: list[str]) -> int:

@@ -17,6 +17,7 @@ from llmperf.cases.library import Library
 from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call, cli, extra_commands
 from llmperf.files.json_files import convert, save
+from llmperf.files.user_files import read_toml
 from llmperf.measuring.script_steps import LineParser
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
@@ -126,8 +127,8 @@ def test_each_page_is_in_the_navigation_of_the_site():
 
 
 def test_no_two_rules_of_the_project_have_one_code():
-    pages = [*(ROOT / "core/src/llmperf/data/rules").glob("LP*.md"), *ROOT.glob("extensions/*/src/*/pages/LP*.md")]
-    names = [page.name for page in pages]
+    pages = [*ROOT.glob("core/src/*/data/rules.toml"), *ROOT.glob("*/*/src/*/data/rules.toml")]
+    names = [code for page in pages for code in read_toml(page)]
     assert sorted(names) == sorted(set(names))
 
 

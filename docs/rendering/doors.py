@@ -87,31 +87,48 @@ HOOKS = {
     "llmperf_launchers": ("Launchers", "What starts one agent on each node.", ()),
     "llmperf_document_kinds": ("Kinds of document", "What `llmperf validate` and `llmperf report` read.", ("title",)),
     "llmperf_reporters": ("Reporters", "`llmperf report --format NAME` chooses one.", ()),
-    "llmperf_rules": (
-        "Rules",
-        "What documents are held to; pages of core's are in [rules](../rules/).",
-        ("severity", "title"),
-    ),
 }
 """Hooks whose answers have names, and what is shown of each answer."""
 
 
 def doors_page() -> str:
-    """Launchers, kinds of document, reporters and rules."""
+    """Launchers, kinds of document and reporters."""
     parts = []
     for hook, (title, text, attributes) in HOOKS.items():
         if hook not in OWNERS:
             continue
-        arguments = {"kind": None} if hook == "llmperf_rules" else {}
-        rows = {
-            (label(item), *described(item, attributes), package(owner))
-            for loaded in plugins()
-            for owner, item in loaded.collect_items(hook, **arguments)
-        }
+        rows = items(hook, attributes)
         names = [name.capitalize() for name in attributes] or ["Meaning"]
         parts += [f"## {title}", f"{text} Hook: [`{hook}`](hooks.md#{hook})."]
         parts += [table(("Name", *names, "From"), sorted(rows))] if rows else []
-    return page("Launchers, kinds of document, reporters, rules", *parts)
+    return page("Launchers, kinds of document, reporters", *parts)
+
+
+def items(hook: str, attributes: tuple[str, ...], **arguments: Any) -> set[tuple[str, ...]]:
+    """A row for each answer to a hook: name, description, package."""
+    return {
+        (label(item), *described(item, attributes), package(owner))
+        for loaded in plugins()
+        for owner, item in loaded.collect_items(hook, **arguments)
+    }
+
+
+def rules_page() -> str:
+    """Every rule; the page of each is made from it and from `data/rules.toml` of its package."""
+    text = (
+        "Each finding is one line: `path:/json/pointer: CODE severity message`. An error makes the document invalid (exit"
+        " code 1), a warning does not. Codes never change their meaning; new rules raise the ruleset's version."
+        " `llmperf validate --explain CODE` prints the page of a rule: its meaning, what breaks it with the finding, and what"
+        " does not. Examples are JSON pointers and the values that are put there in the example result"
+        ' (`llmperf_schemas.example("result")`), or pieces of [example.md](example.md) and their replacements.'
+    )
+    areas = (
+        "`LP0xx` are about reading and the JSON Schema, `LP1xx` layout and batch, `LP2xx` throughput, `LP3xx` FLOPs and MFU,"
+        " `LP4xx` memory and devices, `LP5xx` loss, `LP6xx` identity, `LP7xx` the run folder, `LP8xx` submissions, `LP9xx`"
+        " plugins."
+    )
+    rows = sorted(items("llmperf_rules", ("severity", "title"), kind=None))
+    return page("Rules of `llmperf validate`", text, areas, table(("Code", "Severity", "Rule", "From"), rows))
 
 
 def label(item: Any) -> str:
@@ -139,10 +156,10 @@ def contents_page() -> str:
         "hooks": "what a plugin can answer, with an example of each",
         "types": "the dataclasses and protocols of the contract",
         "vendorkit": "what vendor packages build on",
-        "doors": "launchers, kinds of document, reporters, rules",
+        "doors": "launchers, kinds of document, reporters",
     }
     lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]
-    rest = "- [rules](../rules/): a page for each rule\n- [own files](../own-files.md): writing a model, a case and an overlay"
+    rest = "- [rules](../rules/README.md): the rules of `llmperf validate`\n- [own files](../own-files.md): writing a model, a case and an overlay"
     return page("Reference", "\n".join(lines) + "\n" + rest)
 
 

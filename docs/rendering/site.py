@@ -13,6 +13,8 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
+from llmperf.validation.catalogue import installed_pairs, open_catalogue  # noqa: E402
+
 from rendering.commands import commands_page  # noqa: E402
 
 FOLDERS = {
@@ -25,7 +27,7 @@ FOLDERS = {
 }
 """Folders with a README, by the heading in the navigation."""
 PROJECT = ("CHANGELOG", "CONTRIBUTING", "SECURITY", "RELEASING")
-RULES = ("core/src/llmperf/data/rules/LP*.md", "extensions/*/src/*/pages/LP*.md")
+RULES = "rules/README.md"
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
@@ -48,8 +50,6 @@ def outside() -> Iterator[tuple[str, Path]]:
     yield "overview.md", ROOT / "README.md"
     for name in PROJECT:
         yield f"{name.lower()}.md", ROOT / f"{name}.md"
-    for pattern in RULES:
-        yield from ((f"rules/{page.name}", page) for page in sorted(ROOT.glob(pattern)))
 
 
 def on_config(config: Any) -> Any:
@@ -68,6 +68,8 @@ def on_files(files: Files, config: Any) -> Files:
     for page, path in outside():
         files.append(File.generated(config, page, abs_src_path=str(path)))
     files.append(File.generated(config, "reference/commands.md", content=commands_page()))
+    for owned in open_catalogue(installed_pairs()).all_rules():
+        files.append(File.generated(config, f"rules/{owned.rule.code}.md", content=owned.page()))
     return files
 
 
@@ -86,6 +88,11 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         uri = pages.get(path / "README.md" if path.is_dir() else path)
         if uri is None:
             return label
+        if uri == RULES and label.startswith("LP"):
+            uri = f"rules/{label}.md"
         return f"{image}[{label}]({os.path.relpath(uri, os.path.dirname(page.file.src_uri))}{anchor or ''})"
 
-    return LINK.sub(link, markdown)
+    markdown = LINK.sub(link, markdown)
+    return (
+        re.sub(r"^\| `([A-Z]+\d+)`", r"| [\1](\1.md)", markdown, flags=re.M) if page.file.src_uri == RULES else markdown
+    )

@@ -169,8 +169,7 @@ def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[
 
 
 def whole_library() -> Library:
-    """Models and cases that the core and all usable plugins ship; plugins whose file names are taken already are left
-    out."""
+    """Models and cases of the core and all usable plugins; plugins whose file names are taken are left out."""
     whole = library()
     for plugins in loadable()[0]:
         try:

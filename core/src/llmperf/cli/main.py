@@ -132,8 +132,7 @@ def _warn_of_rivals(name: str) -> None:
 
 
 YOUNG_OBJECTS = 50_000
-"""Objects created before the first garbage collection: imports create many that stay, so that collecting earlier would
-waste time."""
+"""Objects created before the first garbage collection; imports create many that stay."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a stream that cannot take more output."""
 

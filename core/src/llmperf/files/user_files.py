@@ -104,8 +104,7 @@ def _refuse_of_others(path: Path, status: os.stat_result) -> None:
 
 
 def _private_group(status: os.stat_result) -> bool:
-    """Check whether the group is that of the owner alone, by name and members; many systems give new files such a
-    group."""
+    """Check whether the group is the owner's alone, by name and members; many systems give files such a group."""
     import grp
     import pwd
 

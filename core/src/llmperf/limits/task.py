@@ -13,8 +13,7 @@ TASK = "limits.json"
 """Name of the task among the files of a run folder."""
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 TOKENS = (4096, 2048, 1024, 512, 256, 128)
-"""Rows of the model's matrix products, and tokens in a sequence of its attention; those that a device can do quickly
-enough."""
+"""Rows of the matrix products and tokens of a sequence in attention that a device computes quickly enough."""
 LARGEST_COPY_BYTES, SMALLEST_COPY_BYTES = 2**30, 2**26
 COPIED_SHARE = 32
 """A copy takes at most this part of the memory of a rank."""

@@ -64,8 +64,7 @@ class Sampler:
         self.problem: str | None = None
 
     def look(self, seconds: float = LOOK_SECONDS) -> LoadBefore | None:
-        """Read the activity of others on the host and its devices before a run begins; None on another host than the
-        run's."""
+        """Read the activity of others on the host before a run; None on another host than the run's."""
         if not self._host:
             return None
         load, began = HostLoad(), time.monotonic()

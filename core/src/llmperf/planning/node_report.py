@@ -105,8 +105,7 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
 
 
 def _problem(plugin: Found) -> str | None:
-    """The reason why a plugin cannot run in this environment; None also if it cannot be loaded, which the run reports
-    itself."""
+    """The reason why a plugin cannot run here; None also if loading fails, which the run reports itself."""
     from llmperf.plugins.facts import required_problem
     from llmperf.plugins.mending import unmet_problem
 

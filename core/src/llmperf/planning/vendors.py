@@ -44,8 +44,7 @@ class Machine:
     interpreter: Interpreter | None = None
     """The workers' Python, if it is another than this process's."""
     launcher: CheckedLauncher | None = field(default=None, compare=False, repr=False)
-    """The launcher that reaches the nodes, with what it has taken from its engine; None for a run on this machine by
-    this Python."""
+    """The launcher with what it has taken from its engine; None for a run on this machine by this Python."""
 
     def close(self) -> None:
         """Give back what the launcher has taken from its engine."""

@@ -43,8 +43,7 @@ def node_facts(records: RunRecords) -> dict[int, Facts]:
 
 
 def common_facts(facts: Mapping[int, Facts]) -> Facts:
-    """Facts that most nodes share; of equally frequent values that of the first node. Without what most nodes do not
-    have."""
+    """Facts that most nodes share; of equally frequent values that of the first node."""
     names = dict.fromkeys(name for known in facts.values() for name in known)
     common = {}
     for name in names:

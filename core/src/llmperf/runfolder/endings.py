@@ -123,8 +123,7 @@ class ReachedNode:
     interface: str | None
     """Network interface that holds that address on the node."""
     clock_offset_seconds: float | None
-    """The node's wall clock minus the controller's, from the exchange with the shortest round trip; None if the node
-    never answered."""
+    """The node's wall clock minus the controller's, from the shortest round trip; None without an answer."""
     clock_error_seconds: NonNegative | None
     """Largest error of that offset: half of the round trip."""
     lost_seconds: NonNegative | None = None

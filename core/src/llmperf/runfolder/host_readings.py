@@ -114,8 +114,7 @@ def _stalled(earlier: HostReading, later: HostReading, resource: Resource) -> fl
 
 
 BUSY_UTILISATION_PERCENT = 20.0
-"""Utilisation from which a device counts as busy whose driver does not list its processes. A desktop takes a few
-percent."""
+"""Utilisation above which a device without a list of processes is busy. A desktop takes a few percent."""
 LEAST_MEMORY_SHARE = 0.05
 """Share of the host's memory that must be available; below it, a new process is likely to make the kernel swap."""
 SWAPPED_BYTES_PER_SECOND = 10 * 2**20

@@ -195,8 +195,7 @@ def _watched(
 
 
 def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
-    """Check whether a run has ended well and its measured window was so long that the peak is worth another
-    measurement."""
+    """Check whether a run ended well, with a window so long that the peak is worth another measurement."""
     if any(codes):
         return False
     for report in read_reports(run):

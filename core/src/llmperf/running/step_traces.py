@@ -103,8 +103,7 @@ class _Tracer:
         return self._run / filenames.LOGS / "tracer.log"
 
     def ended(self) -> bool:
-        """Check whether the process has ended, or was ended because its time is over; its trace or problem is then
-        known."""
+        """Check whether the process has ended, or was ended by its limit; its trace or problem is then known."""
         assert self._process is not None
         self._seconds = time.monotonic() - self._begin
         child, status, usage = os.wait4(self._process.pid, os.WNOHANG)

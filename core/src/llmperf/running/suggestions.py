@@ -83,8 +83,7 @@ def smaller(outcome: Outcome, request: Request) -> Iterator[tuple[tuple[str, ...
 
 
 def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
-    """Changes that take less memory: kernels that cost no time first, then those that change least. The global batch
-    stays."""
+    """Changes that take less memory, those that change least first. The global batch stays."""
     tuning, layout = plan.spec.tuning, plan.layout
     free = [] if "auto" in tuning.fused_ops else ['fused_ops=["auto"]']
     free += ["attention=auto"] if tuning.attention == "eager" else []

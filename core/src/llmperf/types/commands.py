@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from llmperf.types.sheet import OpenedSheet
 
     FurtherChecks: TypeAlias = Callable[[Result, Path, Path | None, Sequence[Finding]], Iterable[Finding]]
-    """Checks of a result beyond the rules: the result, its file, the archive that it was unpacked from, and what the
-    rules found."""
+    """Checks beyond the rules, of a result, its file, its archive, and the findings of the rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

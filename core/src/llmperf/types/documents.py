@@ -37,7 +37,7 @@ class Rule:
     """Takes a document and yields its violations. None for a rule that is applied while a file is read."""
     page: str | Path | None = None
     """Page for `llmperf validate --explain CODE`: Markdown text, or the path of a Markdown file below the plugin's
-    package. None means `data/rules/CODE.md` there."""
+    package. None means the entry CODE of `data/rules.toml` there, or `data/rules/CODE.md`."""
 
     def finding(self, path: str, message: str, more: int = 0) -> Finding:
         """A violation of this rule; `more` is the number of further violations that are not listed."""
@@ -118,8 +118,7 @@ class DocumentKind:
     """Function that recognises files of this kind among those with such an ending. Arguments: path; a function that
     reads its first 4096 characters and may raise OSError; True if the user named the file, not a folder above it."""
     judge: Callable[[Path, Any], Iterable[FileFindings]] | None = None
-    """Validates a file on its own; the second argument is the `llmperf.validation.Validator`. UserError for a file that
-    cannot be read."""
+    """Validates a file; the second argument is the `llmperf.validation.Validator`. UserError if it cannot be read."""
     read: Callable[[Path, bool], Any] | None = None
     """Reads a file that is not JSON into the document. Arguments: its path, and whether the user named the file. None:
     the file is not of this kind after all. UserError for a file that cannot be read."""

@@ -77,8 +77,7 @@ class WorkerPlan:
     """Bytes that the update needs temporarily besides weights, gradients and optimiser states, such as float32 copies
     of 16-bit gradients, for each trained parameter in a rank's shard of the optimiser states."""
     update_parameters: Positive | None = None
-    """At most so many parameters of a shard are updated at a time, each with its `update_bytes_per_parameter`; None:
-    the whole shard."""
+    """Most parameters of a shard that are updated at a time; None: the whole shard."""
     buffer_bytes: Count = 0
     """Size of buffers in which gradients are communicated, such as buckets, on each rank; free before the update."""
     gathered_blocks: Count = 0
@@ -148,8 +147,7 @@ class Plan:
     """Estimated bytes of weights, gradients, optimiser states and temporary memory of the update, on one rank of each
     pipeline stage, without activations. Empty without an estimate."""
     memory: tuple[TracedMemory, ...] = ()
-    """Estimated memory of a rank of each pipeline stage, by formulas and with activations. Empty without an
-    estimate."""
+    """Estimated memory of a rank of each pipeline stage, with activations. Empty without an estimate."""
     expected_step_seconds: NonNegative | None = None
     """Estimated duration of a step, by formulas; None if neither peak nor rates of the device are known."""
     expected_step_basis: str = ""

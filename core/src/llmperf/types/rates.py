@@ -91,8 +91,7 @@ class DeviceRates:
     conditions: Mapping[str, str] = field(default_factory=dict)
     """Conditions of a measurement: driver, torch, clocks, temperature."""
     overhead_bytes: Count | None = None
-    """Memory that a process takes beside its tensors: context, communication library, fragmentation; None if not
-    known."""
+    """Memory of a process beside its tensors: context, libraries, fragmentation; None if not known."""
 
 
 LOWEST_RATE, HIGHEST_RATE = 1e3, 1e19

@@ -180,8 +180,7 @@ class RankRecord:
     precisions: Mapping[str, str] = field(default_factory=dict)
     """In which precision each group of modules ran; empty if the framework does not report it."""
     compile_seconds: NonNegative | None = None
-    """Seconds in which a compiler, such as `torch.compile`, worked for this rank; None if the framework does not tell.
-    """
+    """Seconds in which a compiler worked for this rank; None if the framework does not report it."""
     peak_memory_bytes: Count | None
     """Highest memory use of this rank in the window; None if it cannot be known."""
     peak_reserved_bytes: Count | None = None

@@ -192,13 +192,11 @@ class Metrics:
     other_cpu_share_before: NonNegative | None = None
     """The same just before the ranks were started."""
     other_processes: Count | None = None
-    """Most processes that computed on the devices of one node in the measured window and were not the run's; None if
-    unknown."""
+    """Most processes of others that computed on the devices of one node in the window; None if unknown."""
     other_processes_before: Count | None = None
     """Processes that computed on the devices of one node just before the ranks were started; None if unknown."""
     compile_seconds: NonNegative | None = None
-    """Seconds in which a compiler, such as `torch.compile`, worked, on the rank where it took longest: outside the
-    measured window. None if nothing was compiled, or the framework does not report it."""
+    """Seconds in which a compiler worked for this rank; None if the framework does not report it."""
     evaluation: Mapping[str, float | None] = field(default_factory=dict)
     """Figures other than the training loss; `whole/part` is a part of `whole`. None if it was not a number."""
 

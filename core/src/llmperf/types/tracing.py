@@ -55,8 +55,7 @@ class TracedCollective:
     collective: Collective
     """The pattern."""
     bytes: Count
-    """Size of the whole tensor on one rank: the summed one, the gathered one, the one before it is scattered, or the
-    sent one."""
+    """Size of the whole tensor on one rank: summed, gathered, before it is scattered, or sent."""
     ranks: tuple[Count, ...]
     """All ranks that take part, in order; for `send_receive` this rank and the other."""
     phase: Phase

@@ -6,13 +6,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.files.json_files import read_bytes
 from llmperf.files.text import printable
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
@@ -21,6 +19,7 @@ from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
 from llmperf.validation.causes import by_cause, with_rest
 from llmperf.validation.installed import installed
+from llmperf.validation.rule_pages import rule_page
 from llmperf.validation.rules.reading import RULE_FAILED
 
 if TYPE_CHECKING:
@@ -77,16 +76,7 @@ class OwnedRule:
 
     def page(self) -> str:
         """The page of the rule, as Markdown."""
-        page = self.rule.page
-        if isinstance(page, str):
-            return page if page.endswith("\n") else f"{page}\n"
-        path = page or Path("data", "rules", f"{self.rule.code}.md")
-        package = import_module(self.owner.module.partition(".")[0])
-        inside = not path.is_absolute() and ".." not in path.parts
-        if inside and package.__file__ and (file := Path(package.__file__).parent / path).is_file():
-            return read_bytes(file).decode()
-        kinds = ", ".join(self.rule.kinds) or "what is read"
-        return f"# {self.rule.code}: {self.rule.title}\n\nSeverity: {self.rule.severity}. Applies to: {kinds}.\n"
+        return rule_page(self.rule, self.owner.module)
 
 
 class Catalogue:

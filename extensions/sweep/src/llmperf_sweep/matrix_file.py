@@ -50,8 +50,7 @@ class MatrixFile:
     retries: Count = 0
     """Further attempts for each run that fails, after all others."""
     order: Literal["cheapest", "file"] = "cheapest"
-    """`cheapest`: small cells first, by FLOPs x steps; `file`: in the order of the file. Both run each cell once before
-    any is repeated."""
+    """`cheapest`: small cells first, by FLOPs x steps; `file`: in the order of the file. Repeats come last."""
     tasks: Positive = 1
     """Parts that a launcher with a queue may run at the same time, such as the tasks of a Slurm array."""
 

@@ -19,8 +19,7 @@ from llmperf_verify.rerun_plan import RerunPlan
 from llmperf_verify.verification import LevelCheck, Outcome
 
 GROWTH = 1.25
-"""Factor by which bounds grow from step to step: differences by rounding grow as training goes on, and faster at high
-learning rates."""
+"""Growth of the bounds from step to step, as rounding differences grow, faster at high learning rates."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

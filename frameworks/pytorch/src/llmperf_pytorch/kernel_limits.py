@@ -88,8 +88,7 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
 
 
 def has_grouped_products(probe: Probe) -> bool:
-    """True if one kernel computes the products of all experts. Otherwise each expert has its own, which the host waits
-    for."""
+    """Check whether one kernel computes the products of all experts, without the host waiting for each."""
     return not probe.on_cpu and (capability(probe) >= GROUPED_SINCE or capability(probe) == NO_CAPABILITY)
 
 

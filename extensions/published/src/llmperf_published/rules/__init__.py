@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 from llmperf.types import Rule, Severity
 from llmperf.validation import Check
@@ -14,5 +13,5 @@ KINDS = ("published", "readme")
 
 
 def rule(code: str, severity: Severity, title: str) -> Callable[[Check], Rule]:
-    """Make a rule over published documents of the function below; its page is `pages/CODE.md` of this package."""
-    return rule_over(code, severity, title, *KINDS, page=Path("pages", f"{code}.md"))
+    """Make a rule over published documents of the function below."""
+    return rule_over(code, severity, title, *KINDS)

@@ -81,8 +81,7 @@ class Experts(nn.Module):
         self._activate, self._one_kernel = gated_activation(facts, kernels), kernels.groups_products
 
     def forward(self, rows: torch.Tensor, experts: torch.Tensor, counts: torch.Tensor) -> torch.Tensor:
-        """Rows [rows, width] in the order of their `experts` [rows], of which each has `counts` [experts], to the same
-        shape."""
+        """Rows [rows, width] sorted by `experts` [rows], of which each has `counts` [experts], to the same shape."""
         product = partial(grouped_product, ends=counts.cumsum(0), one_kernel=self._one_kernel)
         gate = _biased(product(rows, self.gate_proj), self.gate_proj_bias, experts)
         up = _biased(product(rows, self.up_proj), self.up_proj_bias, experts)
@@ -115,8 +114,7 @@ class MixtureLayer(nn.Module):
         self.set_buffers()
 
     def set_buffers(self) -> None:
-        """Make the load, and the experts of each place of a sequence where the contract has them, on the default
-        device."""
+        """Make the load, and the table of experts where the contract has one, on the default device."""
         device, contract = torch.get_default_device(), self._contract
         self.register_buffer("load", torch.zeros(self._experts, dtype=torch.int64, device=device), persistent=False)
         if contract is not None:
@@ -181,7 +179,6 @@ class Reordered(torch.autograd.Function):
 
 
 def expert_tokens(model: nn.Module) -> list[list[int]] | None:
-    """For each mixture of a model, in order, the tokens that each expert has got; None without any. Waits for the
-    device."""
+    """Tokens of each expert for each mixture of a model, in order. Waits for the device."""
     loads = [module.load for module in model.modules() if isinstance(module, MixtureLayer)]
     return torch.stack(loads).tolist() if loads else None
