@@ -21,7 +21,7 @@ class Convention:
     """The operations that one convention counts; `data/conventions.toml` explains the choices."""
 
     name: str
-    """Such as `causal`, or the choices themselves: `active+causal`."""
+    """Name, such as `causal`, or the choices themselves: `active+causal`."""
     weights: Weights
     """Whose products are counted."""
     attention: Attention
@@ -35,7 +35,7 @@ class Convention:
     in_results: bool = True
     """Results have an MFU by it."""
     source: str = ""
-    """Where it is published."""
+    """Publication of the convention."""
 
 
 @cache

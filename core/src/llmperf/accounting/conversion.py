@@ -15,11 +15,11 @@ class Converted:
     """A figure in one convention, with how it was computed."""
 
     convention: str
-    """In which MFU and FLOP/s are given."""
+    """Convention of MFU and FLOP/s."""
     title: str
     """Its name, and the programs that count in this way."""
     flops_per_token: float
-    """By this convention."""
+    """FLOPs per token by this convention."""
     formula: str
     """Formula of the FLOPs per token, with the figures filled in."""
     tokens_per_second_per_device: float

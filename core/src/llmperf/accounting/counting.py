@@ -34,7 +34,7 @@ class ConventionFlops:
     flops: float
     """Forward and backward."""
     formula: str
-    """With the figures filled in."""
+    """Formula with the figures filled in."""
     leaves_out: tuple[str, ...]
     """Operations that are not counted."""
 

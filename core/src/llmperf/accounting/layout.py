@@ -141,7 +141,7 @@ def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterato
 
 
 def parallelism_problems(framework: str, spec: RunSpec, supported: Collection[Degree] = ()) -> Iterator[Problem]:
-    """For framework plugins: a problem for each degree of parallelism that is asked for and not in `supported`.
+    """Problems for each degree of parallelism that is asked for and not in `supported`, for framework plugins.
 
     Data parallelism and sharding are left to the framework.
     """
@@ -172,16 +172,16 @@ ABBREVIATIONS: Mapping[RankDimension, str] = {"tensor": "TP", "context": "CP", "
 
 
 def range_text(first: int, last: int) -> str:
-    """Such as `0-7`, or `3` for one number."""
+    """Numbers as text, such as `0-7`, or `3` for one number."""
     return str(first) if first == last else f"{first}-{last}"
 
 
 def coordinates_text(coordinates: Mapping[RankDimension, tuple[int, int]]) -> str:
-    """Where the ranks of a node are, such as `TP 0-7, DP 3`; empty for a single rank."""
+    """Coordinates of the ranks of a node, such as `TP 0-7, DP 3`; empty for a single rank."""
     return ", ".join(f"{ABBREVIATIONS[name]} {range_text(*indexes)}" for name, indexes in coordinates.items())
 
 
 def rank_order_text(layout: Layout) -> str:
-    """How ranks are numbered, such as `TP, then DP`; empty unless there are two dimensions of more than one rank."""
+    """Order of the ranks, such as `TP, then DP`; empty unless there are two dimensions of more than one rank."""
     used = [ABBREVIATIONS[name] for name in layout.rank_order if layout.degrees[name] > 1]
     return ", then ".join(used) if len(used) > 1 else ""

@@ -25,9 +25,9 @@ class Transient:
     """Memory of a framework besides model states, and the states that it keeps elsewhere; see `WorkerPlan`."""
 
     update_bytes: float = 0.0
-    """For each trained parameter of a shard, during the update."""
+    """Bytes for each trained parameter of a shard, during the update."""
     update_parameters: int | None = None
-    """At most so many parameters are updated at a time; None: all of the shard."""
+    """Most parameters that are updated at a time; None: all of the shard."""
     buffer_bytes: int = 0
     """Memory of communication buffers, before the update."""
     offloaded: tuple[ModelState, ...] = ()

@@ -65,12 +65,12 @@ class ParameterCount:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """All parameters."""
         return sum(self.components.values())
 
     @property
     def active(self) -> int:
-        """Those that one token passes: of the routed experts `top_k`. Equal to the total in a dense model."""
+        """Parameters that one token passes: of the routed experts `top_k`. Equal to the total in a dense model."""
         return self.total - self.idle_experts - self.idle_others
 
     @property

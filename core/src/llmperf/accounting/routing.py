@@ -31,7 +31,7 @@ DIGITS = 80
 
 
 def routing_text(contract: Contract) -> str:
-    """Such as `balanced`, or `skewed, exponent 1.2`."""
+    """The routing as text, such as `balanced`, or `skewed, exponent 1.2`."""
     return contract.routing + (f", exponent {contract.routing_skew:g}" if contract.routing == "skewed" else "")
 
 

@@ -23,7 +23,7 @@ BLOCK_PROJECTIONS = ("attention projections", "feed-forward", "experts", "shared
 
 
 def weighted_peaks(plan: Plan) -> dict[str, WeightedPeak]:
-    """By convention, of one rank's share of a device; empty for products in one dtype, or where a peak is unknown."""
+    """Weighted peaks by convention, of one rank's share of a device; empty for one dtype, or if a peak is unknown."""
     spec, peak, rest = plan.spec, plan.peak, plan.rest_peak
     recipe = precision_recipe(spec.contract.precision)
     if not recipe.mixed or plan.flops.counted_by != "core" or peak is None or rest is None:

@@ -101,7 +101,7 @@ class GivenModel(Library):
         self._model = model
 
     def model(self, name: str, where: str = "model") -> Model:
-        """That model; UserError for another name."""
+        """The model of this name; UserError for another name."""
         if name != self._model.name:
             raise UserError(f"{where}: expected {self._model.name!r}, found {name!r}")
         return self._model

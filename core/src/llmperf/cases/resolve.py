@@ -23,7 +23,7 @@ SEED = "contract.seed"
 
 @dataclass(frozen=True)
 class Available:
-    """How many devices the machine has; None where a device can be divided at will."""
+    """Number of devices of the machine; None where a device can be divided at will."""
 
     nodes: int | None
     devices: int | None
@@ -133,7 +133,7 @@ def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Chan
 
 
 def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
-    """As `changes`, from the leaves of a case (`flat_case`), for comparing many documents with one case."""
+    """Changes like those of `changes`, from the leaves of a case (`flat_case`), for many documents of one case."""
     after = _flatten({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))

@@ -66,7 +66,7 @@ def choices_made(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _other_models() -> str:
-    """How to choose another model, with the names of those that are shipped."""
+    """Advice on choosing another model, with the names of those that are shipped."""
     from llmperf.cases.library import whole_library
 
     names = ", ".join(sorted(whole_library().paths("models")))

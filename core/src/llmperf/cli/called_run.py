@@ -120,7 +120,7 @@ class RunCommand(OpenCommand):
     called = CalledRun
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; a usage error for a negative number, which click takes for an option."""
+        """Parse arguments like click; a usage error for a negative number, which click takes for an option."""
         words = [part for word in args for part in word.split("=", 1)]
         for option, value in pairwise(words):
             if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():

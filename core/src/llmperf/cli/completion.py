@@ -24,7 +24,7 @@ Examples:
 MAX_RUNS = 30
 """Folders of runs and runs that are offered, the newest runs first."""
 RUN_PATTERNS = ("runs/*/plan.json", "runs/*/*/plan.json", "runs/*/runs/*/plan.json")
-"""Where runs are without and with `--out runs/NAME`, and in the folder of a matrix."""
+"""Patterns of run folders without and with `--out runs/NAME`, and in the folder of a matrix."""
 
 Complete = Callable[[click.Context, click.Parameter, str], "list[str] | list[CompletionItem]"]
 

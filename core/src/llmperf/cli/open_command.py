@@ -29,7 +29,7 @@ class Added(NamedTuple):
 
     @property
     def options(self) -> list[click.Parameter]:
-        """All of them, in the order of their plugins."""
+        """All parameters, in the order of their plugins."""
         return [option for _, group in self.groups for option in group.options]
 
 
@@ -115,7 +115,7 @@ class OpenCommand(click.Command):
             self.epilog = before
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does; the error for an option of an absent package of this project names the package."""
+        """Parse arguments like click; the error for an option of an absent package names the package."""
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:

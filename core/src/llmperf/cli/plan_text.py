@@ -107,7 +107,7 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def _place(outcome: Outcome) -> str:
-    """Where the devices are: this machine, or the nodes that a launcher reaches."""
+    """Location of the devices: this machine, or the nodes that a launcher reaches."""
     if outcome.resolved.site.launcher == LOCAL:
         return "on this machine"
     nodes = outcome.machine.node_list[: outcome.spec.tuning.nodes]
@@ -115,7 +115,7 @@ def _place(outcome: Outcome) -> str:
 
 
 def layout_text(layout: Layout) -> str:
-    """Such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
+    """The layout as text, such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
     parts = degrees_text(layout)
     sharding = (
         f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
@@ -192,7 +192,7 @@ def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def _node_facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Where the ranks meet, how they are numbered, and which of them each node has."""
+    """The meeting place of the ranks, their order, and the ranks of each node."""
     layout = plan.layout
     if plan.nodes:
         first = plan.nodes[0]

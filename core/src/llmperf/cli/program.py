@@ -26,9 +26,9 @@ RUNNING = ("run", "peak", "profile")
 LOOK_SECONDS = 0.5
 """Between two looks at a child that reports nothing."""
 GRACE_SECONDS = 5.0
-"""For a plugin to answer after the user has asked the command to end."""
+"""Time for a plugin to answer after the user has asked the command to end."""
 LEAVING_SECONDS = 10.0
-"""For what plugins have left to be done at the end of the process."""
+"""Time for what plugins have left to do at the end of the process."""
 COPY_SECONDS = 0.1
 """A signal that comes again within this time was sent to the process group and passed on as well."""
 FAULT = 2

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from llmperf.types import Observer, Plan, Progress, Result, StepProgress
 
 SECONDS_BETWEEN_LINES = 10.0
-"""Where standard error is not a terminal."""
+"""Interval of lines where standard error is not a terminal."""
 CHARTED_STEPS = 12
 """The last steps, whose time is drawn."""
 
@@ -30,9 +30,9 @@ class Place:
     """Position of the current run among several."""
 
     number: int
-    """From 1."""
+    """Number of the run, from 1."""
     runs: int
-    """All of them."""
+    """Number of all runs."""
     ends_at: float | None = None
     """Expected end of all, on the monotonic clock; None before a run has ended."""
 
@@ -102,7 +102,7 @@ class ProgressLine:
 
 
 def progress_text(progress: Progress, width: int | None = None, place: Place | None = None, chart: str = "") -> str:
-    """Such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  step time ▁▁▂▁▁█  MFU 17.9 %  12 s left`.
+    """The line, such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  step time ▁▁▂▁▁█  MFU 17.9 %  12 s left`.
 
     Of several runs it begins with `run 3 of 12` and ends with the time left for all. `chart` shows the last steps.
     If the line is wider than `width`, spaces and labels are dropped (`measuring 12/30 loss 8.101`); if it is

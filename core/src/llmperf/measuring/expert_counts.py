@@ -13,7 +13,7 @@ from llmperf.types.records import Trainer
 MOST_COUNTS = 2**16
 """Layers x experts. More are not recorded: a record is one line, of bounded length."""
 Counts = tuple[tuple[int, ...], ...]
-"""By layer and expert."""
+"""Counts by layer and expert."""
 
 
 class ExpertCounts:

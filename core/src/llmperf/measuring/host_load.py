@@ -31,7 +31,7 @@ class Process(NamedTuple):
     core: int
     """The core that it ran on last."""
     start: int
-    """When it was started, which tells it from an earlier process of the same id."""
+    """Start time, which tells it from an earlier process of the same id."""
 
 
 class HostMeter:
@@ -75,7 +75,7 @@ class HostMeter:
 
 
 def busy_ticks(stat: str, cores: Iterable[int]) -> int:
-    """From the text of /proc/stat: the time in which these cores were neither idle nor waiting for disks.
+    """Ticks from the text of /proc/stat in which these cores were neither idle nor waiting for disks.
 
     Time that a hypervisor took counts as busy.
     """
@@ -172,7 +172,7 @@ def stalled_seconds() -> dict[Resource, float]:
 
 
 def swapped_bytes() -> int | None:
-    """To and from swap space since the system was started; None if unknown."""
+    """Traffic to and from swap space since the system was started; None if unknown."""
     pages = _sizes(Path("/proc/vmstat"))
     if "pswpin" not in pages or "pswpout" not in pages:
         return None

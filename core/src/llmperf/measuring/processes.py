@@ -21,7 +21,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
-    """For `Popen(preexec_fn=...)`: the child gets the signal `how` when this process ends for any reason.
+    """A `preexec_fn` for `Popen`: the child gets the signal `how` when this process ends for any reason.
 
     None on systems other than Linux, which cannot do it.
     """

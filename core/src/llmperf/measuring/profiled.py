@@ -22,7 +22,7 @@ HOOK = "llmperf_profile_steps"
 TASK = "profile.json"
 """Name of the task among the files of a run folder."""
 SIGN_OF_LIFE_SECONDS = 1.0
-"""How often, at most, further steps record that they continue."""
+"""Shortest interval in which further steps record that they continue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How the process of a rank begins, and how it ends: immediately, with the cause recorded."""
+"""Beginning and end of the process of a rank, which ends immediately, with the cause recorded."""
 
 from __future__ import annotations
 

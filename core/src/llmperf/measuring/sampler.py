@@ -27,9 +27,9 @@ MAX_FAILURES = 5
 """Consecutive readings that may fail before the sampler gives up."""
 
 LOOK_SECONDS = 0.2
-"""How long the host is observed before a run; the kernel counts in hundredths of a second."""
+"""Seconds for which the host is observed before a run; the kernel counts in hundredths of a second."""
 FIRST_READING_SECONDS = 2.0
-"""How long a run waits for the first reading of its devices before it starts."""
+"""Seconds for which a run waits for the first reading of its devices before it starts."""
 
 
 class Sampler:

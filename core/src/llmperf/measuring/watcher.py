@@ -33,7 +33,7 @@ from llmperf.types.records import Phase, PhaseRecord, RankRecord, StepClock, Ste
 
 READ_BYTES = 2**16
 DRAIN_SECONDS = 1.0
-"""How long output is still read after the process has ended. A child that outlives it may hold the pipe open."""
+"""Seconds for which output is read after the process has ended. A child that outlives it may hold the pipe open."""
 MAX_LINE_BYTES = 2**16
 """Only the end of a longer line is kept: no line that reports a step is that long."""
 POLL_SECONDS = 0.2

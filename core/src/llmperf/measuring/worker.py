@@ -37,7 +37,7 @@ MAX_TEXT = 200
 MAX_VERSION = 100
 """Characters of a version that are recorded."""
 SIGN_OF_LIFE_SECONDS = 1.0
-"""How often, at most, a long evaluation records that it continues."""
+"""Shortest interval in which a long evaluation records that it continues."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

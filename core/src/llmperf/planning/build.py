@@ -69,7 +69,7 @@ def plan_only(selection: Selection, site: Site = HERE, options: RunOptions = USU
 
 
 def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: RunOptions = USUAL) -> Outcome:
-    """As `plan_run`, on a machine that was reached."""
+    """Plan like `plan_run`, on a machine that was reached."""
     resolved = resolve_on(machine, selection, site, options)
     worker, objections = framework_answer(resolved)
     problems = [*resolved.problems, *objections]

@@ -73,7 +73,7 @@ def estimated_kinds(plan: Plan, rank: int) -> Mapping[OperationKind, float] | No
 
 
 def _wrong(check: PlanCheck, plan: Plan) -> str | None:
-    """Where an answer cannot be right, what was expected and found; None if it can."""
+    """A message with the expected and found value of an answer that cannot be right; None if it can."""
     seconds, stages = check.step_seconds, plan.layout.pipeline_parallel
     if seconds is not None and not (math.isfinite(seconds) and seconds > 0):
         return f"step_seconds: expected a finite number above 0, found {seconds!r}"

@@ -52,7 +52,7 @@ class Container:
     """An image, and how to start it on a node."""
 
     image: str
-    """As the engine takes it."""
+    """Image as the engine takes it."""
     table: Containers
     """The user's table."""
 

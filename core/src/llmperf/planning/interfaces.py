@@ -30,7 +30,7 @@ IFF_UP, IFF_RUNNING = 0x1, 0x40
 MAX_INTERFACES = 256
 MAX_NAME_BYTES = 64
 INTERFACE = "{interface}"
-"""In a variable of the ranks: the interface of their node, which the agent fills in."""
+"""Placeholder in a variable of the ranks: the interface of their node, which the agent fills in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +38,7 @@ class NetworkInterface:
     """A network interface of a node, as the kernel shows it."""
 
     name: str
-    """Such as `eth0`."""
+    """Name, such as `eth0`."""
     addresses: tuple[str, ...]
     """Numeric addresses, IPv4 first, without the zone of link-local ones."""
     up: bool
@@ -95,7 +95,7 @@ def _speed(name: str) -> int | None:
 
 
 def _flags_and_mtu(name: str) -> tuple[int, int | None]:
-    """By ioctl, since /sys may belong to another network namespace; no flags if the interface is gone."""
+    """Flags and MTU by ioctl, since /sys may belong to another network namespace; no flags if the interface is gone."""
     request = struct.pack("16s16x", name.encode()[:15])
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:

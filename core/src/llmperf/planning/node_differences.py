@@ -1,4 +1,4 @@
-"""How the nodes of a run differ from one another, and what about single nodes disturbs a run."""
+"""Differences between the nodes of a run, and disturbances of single nodes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Difference:
     """A fact in which nodes differ."""
 
     what: str
-    """Such as `kernel`."""
+    """Name of the difference, such as `kernel`."""
     values: tuple[tuple[str, tuple[str, ...]], ...]
     """Each value with the hosts that have it, most hosts first."""
     refuses: bool = False

@@ -43,7 +43,7 @@ class NodeReport:
     llmperf_version: str
     """Version of llmperf-core."""
     python_version: str
-    """Such as `3.12.3`."""
+    """Version, such as `3.12.3`."""
     plugins: tuple[InstalledPlugin, ...]
     """The installed vendor, framework and extension plugins."""
     probes: tuple[Probe, ...]
@@ -159,11 +159,11 @@ class Reached:
     """Answers of the nodes of a launcher."""
 
     reports: Mapping[int, NodeReport]
-    """By rank."""
+    """Reports by rank."""
     failures: Mapping[int, str]
-    """By rank: why a node has not reported, in one line that names it."""
+    """Reasons by rank why a node has not reported, in one line that names it."""
     clocks: Mapping[int, Clock]
-    """By rank, as far as they are known."""
+    """Clocks by rank, as far as they are known."""
 
 
 def ask_for_reports(conversation: Conversation, nodes: Sequence[Node], python: str, vendor: str | None) -> Reached:

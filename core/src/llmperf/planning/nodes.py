@@ -75,7 +75,7 @@ class NodesInUse:
         self._machine: Machine | None = None
 
     def reach(self, site: Site, nodes: int) -> Machine:
-        """As the function of that name; the same machine as last time if the same is asked for.
+        """Reach the nodes like the function of that name; the same machine as last time if the same is asked for.
 
         The launcher that was opened before serves for the first nodes alone.
         """
@@ -167,7 +167,7 @@ def local_nodes() -> tuple[Node, ...]:
 
 
 RANK_PYTHON = "{python}"
-"""In the command of a script: the interpreter that runs the rank, which fills it in."""
+"""Placeholder in the command of a script: the interpreter that runs the rank, which fills it in."""
 
 
 def by_interpreter(argv: tuple[str, ...], interpreter: Interpreter | None) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ ATTENTION_FEATURES: Mapping[str, str] = {
 COMPILER = "compiler"
 """Feature of devices for which the runtime's compiler makes kernels, as `torch.compile` does with Triton."""
 AUTO = "auto"
-"""In `tuning.fused_ops`: all fused operations that the framework offers for the devices."""
+"""Value of `tuning.fused_ops` for all fused operations that the framework offers for the devices."""
 
 OptionCheck = Callable[[object], str | None]
 """Takes the value of an option; returns what was expected if the value is wrong, None if it is valid."""
@@ -124,7 +124,7 @@ ARCHITECTURE = (
 
 
 def architecture_problems(framework: str, spec: RunSpec, supported: Collection[str] = ()) -> Iterator[Problem]:
-    """For framework plugins: a problem for each fact of the model that departs from Llama and is not in `supported`.
+    """Problems for each fact of the model that departs from Llama and is not in `supported`, for framework plugins.
 
     The names are those of fields of `Model`. What has always been a fact (grouped keys, position encoding, tied
     embeddings, normalised heads) is left to the framework.

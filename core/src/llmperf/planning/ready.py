@@ -78,9 +78,9 @@ class Peaks:
     """The peaks of one whole device for a run."""
 
     products: PeakFlops | None
-    """For the products that the precision recipe covers."""
+    """Peak for the products that the precision recipe covers."""
     rest: PeakFlops | None = None
-    """For the others, if they have another dtype."""
+    """Peak for the others, if they have another dtype."""
     problem: str | None = None
     """The reason why `products` is not known."""
 

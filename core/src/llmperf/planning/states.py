@@ -36,7 +36,7 @@ class Selection:
     framework: str | None = None
     """None: `default_framework`, or else the case's own."""
     default_framework: str | None = None
-    """From the user's configuration file; used if the command line names none."""
+    """Framework of the user's configuration file; used if the command line names none."""
     settings: tuple[str, ...] = ()
     """`PATH=VALUE` of each `--set`."""
     overlays: tuple[Path, ...] = ()
@@ -51,7 +51,7 @@ class Selection:
         return self.given[0] if self.given else library_with_case(self.case).case(self.case)
 
     def models(self, shelf: Library, name: str) -> Library:
-        """Where the model of a name is: on the shelf of the run's plugins, or on that of another installed one."""
+        """Library that has the model of a name: that of the run's plugins, or of another installed one."""
         if self.given:
             return GivenModel(self.given[1])
         known = name.endswith(".toml") or name in shelf.paths("models")
@@ -60,7 +60,7 @@ class Selection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Site:
-    """Where a run takes place."""
+    """Place of a run."""
 
     vendor: str | None = None
     """Whose devices; None: the best that are there."""
@@ -73,13 +73,13 @@ class Site:
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     """The launcher's table in the user's configuration file."""
     opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
-    """That launcher, if it was asked something already; one launcher answers all questions of a run."""
+    """The launcher, if it was asked something already; one launcher answers all questions of a run."""
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""
     image: str | None = None
     """Container image of the nodes."""
     containers: Containers = NO_CONTAINERS
-    """How it is started by launchers that start no containers themselves."""
+    """Containers for launchers that start none themselves."""
     interface: str | None = None
     """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""
     python: tuple[str, str | None] | None = None
@@ -92,7 +92,7 @@ HERE = Site()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
-    """How a run is checked, followed and logged."""
+    """Options for checking, following and logging a run."""
 
     preflight: bool = True
     """Refuse a run whose estimated memory, with activations, is far beyond that of its devices."""
@@ -101,9 +101,9 @@ class RunOptions:
     startup_seconds: float = 1800.0
     """Timeout before the first step and during evaluation."""
     logs: tuple[str, ...] = ()
-    """Where each run is logged: `NAME=VALUE` of `--log`."""
+    """Logs of each run: `NAME=VALUE` of `--log`."""
     changes: tuple[Callable[[PlannedRun], Plan], ...] = field(default=(), compare=False, repr=False)
-    """By which plugins change the plan of each run."""
+    """Functions by which plugins change the plan of each run."""
 
 
 class Request(NamedTuple):
@@ -116,10 +116,10 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arithmetic:
-    """How the ranks are laid out and the batch is divided, if the figures of the contract fit together."""
+    """Layout of the ranks and division of the batch, if the figures of the contract fit together."""
 
     layout: Layout
-    """As the core lays the ranks out; the framework's own layout is in the plan."""
+    """The core's layout of the ranks; the framework's own layout is in the plan."""
     batch: Batch
     """Batch arithmetic."""
 
@@ -131,9 +131,9 @@ class Resolved:
     spec: RunSpec
     """The case with overlays and settings applied."""
     site: Site
-    """Where the user wants it to run."""
+    """Place that the user wants."""
     options: RunOptions
-    """How it is checked and followed."""
+    """Options for checking and following it."""
     machine: Machine
     """The devices to plan for."""
     plugins: Plugins = field(repr=False)
@@ -193,7 +193,7 @@ class Planned(_Outcome):
         return self.plugins.answers(hook)
 
     def changed(self) -> Planned:
-        """With the plan as the plugins that added options to the command have changed it."""
+        """Apply the changes of plugins that added options to the command."""
         planned = self
         for change in self.resolved.options.changes:
             planned = replace(planned, plan=change(planned))

@@ -22,9 +22,9 @@ class Defaults:
     """`[default]`: what a run uses unless an option says otherwise."""
 
     vendor: str | None = None
-    """As `--vendor`."""
+    """Default of `--vendor`."""
     framework: str | None = None
-    """As `--framework`."""
+    """Default of `--framework`."""
     environment: str | None = None
     """A name from `[environments]`, as `--python`."""
     interface: str | None = None
@@ -54,13 +54,13 @@ class Tables:
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hosts by the name of the group."""
     containers: Containers = NO_CONTAINERS
-    """How `--container-image` is started by launchers that start no containers themselves."""
+    """Containers of `--container-image` for launchers that start none themselves."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options by the name of the launcher, which checks them."""
     trust: TrustedKeys = TrustedKeys()
     """Whose signatures count."""
     data: Mapping[str, DataSource] = field(default_factory=dict)
-    """Where data sets are on this machine, by the name in `contract.dataset`. `llmperf validate --rerun` reads them."""
+    """Locations of data sets on this machine, by the name in `contract.dataset`, for `llmperf validate --rerun`."""
     prices: Mapping[str, Any] = field(default_factory=dict)
     """Prices of devices, by the model as results name it. The package that computes costs checks it."""
     electricity: Mapping[str, Any] = field(default_factory=dict)

@@ -115,7 +115,7 @@ def this_machine(vendor: str | None) -> Machine:
 
 
 def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence[str]) -> Machine:
-    """As `this_machine`, from probes of the machine; `broken` has one line for each vendor plugin that failed."""
+    """Choose the machine like `this_machine`, from probes; `broken` has one line for each vendor plugin that failed."""
     if vendor is not None:
         seen = next((probe for probe in probes if probe.vendor == vendor), None)
         if seen is None or not seen.devices:

@@ -53,12 +53,12 @@ class Distribution:
 
     @property
     def name(self) -> str:
-        """As the distribution writes it; the name of its folder of metadata if it writes none."""
+        """Name as the distribution writes it; the name of its folder of metadata if it writes none."""
         return self._field("Name") or name_of_folder(self._folder)
 
     @property
     def version(self) -> str:
-        """As the distribution writes it; empty if its metadata has no version."""
+        """Version as the distribution writes it; empty if its metadata has no version."""
         return self._field("Version")
 
     @property
@@ -107,14 +107,14 @@ class _Listing(NamedTuple):
     """Distributions installed in a folder on `sys.path`."""
 
     modified: int
-    """When the folder was changed last, in nanoseconds."""
+    """Time of the last change of the folder, in nanoseconds."""
     distributions: list[Distribution]
     by_name: dict[str, Distribution]
     """The first distribution of each normalized name."""
 
 
 _listings: dict[str, _Listing] = {}
-"""By folder on `sys.path`."""
+"""Listings by folder on `sys.path`."""
 
 
 def distributions() -> Iterator[Distribution]:

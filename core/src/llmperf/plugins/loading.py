@@ -144,7 +144,7 @@ class Plugins:
         return self._caller(hook)(**arguments)
 
     def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
-        """As `ask`, for the controller: PluginError that names the plugin if it raises or returns another type."""
+        """Ask like `ask`, for the controller: PluginError names a plugin that raises or returns another type."""
         return of_kind(self.owner(hook), hook, self._asked(hook, arguments), kind)
 
     def first_answer(self, hook: str, kind: type[T], **arguments: Any) -> tuple[T, Found]:
@@ -218,7 +218,7 @@ class Plugins:
             yield key, answer
 
     def collect_sound(self, hook: str, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
-        """As `collect_items`, but a plugin that fails ends only its own answer, with a line in `faults`."""
+        """Collect like `collect_items`, but a plugin that fails ends only its own answer, with a line in `faults`."""
         for key, call in self._calls(hook, arguments):
             try:
                 with blaming(self._found[key], hook):

@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Source:
-    """Where a distribution was installed from, by its `direct_url.json`."""
+    """Origin of an installed distribution, by its `direct_url.json`."""
 
     given: str
-    """As an installer takes it: a folder, a file, or a URL; that of a repository begins with `git+`."""
+    """Origin as an installer takes it: a folder, a file, or a URL; that of a repository begins with `git+`."""
     folder: Path | None = None
     """The folder; None for other sources."""
     editable: bool = False

@@ -25,7 +25,7 @@ class Unmet:
     """A requirement that is not installed here, or installed in a version that does not fit."""
 
     requirement: str
-    """As an installer takes it, such as `torch>=2.6`, without its marker."""
+    """Requirement as an installer takes it, such as `torch>=2.6`, without its marker."""
     name: str
     """The distribution that is required."""
     installed: str | None

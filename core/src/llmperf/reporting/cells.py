@@ -33,7 +33,7 @@ RANK_GIB = Rounding(style="decimals", digits=2, divisor=2**30)
 
 
 HUGE = 1e15
-"""From here on numbers are powers of ten, whatever their rounding."""
+"""Numbers from here on are shown as powers of ten."""
 
 
 def rounded(value: float | int | None, rounding: Rounding) -> str:
@@ -113,7 +113,7 @@ def money(value: float, currency: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Such as `42 s`, `3 min 10 s`, `2 h 5 min`."""
+    """A duration as text, such as `42 s`, `3 min 10 s`, `2 h 5 min`."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

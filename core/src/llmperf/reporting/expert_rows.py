@@ -12,7 +12,7 @@ from llmperf.types import Result, Row
 
 
 def routing_rows(result: Result) -> tuple[Row, ...]:
-    """How tokens were routed; no row for a dense model."""
+    """Routing of tokens; no row for a dense model."""
     if result.model.mixture is None:
         return ()
     return (Row(key="routing", label="routing", value=result.contract.routing, text=routing_text(result.contract)),)

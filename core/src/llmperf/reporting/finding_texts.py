@@ -19,7 +19,7 @@ MAX_MESSAGE = 1000
 """Characters of a message that is translated."""
 SEVERITIES = {"error": "错误", "warning": "警告", "note": "说明"}
 FILE = "findings.zh.toml"
-"""In the folder `data` of a package: the Chinese messages of its rules."""
+"""File of Chinese messages of rules, in the folder `data` of a package."""
 NUMBER = r"(?:-?[0-9][0-9.,e+-]*|-?inf|nan)"
 CJK = "\u2e80"
 """The first of the characters between which Chinese text has no spaces."""
@@ -29,7 +29,7 @@ OWN = ("expected", "because", "found", "what", "why", "message")
 QUOTED = re.compile(r"""(?<!\w)(?:"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|["'].*?\.\.\.)(?!\w)""")
 """A value in quotes, which may be cut off."""
 MASK = "\x1a"
-"""Stands around the number of a quoted value while the text around it is translated."""
+"""Mark around the number of a quoted value while the text around it is translated."""
 
 
 def finding_text(finding: Finding, language: str = "en") -> str:

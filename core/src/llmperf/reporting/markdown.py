@@ -24,9 +24,9 @@ TITLE = "Configuration and results"
 AS_TABLES = ("general",)
 """Sections whose labelled rows are a table, as in the published READMEs; the others are lists."""
 BACKSLASH = r"\\"
-"""Before a character that would begin a heading or a list inside an item."""
+"""Escape for a character that would begin a heading or a list inside an item."""
 SEVERITIES = ("error", "warning", "note")
-"""In the order in which findings of several runs are listed."""
+"""Severities in the order in which findings of several runs are listed."""
 MAX_INDENT = 40
 """Spaces before a line of a log."""
 

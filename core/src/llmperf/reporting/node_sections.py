@@ -43,7 +43,7 @@ def _cost(waiting: Waiting) -> Row:
 
 
 def straggler_text(result: Result, waiting: Waiting) -> str:
-    """Such as `rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`."""
+    """Stragglers as text: `rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`."""
     window = result.metrics.window_seconds
     of = "" if window is None else f", of {window:.2f} s"
     return f"{_who(result, waiting)}; without that the window might be {shown(_cost(waiting))} s shorter{of}"

@@ -40,7 +40,7 @@ class Page:
     """Heading of each group of rows, and the number of its rows; empty for a table without groups."""
     warnings: tuple[Line, ...] = ()
     notes: tuple[Line, ...] = ()
-    """How the figures were made."""
+    """Notes on how the figures were made."""
 
 
 def markdown_page(page: Page, language: str) -> str:

@@ -65,7 +65,7 @@ def read_results(path: Path, left_out: Callable[[UserError], None] | None = None
 def results_and_others(
     path: Path, left_out: Callable[[UserError], None] | None = None
 ) -> tuple[tuple[tuple[Path, Result], ...], list[ReadDocument]]:
-    """As `read_results`, and the documents of other kinds at the path."""
+    """Results like those of `read_results`, and the documents of other kinds at the path."""
     documents = found_documents([_shipped(path)], _has_sheets, left_out)
     results = tuple((read.path, read.document) for read in documents if read.kind.name == "result")
     return results, [read for read in documents if read.kind.name != "result"]

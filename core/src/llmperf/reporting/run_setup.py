@@ -36,7 +36,7 @@ class Setup:
 
     @cached_property
     def setting(self) -> Mapping[str, str]:
-        """How it was run, by English label."""
+        """Settings of the run, by English label."""
         return {row.label: shown(row) for row in _setting(self._result)}
 
     @cached_property

@@ -12,7 +12,7 @@ CUT = "..."
 GAP = "  "
 """Between two columns."""
 _JOINT = re.compile(r"(?<=[_,-])(?=\w)")
-"""Where a long name may be broken."""
+"""Places where a long name may be broken."""
 _VALUE = re.compile(r"\s*\S.*?\s{2,}")
 """A label before a value."""
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
@@ -117,7 +117,7 @@ def _lines(
 
 
 def _first_lines(lines: list[str], width: int, max_lines: int) -> list[str]:
-    """At most some lines of a cell; what is cut off is marked."""
+    """The first lines of a cell; what is cut off is marked."""
     if len(lines) <= max_lines:
         return lines
     last = lines[max_lines - 1]

@@ -14,7 +14,7 @@ MAX_TEXT = 400
 """Characters of a finished text that is translated."""
 
 FILE = "words.zh.toml"
-"""In the folder `data` of a package: tables `sentences` and `values` of Chinese texts by their English ones."""
+"""File in the folder `data` of a package: tables `sentences` and `values` of Chinese texts by English ones."""
 OWN = ("reason", "verdict", "convention", "layout", "place", "confidence", "method")
 """Parts of values that are words of llmperf, which are translated too."""
 

@@ -1,1 +1,1 @@
-"""From a plan and its records to a Result."""
+"""Build a Result from a plan and its records."""

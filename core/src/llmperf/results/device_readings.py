@@ -78,7 +78,7 @@ def unread(records: RunRecords) -> tuple[float, float] | None:
 
 
 def throttling(records: RunRecords) -> dict[str, float] | None:
-    """For each reason, the share of the window's samples in which any device of a node was slowed; of several nodes the
+    """Share of the window's samples in which any device of a node was slowed, for each reason; of several nodes the
     largest share. None where unknown, also of one device alone.
     """
     if sum(device.throttle_known for device in _devices(records)) != devices(records):

@@ -50,7 +50,7 @@ def shared(result: Result) -> bool:
 
 
 def costly_stragglers(result: Result) -> tuple[str, str] | None:
-    """Who made the others wait and what that may have cost, in words; None if it was no more than COSTLY_SHARE."""
+    """The ranks that made the others wait and the cost, in words; None if it was no more than COSTLY_SHARE."""
     waiting, window = result.waiting, result.metrics.window_seconds
     if waiting is None or not window or not waiting.stragglers or waiting.cost_seconds <= COSTLY_SHARE * window:
         return None
@@ -72,7 +72,7 @@ def all_disturbed(result: Result) -> bool:
 
 
 def drift(result: Result) -> float | None:
-    """By which share the steps became slower; below 0: faster. None if they did not, or nobody can say.
+    """Share by which the steps became slower; below 0: faster. None if they did not, or nobody can say.
 
     The medians of the first and the last quarter differ by more than DRIFT, and the middle halves of these quarters do
     not overlap.
@@ -95,7 +95,7 @@ def mean_uncertainty(steps: StepStatistics) -> float | None:
 
 
 def clock_fall(node: NodeConditions) -> float | None:
-    """By which share the clocks of a node's devices fell from the first to the last tenth; None if they did not.
+    """Share by which the clocks of a node's devices fell from the first to the last tenth; None if they did not.
 
     Windows with a tenth without a reading are too short to say.
     """
@@ -107,7 +107,7 @@ def clock_fall(node: NodeConditions) -> float | None:
 
 
 def lacks_memory(node: NodeConditions) -> tuple[str, str] | None:
-    """How a node shows that its host had too little memory in the measured window, and the bound; None if it had."""
+    """A sentence on a node whose host had too little memory in the measured window, and the bound; None if it had."""
     pressure, swapped = node.pressure.get("memory", 0.0), node.swapped_bytes or 0
     if pressure > MEMORY_PRESSURE:
         return f"processes waited for memory {100 * pressure:.0f} % of the time", f"{100 * MEMORY_PRESSURE:.0f} %"

@@ -32,7 +32,7 @@ Reason = Literal["exception", "killed", "exited", "hung", "lost", "nonfinite los
 
 @dataclass(frozen=True)
 class _Cause:
-    """How one rank ended, and when that began."""
+    """Ending of one rank, and its time."""
 
     at: float
     """Seconds since the epoch by the clock of the rank's node."""

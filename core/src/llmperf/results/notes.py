@@ -126,7 +126,7 @@ def _printed(records: RunRecords, *more: str) -> str:
 
 
 def script_notes(records: RunRecords) -> Iterator[str]:
-    """How times were made, and whether the script's clock and ours disagree; nothing without a script."""
+    """Notes on the origin of times, and on disagreement between the script's clock and ours."""
     script = records.plan.worker.script
     if script is None:
         return

@@ -60,7 +60,7 @@ class Kind:
     framework: str
     """Name of the framework plugin."""
     layout: Layout
-    """How the ranks shared the model."""
+    """Layout of the ranks."""
     tuning: tuple[tuple[str, object], ...]
     """Other changes, path and value."""
 

@@ -29,7 +29,7 @@ def measured_peak(plan: Plan) -> MeasuredPeak | None:
 
 
 def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
-    """Where the rank with the most FLOPs is, by the work that is expected; `step_seconds`: the median step, if known.
+    """Place of the rank with the most FLOPs, by the expected work; `step_seconds`: the median step, if known.
 
     None without an expectation, and for a model whose FLOPs an extension counts: formulas may not hold for it.
     """

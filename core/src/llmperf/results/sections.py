@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 HOOK = "llmperf_result_sections"
 LEFT_OUT = "left out of the sections: "
-"""How the note on a section that could not be computed begins."""
+"""Beginning of the note on a section that could not be computed."""
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 

@@ -87,7 +87,7 @@ def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
 
 
 def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -> tuple[Curve, dict[str, float]]:
-    """When rank 0, on node 0, ended each step, and where the time of its traced steps went."""
+    """Ends of the steps of rank 0, on node 0, and the time of its traced steps by kind."""
     profiles: list[StepProfile] = []
 
     def ends() -> Iterator[tuple[float, list[float]]]:

@@ -23,7 +23,7 @@ class StepFigures:
     """One step that all ranks have finished. Unknown is None."""
 
     step: int
-    """From 1, warm-up included."""
+    """Number of the step, from 1, warm-up included."""
     measured: bool
     """False for a warm-up step."""
     seconds: float | None
@@ -69,7 +69,7 @@ def curve_figures(result: Result) -> Iterator[StepFigures]:
 
 
 def _memory_readings(run: Path, nodes: int) -> dict[int, tuple[list[float], list[int]]]:
-    """By node: the moments of the readings, by the node's CLOCK_MONOTONIC, and the most memory that a device used."""
+    """Moments of the readings by the node's CLOCK_MONOTONIC, and the most memory that a device used, by node."""
     readings: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
     for sample in samples_of(run, nodes):
         used = [device.memory_used_bytes for device in sample.devices if device.memory_used_bytes is not None]

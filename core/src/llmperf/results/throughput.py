@@ -1,4 +1,4 @@
-"""From records to figures: throughput, step times, losses, memory, energy."""
+"""Figures of a run from its records: throughput, step times, losses, memory, energy."""
 
 from __future__ import annotations
 

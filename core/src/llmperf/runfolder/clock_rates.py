@@ -25,7 +25,7 @@ class Clocks(NamedTuple):
 
 
 class ClockRates:
-    """How long intervals of one run are by either clock, reading by reading."""
+    """Lengths of intervals of one run by either clock, reading by reading."""
 
     __slots__ = ("_before", "_intervals", "_longer", "_shorter")
 

@@ -59,13 +59,13 @@ class RunRecords:
     profiles: list[ProfileRecord]
     """Profiles of steps after the measured ones, or of a run under a profiler."""
     windows: dict[int, Span]
-    """When every rank of a node was in its measured window, by node."""
+    """Spans in which every rank of a node was in its measured window, by node."""
     readings: dict[int, NodeReadings]
-    """By node."""
+    """Readings by node."""
     reports: list[AgentReport]
     ending: Ending | None
     hosts: dict[int, Host]
-    """By node."""
+    """Hosts by node."""
     nodes: dict[int, ReachedNode]
     """The nodes of a run through a launcher, as the controller reached them."""
     files: dict[str, str]

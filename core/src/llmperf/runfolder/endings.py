@@ -1,4 +1,4 @@
-"""How a run ended, as its agents and its controller saw it. These are files: a result can be recomputed from them."""
+"""Ending of a run, as its agents and its controller saw it. These are files: a result can be recomputed from them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive
 
 AGENT_MODULE = "llmperf.launching.agent"
-"""In the argv of llmperf's own agent."""
+"""Module in the argv of llmperf's own agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +42,7 @@ class RankExit:
     exit_code: int | None = None
     """None while it runs, and if a signal ended it."""
     signal: str | None = None
-    """Such as `SIGKILL`."""
+    """Name, such as `SIGKILL`."""
     out_of_memory: bool = False
     """The kernel killed processes for lack of memory while it ran, and it was killed by SIGKILL."""
     at: NonNegative | None = None
@@ -127,7 +127,7 @@ class ReachedNode:
     clock_error_seconds: NonNegative | None
     """Largest error of that offset: half of the round trip."""
     lost_seconds: NonNegative | None = None
-    """How long the connection had been silent when the controller gave the node up; None if it was never lost."""
+    """Silence of the connection before the controller gave the node up; None if it was never lost."""
     undelivered: str | None = None
     """Folder on the node that keeps records which did not come back; None if all did."""
 

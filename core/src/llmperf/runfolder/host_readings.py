@@ -97,7 +97,7 @@ class HostLoad:
 
     @property
     def swapped_bytes(self) -> int | None:
-        """To and from swap space; None if unknown."""
+        """Traffic to and from swap space; None if unknown."""
         if self.first is None or self.last is None or self.seconds <= 0:
             return None
         before, after = self.first.host.swapped_bytes, self.last.host.swapped_bytes

@@ -17,11 +17,11 @@ from llmperf.files import json_files
 from llmperf.files.text import printable, redacted
 
 HEAD_BYTES = TAIL_BYTES = 4 * 2**20
-"""How much of the beginning and of the end of each log is kept."""
+"""Bytes of the beginning and of the end of each log that are kept."""
 BLOCK_BYTES = 2**20
 """Space is returned in multiples of this size."""
 RESULT_BYTES = 32 * 1024
-"""How much of the end of a log is searched for its last lines."""
+"""Bytes of the end of a log that are searched for its last lines."""
 MAX_LINE = 500
 """Characters of a log line that a result shows."""
 

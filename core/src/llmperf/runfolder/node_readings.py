@@ -22,7 +22,7 @@ COVERED = 0.9
 
 
 def measured_windows(phases: Iterable[PhaseRecord], layout: Layout) -> dict[int, Span]:
-    """When every rank of a node was in its measured window, for each node where that was ever so."""
+    """Spans in which every rank of a node was in its measured window, by node."""
     begins: dict[int, list[float]] = defaultdict(list)
     ends: dict[int, list[float]] = defaultdict(list)
     for phase in phases:
@@ -233,7 +233,7 @@ class NodeReadings:
 
     @property
     def throttling_over_time(self) -> dict[str, tuple[float | None, ...]]:
-        """For each reason, the share of the readings in each part of the window in which any device was slowed."""
+        """Share of the readings in each part of the window in which any device was slowed, by reason."""
         known, parts = self._known_in_part, range(WINDOW_PARTS)
         return {
             reason: tuple(

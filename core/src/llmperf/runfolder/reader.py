@@ -43,7 +43,7 @@ _KINDS: dict[str, type[Record]] = {
     "profile": ProfileRecord,
 }
 _STEP = b'{"kind":"step"'
-"""How the line of a step begins."""
+"""Beginning of the line of a step."""
 _STEPS = msgspec.json.Decoder(StepRecord)
 
 

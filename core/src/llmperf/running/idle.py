@@ -22,7 +22,7 @@ LOOK_SECONDS = 2.0
 IDLE_LOOKS = 3
 """Looks in a row at which the machine must be idle: other programs pause for a moment."""
 ANSWER_SECONDS = 60.0
-"""For a node to load its plugins and to answer."""
+"""Time for a node to load its plugins and to answer."""
 
 Look = Callable[[], Mapping[str, LoadBefore]]
 """Load of each host, by name; empty for a run on this machine alone."""

@@ -1,4 +1,4 @@
-"""From a plan to checked results: the whole of `llmperf run` but its printing."""
+"""One run from plan to checked results: the whole of `llmperf run` but its printing."""
 
 from __future__ import annotations
 

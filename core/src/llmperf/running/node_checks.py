@@ -39,17 +39,17 @@ class CheckedNode:
     """One node as its checks show it."""
 
     host: str
-    """As the launcher takes it."""
+    """Host as the launcher takes it."""
     failure: str | None = None
     """The reason why it could not be asked; the other fields are then empty."""
     hostname: str | None = None
-    """As the host calls itself."""
+    """Name that the host gives itself."""
     address: str | None = None
     """Address for the ranks of other nodes."""
     interface: NetworkInterface | None = None
     """Interface with that address."""
     devices: str | None = None
-    """Such as `8 x NVIDIA H800`."""
+    """Devices, such as `8 x NVIDIA H800`."""
     clock: Clock | None = None
     """Its wall clock against the controller's; None if it is unknown."""
     report: NodeReport | None = None

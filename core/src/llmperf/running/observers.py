@@ -21,9 +21,9 @@ METHODS = ("started", "progress", "steps", "ended")
 STEPS_INTERVAL_SECONDS = 1.0
 """Steps are handed over at most this often."""
 LIMIT_SECONDS = 5.0
-"""How long an observer may take for one call."""
+"""Most seconds for one call of an observer."""
 LOG_LIMIT_SECONDS = 30.0
-"""How long one that the user asked for with `--log` may take."""
+"""Most seconds for one call of an observer that the user asked for with `--log`."""
 MAX_WAITING_STEPS = 100_000
 """Most steps that wait for a busy observer; it is dropped before there are more in any real run."""
 

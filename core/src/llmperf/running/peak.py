@@ -54,7 +54,7 @@ class PeakRequest:
     dtypes: tuple[str, ...] = ()
     """Dtypes of products; all that the devices offer if empty."""
     seconds: float = 0.4
-    """For the repeats of each operation."""
+    """Time for the repeats of each operation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class Measured:
     wrong: tuple[str, ...]
     """A line for each operation with a wrong output, whose figure is not used."""
     kept: Path | None
-    """Where later runs on this machine find the rates; None if they were not kept."""
+    """File in which later runs on this machine find the rates; None if they were not kept."""
     not_kept: str | None
     """The reason why they were not kept, in one line."""
 

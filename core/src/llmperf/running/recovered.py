@@ -65,7 +65,7 @@ def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[
 
 
 def ending_of(records: RunRecords) -> Ending:
-    """How a run ended that only its ranks have recorded: `ended` if every rank had finished, otherwise `controller`."""
+    """Ending of a run that only its ranks have recorded: `ended` if every rank had finished, otherwise `controller`."""
     plan, at = records.plan, _last_change(records.run)
     finished = {rank.rank for rank in records.ranks}
     if len(finished) == plan.layout.world_size:
@@ -79,7 +79,7 @@ def ending_of(records: RunRecords) -> Ending:
 
 
 def _last_change(run: Path) -> str:
-    """When the last record was written, by the file system; UTC, ISO 8601."""
+    """Time of the last record, by the file system; UTC, ISO 8601."""
     paths = [run / filenames.PLAN, *(run / filenames.RECORDS).iterdir()]
     seconds = max(path.stat().st_mtime for path in paths)
     return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -30,7 +30,7 @@ from llmperf.types.result import Result
 from llmperf.validation.run_folder import recorded_findings
 
 LEFT_SECONDS = 20.0
-"""For the processes of a run whose llmperf was killed to end, before another run begins on this machine."""
+"""Time for the processes of a run whose llmperf was killed to end, before another run begins on this machine."""
 
 
 def chosen(request: Request, choice: RunChoice) -> Request:

@@ -78,7 +78,7 @@ class PackedSamples:
         return self.tokens[start:stop].astype(np.int64)
 
     def learnt(self, place: int) -> int:
-        """All of them: nothing is padded."""
+        """All tokens: nothing is padded."""
         return self.seq_len
 
 

@@ -23,7 +23,7 @@ STREAM = "data/synthetic"
 
 
 def _step_table() -> NDArray[np.int64]:
-    """For each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
+    """Steps for each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
     bits = np.arange(256)[:, None] >> np.arange(7) & 1
     return np.where(bits.any(axis=1), bits.argmax(axis=1) + 1, LARGEST_STEP).astype(np.int64)
 
@@ -64,5 +64,5 @@ class SyntheticTokens:
         return tokens
 
     def learnt(self, index: int) -> int:
-        """All of them: nothing is padded."""
+        """All tokens: nothing is padded."""
         return self._seq_len

@@ -30,7 +30,7 @@ class DeviceInfo:
     memory_bytes: Positive | None
     """Memory of the whole device; None if unknown."""
     uuid: str | None = None
-    """As the vendor's tool gives it."""
+    """Identifier from the vendor's tool."""
     kind: Literal["accelerator", "cpu"] = "accelerator"
     """Kind of the device."""
     divisible: bool = False
@@ -64,7 +64,7 @@ class Probe:
     vendor: str
     """Name of the vendor plugin."""
     devices: tuple[DeviceInfo, ...]
-    """In the order of their indices."""
+    """Devices in the order of their indices."""
     offers: Offers
     """Capabilities of the devices."""
     driver: str | None = None
@@ -83,7 +83,7 @@ class Probe:
 
 
 Confidence = Literal["datasheet", "measured", "low"]
-"""How reliable a peak is. `datasheet`: the vendor's own document has the figure for this device. `measured`: timed on
+"""Reliability of a peak. `datasheet`: the vendor's own document has the figure for this device. `measured`: timed on
 this host. `low`: derived from another figure, or from a secondary source, because no datasheet was at hand."""
 
 
@@ -92,7 +92,7 @@ class PeakFlops:
     """Dense peak of one whole device, with its source: a peak without a source cannot be checked."""
 
     device_model: str
-    """As in `DeviceInfo.model`."""
+    """Model of the device, as in `DeviceInfo.model`."""
     dtype: str
     """The dtype it holds for, such as `bf16`."""
     flops_per_second: NonNegative
@@ -102,7 +102,7 @@ class PeakFlops:
     date: str
     """ISO date of the source or the measurement."""
     confidence: Confidence = "datasheet"
-    """How reliable the figure is: `low` if it is derived or from a secondary source, and then `source` says which."""
+    """Reliability of the figure: `low` if it is derived or from a secondary source, and then `source` says which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class DeviceSample:
     index: Count
     """Its number in the vendor's tool."""
     memory_used_bytes: Count | None
-    """By all processes."""
+    """Memory used by all processes."""
     memory_total_bytes: Count | None
     """Memory of the whole device."""
     utilisation_percent: NonNegative | None = None
@@ -152,10 +152,10 @@ class Device(Protocol):
     """
 
     places: Mapping[str, str]
-    """How each tensor library that the vendor supports names the device, by the names in `Offers.runtimes`:
+    """Names of the device for each tensor library that the vendor supports, by the names in `Offers.runtimes`:
     `{"torch": "cuda:0", "paddle": "gpu:0"}`."""
     collective_backend: str
-    """As in `Offers.collective_backend`."""
+    """Backend of collectives, as in `Offers.collective_backend`."""
 
     def event(self) -> DeviceEvent:
         """Set a mark at the present end of the device's queue."""

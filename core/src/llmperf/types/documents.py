@@ -53,7 +53,7 @@ class Verdict:
     outcome: Literal["agrees", "wrong", "not checked"]
     """`agrees`: the figures of the row were computed again and are right. `wrong`: some rule has an error."""
     why: tuple[str, ...]
-    """How the row was checked, the codes of its errors, or what is missing to check it."""
+    """The check of the row, the codes of its errors, or what is missing to check it."""
 
     def document(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -163,7 +163,7 @@ class Manifest:
     schema: str
     """Name and version of this document's schema."""
     created: str
-    """When it was packed: UTC, ISO 8601."""
+    """Time of packing: UTC, ISO 8601."""
     llmperf_version: str
     """Version of llmperf that packed it."""
     runs: tuple[str, ...]

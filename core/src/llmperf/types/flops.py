@@ -20,7 +20,7 @@ class Workload:
     gradient_checkpointing: bool = False
     """The forward pass is computed again during the backward pass."""
     recomputed_share: NonNegative = 1
-    """With gradient checkpointing, the share of the blocks whose matrix products are computed again."""
+    """Share of the blocks whose matrix products are computed again, with gradient checkpointing."""
     padded: bool = False
     """Sequences are records of unknown length, padded to seq_len. Tokens are then counted without padding, and what
     attention costs each of them is not known."""
@@ -37,7 +37,7 @@ class FlopsPerToken:
     flops: NonNegative
     """FLOPs for one token, forward and backward."""
     formula: str
-    """With the figures filled in, so that anyone can check it."""
+    """Formula with the figures filled in, so that anyone can check it."""
     leaves_out: tuple[str, ...] = ()
     """Terms that the device computes and this convention does not count."""
 
@@ -49,7 +49,7 @@ class FlopCount:
     parameters: Positive
     """Counted exactly from the model's facts."""
     active_parameters: Positive | None = None
-    """Those that one token passes: of the routed experts of a mixture only the chosen ones. None if not counted."""
+    """Parameters that one token passes: of a mixture only the chosen routed experts. None if not counted."""
     embedding_parameters: Count
     """Input embedding: looked up, not multiplied."""
     nominal_parameters: Positive

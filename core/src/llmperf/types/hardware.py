@@ -16,7 +16,7 @@ class Hardware:
     vendor: str
     """Name of the vendor plugin."""
     device_model: str
-    """As the vendor's management library names it."""
+    """Name from the vendor's management library."""
     nodes: Positive
     """Machines."""
     devices_per_node: Positive
@@ -57,7 +57,7 @@ class Software:
     packages: Mapping[str, str]
     """Versions of the packages that the ranks imported, by import name."""
     notable_packages: tuple[str, ...] = ()
-    """Those whose version affects the training speed, as the run's plugins say; reports name these."""
+    """Packages whose version affects the training speed, as the run's plugins say; reports name these."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables the ranks saw: those that the run's plugins name or set."""
     startup_modules: Mapping[str, str] = field(default_factory=dict)

@@ -26,7 +26,7 @@ class BusyProgram:
     """A program that is not of the run; all its processes together."""
 
     name: str
-    """As the kernel names its processes, at most 15 characters."""
+    """Name from the kernel, at most 15 characters."""
     cpu_share: NonNegative
     """Share of the cores that the run may use."""
 
@@ -54,9 +54,9 @@ class LoadBefore:
     memory_total_bytes: Count | None = None
     """Memory of the host."""
     memory_available_bytes: Count | None = None
-    """That new processes can have without swapping."""
+    """Memory that new processes can have without swapping."""
     swapped_bytes_per_second: NonNegative | None = None
-    """To and from swap space."""
+    """Traffic to and from swap space."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class NodeConditions:
     """Activity of others on one node, just before the run and in its measured window."""
 
     node_rank: Count
-    """From 0."""
+    """Rank of the node, from 0."""
     before: LoadBefore | None = None
     """Just before the ranks were started; None if it was not read."""
     other_cpu_share: NonNegative | None = None
@@ -82,9 +82,9 @@ class NodeConditions:
     least_memory_available_bytes: Count | None = None
     """Least that new processes could have had without swapping."""
     swapped_bytes: Count | None = None
-    """To and from swap space."""
+    """Traffic to and from swap space."""
     throttling: Mapping[str, tuple[NonNegative | None, ...]] = field(default_factory=dict)
-    """For each reason why a device was slowed: the share of the readings in which any device was, in each tenth of the
-    measured window; None for a tenth without a reading."""
+    """Share of the readings in which any device was slowed, for each reason, in each tenth of the measured
+    window; None for a tenth without a reading."""
     clock_hertz: tuple[NonNegative | None, ...] = ()
     """Mean clock of all devices' compute units in each tenth of the measured window; empty if no device shows it."""

@@ -62,7 +62,7 @@ class NodeCommand:
     """A command for one node: argv and environment variables."""
 
     node_rank: Count
-    """From 0."""
+    """Rank of the node, from 0."""
     host: str
     """`Node.host`."""
     argv: tuple[str, ...]
@@ -83,7 +83,7 @@ class Interpreter:
     path: str
     """Absolute path of the executable, as on every node or in the container image, or a name on the image's `PATH`."""
     version: str
-    """Such as `3.12.3`."""
+    """Version, such as `3.12.3`."""
     environment: str | None = None
     """Its name in `[environments]` of the user's `llmperf.toml`; None if the path was given."""
 

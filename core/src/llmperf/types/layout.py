@@ -1,4 +1,4 @@
-"""How ranks share the model and the batch."""
+"""Layouts of ranks, which share the model and the batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RankDimension = Literal["tensor", "context", "data", "pipeline"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How ranks share the model: world = tensor x context x data x pipeline parallel = nodes x devices per node."""
+    """Degrees of parallelism: world = tensor x context x data x pipeline parallel = nodes x devices per node."""
 
     nodes: Positive
     """Machines."""
@@ -37,7 +37,7 @@ class Layout:
     sharding_degree: Positive = 1
     """Ranks that share one copy of the sharded state; a divisor of data x context parallel."""
     rank_order: tuple[RankDimension, ...] = ("tensor", "context", "data", "pipeline")
-    """How ranks are numbered: neighbouring ranks differ in the first dimension, then in the second, and so on."""
+    """Order in which ranks are numbered: neighbours differ in the first dimension, then in the second, and so on."""
 
     @property
     def world_size(self) -> int:

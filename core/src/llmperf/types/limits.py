@@ -20,7 +20,7 @@ class OperationToTime:
     kind: TimedKind
     """Kind of the operation."""
     dtype: str
-    """As in `PeakFlops.dtype`; `tf32` is float32 data whose products may be computed in it."""
+    """Dtype as in `PeakFlops.dtype`; `tf32` is float32 data whose products may be computed in it."""
     shape: tuple[Positive, ...]
     """`matmul`: batch, rows, columns, inner size. `attention`: batch, heads, tokens, head size. `launch`: kernels.
     `copy` and `read`: bytes of the source. Collectives: bytes of the summed or the gathered tensor on one rank."""
@@ -69,7 +69,7 @@ class TimedOperation:
     operation: OperationToTime
     """The timed operation."""
     ranks: Count
-    """That took part in a collective, or computed at the same time."""
+    """Ranks that took part in a collective, or computed at the same time."""
     runs: Count
     """Timed repeats, after one that does not count."""
     median_seconds: NonNegative

@@ -13,12 +13,12 @@ class LoggedStep:
     """A step as an external script prints it. The core adds the rank, the moment and whether the step is measured."""
 
     step: Positive
-    """From 1."""
+    """Number of the step, from 1."""
     loss: float | None
     """Mean cross entropy per token of the whole step, in nats; NaN or infinite if the script prints that; None if
     it prints no loss."""
     seconds: NonNegative | None = None
-    """By the script's own clock; None if it prints no time: the core then uses the time since the previous line."""
+    """Duration by the script's own clock; None: the core uses the time since the previous line."""
     tokens: Count | None = None
     """Tokens of the whole step, over all ranks, compared with the plan; None if the script does not print them."""
     grad_norm: float | None = None
@@ -48,4 +48,4 @@ class LoggedFailure:
     message: str
     """Its message."""
     traceback: str = ""
-    """As Python prints it."""
+    """Traceback as Python prints it."""

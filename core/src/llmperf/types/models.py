@@ -49,7 +49,7 @@ class Mixture:
     dense_layers: Count = 0
     """The first layers, which have a dense feed-forward layer of `intermediate_size` instead."""
     router_score: Literal["softmax", "sigmoid"] = "softmax"
-    """How the router's products become scores."""
+    """Function that makes scores of the router's products."""
     router_bias: bool = False
     """The router adds a trained bias."""
     expert_bias: bool = False
@@ -57,7 +57,7 @@ class Mixture:
     normalized_scores: bool = True
     """The scores of a token's experts are scaled to a sum of 1."""
     score_scale: NonNegative = 1.0
-    """By which the scores are multiplied at the end."""
+    """Factor of the scores."""
     balanced_by_bias: bool = False
     """A bias that no gradient trains moves the choice of experts towards equal loads (arXiv:2408.15664)."""
     groups: Positive = 1
@@ -68,7 +68,7 @@ class Mixture:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
-    """How rotary positions are stretched beyond the lengths of the first training."""
+    """Stretching of rotary positions beyond the lengths of the first training."""
 
     method: Literal["linear", "llama3", "yarn"]
     """`linear`: positions divided by the factor; `llama3`: low frequencies only; `yarn`: arXiv:2309.00071."""
@@ -97,9 +97,9 @@ class StatedPart:
     """A part of a published model beside its decoder, by its number of parameters alone."""
 
     name: str
-    """Such as `vision tower`."""
+    """Name, such as `vision tower`."""
     parameters: Positive
-    """As published."""
+    """Published number of parameters."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class Model:
     name: str
     """The name that cases use."""
     title: str
-    """For people."""
+    """Title for people."""
     family: str
     """The name by which a framework chooses the definition that builds it: `llama`, `qwen3_moe`. A framework refuses
     families that it does not build."""
@@ -164,13 +164,13 @@ class Model:
     norm_offset: bool = False
     """A norm multiplies by 1 + its weight."""
     position_encoding: str
-    """How positions enter attention: `rope`, `alibi`. A framework refuses encodings that it does not have."""
+    """Encoding of positions: `rope`, `alibi`. A framework refuses encodings that it does not have."""
     rope_theta: NonNegative | None = None
     """Base of the rotary encoding; None with another encoding."""
     window_rope_theta: NonNegative | None = None
     """The base in layers with a window, which are not scaled; None: as in the others."""
     rope_scaling: RopeScaling | None = None
-    """How rotary positions are stretched; None: not."""
+    """Stretching of rotary positions; None: not stretched."""
     rotated_share: NonNegative = 1.0
     """Part of each query and key that is rotated."""
     rotated_pairs: Literal["halves", "neighbours"] = "halves"
@@ -178,7 +178,7 @@ class Model:
     tied_embeddings: bool = False
     """Input embedding and output projection are one matrix."""
     embedding_scale: NonNegative = 1.0
-    """By which embeddings are multiplied."""
+    """Factor of the embeddings."""
     normalized_head: bool = False
     """Baichuan2's NormHead: the rows of the output projection are scaled to unit length at each forward."""
     multi_token_layers: Count = 0
@@ -188,7 +188,7 @@ class Model:
     initializer_std: NonNegative = 0.02
     """Standard deviation of the initial weights."""
     source: str
-    """Where the facts are published."""
+    """Publication of the facts."""
 
     @property
     def query_width(self) -> int:

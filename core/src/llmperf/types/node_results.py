@@ -18,7 +18,7 @@ class NodeResult:
     """One node of a run: its ranks, and what is different from most nodes."""
 
     node_rank: Count
-    """From 0."""
+    """Rank of the node, from 0."""
     host: str
     """Its name, as the launcher takes it; `node-000` and so on in a submission."""
     interface: str | None
@@ -35,7 +35,7 @@ class NodeResult:
     clock_error_seconds: NonNegative | None
     """Largest error of that offset."""
     lost_seconds: NonNegative | None = None
-    """How long it had not answered when the controller gave it up; None if it was never lost."""
+    """Silence of the node before the controller gave it up; None if it was never lost."""
     differs: Mapping[str, str | int | None] = field(default_factory=dict)
     """Differences from `hardware` and `software`, by field; `packages.NAME`, `environment.NAME` and
     `startup_modules.NAME` for single packages, variables and modules. None: it has none, or it is unknown."""
@@ -60,7 +60,7 @@ class Straggler:
     busy_seconds: NonNegative
     """Measured window without waits for communication."""
     lag_seconds: NonNegative
-    """By how much that is longer than the median of its peers."""
+    """Excess over the median of its peers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Waiting:
     slow_nodes: tuple[Count, ...] = ()
     """Nodes of which every rank is a straggler."""
     cost_seconds: NonNegative
-    """How much shorter the measured window might have been if the stragglers had been as fast as the slowest of their
-    other peers; 0 without stragglers."""
+    """Time by which the measured window might have been shorter if the stragglers had been as fast as the slowest of
+    their other peers; 0 without stragglers."""
     method: str
-    """How stragglers were found."""
+    """Method by which stragglers were found."""

@@ -27,7 +27,7 @@ class NodeTask:
     """A task that the controller may give to the program on each node."""
 
     name: str
-    """As the controller asks for it."""
+    """Name by which the controller asks for it."""
     begin: Callable[[int], NodeWork]
     """Called on a node, with its rank, when the task is asked for the first time."""
 
@@ -37,11 +37,11 @@ class ReachedNode:
     """A node that has answered."""
 
     host: str
-    """As the launcher takes it."""
+    """Host as the launcher takes it."""
     address: str
-    """For the ranks of other nodes."""
+    """Address for the ranks of other nodes."""
     interface: str | None
-    """With that address; None if no interface of the node has it."""
+    """Interface with that address; None if no interface of the node has it."""
     machine: str | None
     """Nodes with one value share a machine; None if it is unknown."""
     accelerators: int
@@ -53,7 +53,7 @@ class ReachedNodes(Protocol):
 
     @property
     def nodes(self) -> Sequence[ReachedNode]:
-        """By rank, without those that failed before."""
+        """Nodes by rank, without those that failed before."""
         ...
 
     @property
@@ -78,6 +78,6 @@ class NodesChecked:
     problems: Sequence[str] = ()
     """One line for each reason for which a run is refused, and `llmperf doctor` exits with 1."""
     notes: Sequence[str] = ()
-    """For the plan of the run."""
+    """Notes for the plan of the run."""
     document: Mapping[str, Any] = field(default_factory=dict)
-    """Added to what `llmperf doctor --json` prints."""
+    """Additions to the output of `llmperf doctor --json`."""

@@ -83,7 +83,7 @@ class Observer(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Logger:
-    """Where `llmperf run --log NAME=VALUE` can send runs."""
+    """Destination of `llmperf run --log NAME=VALUE`."""
 
     name: str
     """The name before the `=`: `tensorboard`."""

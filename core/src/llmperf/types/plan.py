@@ -51,7 +51,7 @@ class WorkerPlan:
     """A framework's part of the plan."""
 
     layout: Layout
-    """How ranks share the model."""
+    """Layout of the ranks."""
     needs: Needs
     """Requirements on the devices."""
     agent: tuple[str, ...]
@@ -98,8 +98,8 @@ class WorkerPlan:
 
 
 SLOWEST_STEP = 10
-"""How many times as long as expected a step may take: a run has not hung before such a step would have ended. The first
-step also compiles kernels and fills caches."""
+"""Factor of the expected duration that a step may take: a run has not hung before such a step would have ended. The
+first step also compiles kernels and fills caches."""
 
 
 Purpose = Literal["run", "limits", "profile", "rerun"]
@@ -137,8 +137,8 @@ class Plan:
     peak: PeakFlops | None
     """Peak of the whole probed device."""
     rest_peak: PeakFlops | None = None
-    """In a recipe with products in two dtypes, such as fp8 and bf16: the peak of those that are not in the dtype of
-    `peak`. None otherwise, and where it is not known."""
+    """Peak of products that are not in the dtype of `peak`, in a recipe with two dtypes, such as fp8 and bf16. None
+    otherwise, and where it is not known."""
     peak_problem: str | None = None
     """The reason why the peak, and so MFU, is unknown."""
     rates: DeviceRates | None = None
@@ -189,7 +189,7 @@ class Plan:
 
     @property
     def layout(self) -> Layout:
-        """How ranks share the model: the framework's layout."""
+        """Layout of the framework."""
         return self.worker.layout
 
     @property

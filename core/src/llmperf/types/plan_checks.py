@@ -19,7 +19,7 @@ class ExpectedWork:
     rank: Count
     """The first rank of the stage; the others are like it."""
     method: Literal["fake tensors", "analytic"]
-    """How its operations are known, as in a `StepTrace`."""
+    """Source of its operations, as in a `StepTrace`."""
     flops: NonNegative
     """FLOPs that are computed, recomputation included."""
     bytes: NonNegative

@@ -42,7 +42,7 @@ class PrecisionRecipe:
     optimizer_states: Dtype
     """Dtype of both moments of AdamW."""
     source: str
-    """Where the recipe is published."""
+    """Publication of the recipe."""
 
     @property
     def mixed(self) -> bool:

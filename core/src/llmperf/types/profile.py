@@ -24,13 +24,13 @@ class ProfiledOperation:
     """Equal operations of a step."""
 
     name: str
-    """As the framework calls them, such as `aten.mm`."""
+    """Name in the framework, such as `aten.mm`."""
     kind: OperationKind
     """Kind of the operations."""
     seconds: NonNegative
-    """In a step: on the device, or of a CPU without the operations that they call."""
+    """Time in a step: on the device, or of a CPU without the operations that they call."""
     calls: NonNegative
-    """In a step."""
+    """Calls in a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,11 +50,11 @@ class StepProfile:
     operations: tuple[ProfiledOperation, ...]
     """All operations, longest first."""
     communication_seconds: NonNegative
-    """In which any communication went on."""
+    """Time with any communication."""
     overlapped_seconds: NonNegative
     """Part of it in which operations went on too."""
     idle_seconds: NonNegative
-    """In which neither operations nor communication went on: the device waits for the host, or the host computes."""
+    """Time with neither operations nor communication: the device waits for the host, or the host computes."""
     trace: str | None = None
     """Name of the Chrome trace in the run folder; None without one."""
     first_step: Positive | None = None

@@ -1,4 +1,4 @@
-"""How fast a device computes and communicates in practice: the answer of `llmperf_device_rates` and `llmperf peak`."""
+"""Rates of computation and communication in practice: the answer of `llmperf_device_rates` and `llmperf peak`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class MatmulRate:
     """Achieved rate of one matrix product, outputs verified."""
 
     dtype: str
-    """As in `PeakFlops.dtype`."""
+    """Dtype as in `PeakFlops.dtype`."""
     shape: tuple[Positive, ...]
     """Batch, rows, columns, inner size."""
     flops_per_second: NonNegative
@@ -35,18 +35,18 @@ class CollectiveRate:
     bytes: Positive
     """Size of the summed or the gathered tensor on one rank."""
     ranks: Positive
-    """That took part."""
+    """Ranks that took part."""
     seconds: NonNegative
     """Median of the repeats, on the slowest rank."""
     bus_bytes_per_second: NonNegative
     """Bytes per second that each rank sends: bytes x (ranks - 1) / ranks / seconds, twice that for an all-reduce."""
     spread: NonNegative | None = None
-    """As in `MatmulRate`."""
+    """Spread as in `MatmulRate`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkRate:
-    """How fast the devices of one node, or of several, communicate: time = latency x steps + bytes / bandwidth."""
+    """Speed of communication among devices of one node, or of several: time = latency x steps + bytes / bandwidth."""
 
     scope: Literal["node", "cluster"]
     """Between devices of one node, or of different nodes."""
@@ -63,7 +63,7 @@ class DeviceRates:
     """Rates that one device achieves. Every figure is measured, or assumed and then `source` says from what."""
 
     device_model: str
-    """As in `DeviceInfo.model`."""
+    """Model of the device, as in `DeviceInfo.model`."""
     basis: Literal["measured", "assumed"]
     """`measured`: by `llmperf peak`; `assumed`: from datasheets and usual efficiencies."""
     matmul_flops_per_second: Mapping[str, NonNegative]
@@ -73,7 +73,7 @@ class DeviceRates:
     memory_bytes_per_second: NonNegative
     """Device memory, read and written in long rows."""
     launch_seconds: NonNegative
-    """From one kernel to the next, if the kernel does nothing."""
+    """Time from one kernel to the next, if the kernel does nothing."""
     memory_bytes: Positive | None
     """Memory of the whole device."""
     links: tuple[LinkRate, ...] = ()

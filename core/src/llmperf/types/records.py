@@ -131,7 +131,7 @@ class StepRecord:
     rank: Count
     """The rank."""
     step: Positive
-    """From 1, warm-up included."""
+    """Number of the step, from 1, warm-up included."""
     measured: bool
     """False for a warm-up step."""
     at: NonNegative
@@ -139,7 +139,7 @@ class StepRecord:
     monotonic: NonNegative
     """The same moment in seconds of the host's CLOCK_MONOTONIC."""
     step_seconds: NonNegative
-    """From device events."""
+    """Duration by device events."""
     tokens: Count
     """Tokens this rank trained on."""
     loss: float | None
@@ -153,7 +153,7 @@ class StepRecord:
 
 
 StepClock = Literal["device events", "script", "line arrivals"]
-"""Where step times come from: the device's events, what an external script prints, or when its lines arrive."""
+"""Sources of step times: the device's events, what an external script prints, or when its lines arrive."""
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,11 +174,11 @@ class RankRecord:
     """Seconds of the window in which the rank's computation waited for communication with other ranks; None if the
     framework does not measure it."""
     step_clock: StepClock = "device events"
-    """Where the times of the measured steps come from."""
+    """Source of the times of the measured steps."""
     kernels: Mapping[str, str] = field(default_factory=dict)
     """Kernels by what they compute; empty if the framework does not report them."""
     precisions: Mapping[str, str] = field(default_factory=dict)
-    """In which precision each group of modules ran; empty if the framework does not report it."""
+    """Precision of each group of modules; empty if the framework does not report it."""
     compile_seconds: NonNegative | None = None
     """Seconds in which a compiler worked for this rank; None if the framework does not report it."""
     peak_memory_bytes: Count | None
@@ -208,7 +208,7 @@ class ExpertsRecord:
     rank: Count
     """The rank."""
     layers: tuple[tuple[Count, ...], ...]
-    """For each layer with experts of the rank's pipeline stage, the tokens that each expert took."""
+    """Tokens that each expert took, for each layer with experts of the rank's pipeline stage."""
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,7 +245,7 @@ class FailureRecord:
     message: str
     """Its message."""
     traceback: str
-    """As Python prints it."""
+    """Traceback as Python prints it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -265,9 +265,9 @@ class HostSample:
     stalled_seconds: Mapping[Resource, NonNegative] = field(default_factory=dict)
     """Time since the system was started in which some task waited for a resource; without those that are unknown."""
     memory_available_bytes: Count | None = None
-    """That new processes could have without swapping; None if unknown."""
+    """Memory that new processes could have without swapping; None if unknown."""
     swapped_bytes: Count | None = None
-    """To and from swap space since the system was started; None if unknown."""
+    """Traffic to and from swap space since the system was started; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

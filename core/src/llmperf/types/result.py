@@ -44,7 +44,7 @@ class Failure:
     node_rank: Count | None = None
     """The node where that was; None if unknown, and on a single node."""
     reason: Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
-    """How the run ended; `lost`: a node did not answer any more."""
+    """Kind of failure; `lost`: a node did not answer any more."""
     exception: str | None
     """Name of the exception's type; None without an exception."""
     message: str
@@ -58,7 +58,7 @@ class PluginInfo:
     """A plugin as it was loaded, for the record."""
 
     name: str
-    """As its entry point names it."""
+    """Name of its entry point."""
     role: Literal["vendor", "framework", "extension", "core"]
     """Role, which determines the hooks that it may answer."""
     distribution: str
@@ -108,7 +108,7 @@ class RankMemory:
     rank: Count
     """The rank."""
     pipeline_stage: Count
-    """From 0."""
+    """Pipeline stage, from 0."""
     peak_bytes: Count | None
     """Most it held in the measured window; None where it cannot be known."""
     reserved_bytes: Count | None = None
@@ -124,8 +124,8 @@ FEWEST_DRIFT_STEPS = 40
 MEAN_UNCERTAINTY = 0.05
 """Half the confidence interval of the mean step, by the mean, up to which a throughput is known well."""
 SWAPPED_BYTES = 256 * 2**20
-"""To and from swap space in the measured window. Single pages come back at any time; a host that lacks memory moves
-hundreds of MiB a second."""
+"""Traffic to and from swap space in the measured window. Single pages come back at any time; a host that lacks memory
+moves hundreds of MiB a second."""
 MEMORY_PRESSURE = 0.1
 """Share of the time in which some task waits for memory: 0 where there is enough."""
 UNEVEN_MEAN = 1.5
@@ -183,9 +183,9 @@ class Metrics:
     tokens_per_joule: NonNegative | None = None
     """measured_tokens / energy_joules."""
     throttling: Mapping[str, NonNegative] | None = None
-    """For each reason why a device ran slower than it could: the share of the readings of a node in the measured window
-    in which any device did, on the node where it was largest. Empty when none did; None where unknown, also of one
-    device alone."""
+    """Share of the readings of a node in the measured window in which any device was slowed, for each reason, on the
+    node where it was largest: the share of the readings of a node in the measured window in which any device did, on
+    the node where it was largest. Empty when none did; None where unknown, also of one device alone."""
     other_cpu_share: NonNegative | None = None
     """Share of a host's cores that processes other than the run's own had in the measured window, on the node where it
     was largest; None if unknown."""
@@ -206,7 +206,7 @@ class LossPoint:
     """Mean loss over ranks at one step."""
 
     step: Positive
-    """From 1, warm-up included."""
+    """Number of the step, from 1, warm-up included."""
     loss: float | None
     """Nats per token; None when it was no number."""
     nonfinite: str | None = None
@@ -224,9 +224,9 @@ class Result:
     run_id: str
     """Name of the run folder."""
     created: str
-    """When the plan was made: UTC, ISO 8601."""
+    """Time of planning: UTC, ISO 8601."""
     finished: str
-    """When the run ended: UTC, ISO 8601, by the clock as it was when the run began."""
+    """Time at the end of the run: UTC, ISO 8601, by the clock as it was when the run began."""
     provenance: Literal["measured"]
     """Measured by llmperf. Figures of published tables have their own kind of document, `published`."""
     status: Literal["complete", "failed", "aborted"]
@@ -254,13 +254,13 @@ class Result:
     """SHA-256 that identifies the data, as the controller read them: of synthetic data over the figures that define
     them, else over tokens. None if the controller did not read them."""
     tuning: Tuning
-    """How it was run, changes applied."""
+    """Tuning, changes applied."""
     framework: Mapping[str, Scalar]
     """Options of the framework plugin."""
     kernels: Mapping[str, str] = field(default_factory=dict)
     """Kernels by what they compute, as the ranks report them; empty if the framework does not."""
     precisions: Mapping[str, str] = field(default_factory=dict)
-    """In which precision each group of modules ran, as the ranks report it; empty if the framework does not."""
+    """Precision of each group of modules, as the ranks report it; empty if the framework does not."""
     emulated: bool = False
     """Products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
     hardware: Hardware
@@ -268,7 +268,7 @@ class Result:
     software: Software
     """Software of the nodes."""
     parallelism: Layout
-    """How ranks shared the model."""
+    """Layout of the ranks."""
     batch: Batch
     """Batch arithmetic."""
     metrics: Metrics
@@ -302,7 +302,7 @@ class Result:
     findings: tuple[Finding, ...]
     """Findings of the validator."""
     notes: tuple[str, ...] = ()
-    """How figures were computed, if that is not obvious."""
+    """Notes on how figures were computed, if that is not obvious."""
     files: Mapping[str, Digest] = field(default_factory=dict)
     """SHA-256 of the plan and the records this result was computed from."""
 
@@ -312,7 +312,7 @@ class LayerLoad:
     """The load of one layer's experts in the measured window, over all ranks."""
 
     layer: Count
-    """From 0, layers without experts included; multi-token layers follow the others."""
+    """Number of the layer, from 0, layers without experts included; multi-token layers follow the others."""
     tokens: tuple[Count, ...]
     """Tokens that each expert took; padding and skipped steps included, since they are computed too."""
     imbalance: NonNegative | None

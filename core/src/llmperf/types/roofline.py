@@ -17,7 +17,7 @@ class MeasuredPeak:
     flops_per_second: NonNegative
     """Peak of one rank's share of a device."""
     dtype: str
-    """That of the run."""
+    """Dtype of the run."""
     source: str
     """Source of the measurement."""
     date: str
@@ -28,7 +28,7 @@ class MeasuredPeak:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Where a step of one rank is on the roofline of its device (Williams, Waterman, Patterson 2009).
+    """Place of a step of one rank on the roofline of its device (Williams, Waterman, Patterson 2009).
 
     FLOPs and bytes are estimates. Bytes are those that operations read and write, each tensor once for each operation:
     what caches hold counts too.
@@ -37,9 +37,9 @@ class Roofline:
     rank: Count
     """The first rank of the pipeline stage with the most FLOPs."""
     method: Literal["fake tensors", "analytic"]
-    """How FLOPs and bytes were counted."""
+    """Method of counting FLOPs and bytes."""
     flops_per_step: NonNegative
-    """As computed, with recomputation and without the masked half of attention where a kernel leaves it out."""
+    """FLOPs as computed, with recomputation and without the masked half of attention where a kernel leaves it out."""
     bytes_per_step: NonNegative
     """Read and written by all operations."""
     flops_per_byte: NonNegative | None
@@ -47,7 +47,7 @@ class Roofline:
     rates_basis: Literal["measured", "assumed"] | None
     """Origin of the rates below: measured on this machine, or assumed by the vendor; None without rates."""
     rates_source: str | None
-    """Where they come from."""
+    """Source of the rates."""
     rates_date: str | None
     """ISO date of that source."""
     compute_flops_per_second: NonNegative | None

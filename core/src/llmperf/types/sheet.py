@@ -17,7 +17,7 @@ from llmperf.types.result import Finding, Result
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounding:
-    """How a number becomes text."""
+    """Rounding of a number in text."""
 
     style: Literal["decimals", "significant", "percent", "amount"]
     """`decimals`: digit groups and a fixed number of decimals; `significant`: that many significant digits; `amount`:
@@ -42,7 +42,7 @@ class Row:
     unit: str = ""
     """Unit of the exact value, such as `bytes`; empty where it has none."""
     rounding: Rounding | None = None
-    """How a number is shown; None shows all of its digits."""
+    """Rounding of a number; None shows all of its digits."""
     text: str | None = None
     """Shown in place of the value: digits as a document printed them, or a text composed of the parts."""
     parts: tuple[Row, ...] = ()
@@ -103,10 +103,10 @@ class Curves:
     warmup_steps: int = 0
     """The first steps, which are not measured."""
     phase_seconds: Mapping[str, float] = field(default_factory=dict)
-    """How long rank 0 was in each of its phases, in their order."""
+    """Seconds of rank 0 in each of its phases, in their order."""
     traced_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Where the time of a traced step of rank 0 went, by kind of operation; the parts add up to the step, which the
-    profiler slows down. Empty without a trace."""
+    """Time of a traced step of rank 0 by kind of operation; the parts add up to the step, which the profiler slows
+    down. Empty without a trace."""
     expected: Mapping[str, float] = field(default_factory=dict)
     """Expectations of formulas before the run: `step_seconds`, and `rank_peak_bytes` of the rank that needs most."""
     expected_basis: str = ""
@@ -149,7 +149,7 @@ class Sheet:
     contract: Mapping[str, str] = field(default_factory=dict)
     """The contract, by path. Figures of sheets with another contract must not be compared."""
     setting: Mapping[str, str] = field(default_factory=dict)
-    """How it was run, by English label: what explains a difference between two sheets of one contract."""
+    """Settings of the run, by English label: what explains a difference between two sheets of one contract."""
     repeats: Hashable = None
     """Equal for repeats of one run; None where it is not known what the sheet repeats."""
     measured: bool = True
@@ -202,7 +202,7 @@ class Baseline:
     """One figure from a document, with which runs can be compared (`llmperf compare --baseline`)."""
 
     place: str
-    """Where the figure is: `document.md:57`."""
+    """Place of the figure: `document.md:57`."""
     model: str | None
     """Name of its model in the library; None where unknown."""
     tokens_per_second_per_device: float | None
@@ -212,4 +212,4 @@ class Baseline:
     misfits: Callable[[Result], tuple[str, ...]]
     """Reasons why it must not be compared with a result, in words; empty where it can be."""
     differences: Callable[[Result], tuple[str, ...]]
-    """In what else the two differ, in words; these do not prevent a comparison."""
+    """Further differences, in words; these do not prevent a comparison."""

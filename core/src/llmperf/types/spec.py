@@ -27,7 +27,7 @@ class Optimizer:
     beta2: Decay = 0.95
     """Decay of the second moment."""
     eps: NonNegative = 1e-8
-    """Added to the denominator."""
+    """Term added to the denominator."""
     weight_decay: NonNegative = 0.1
     """Decoupled from the gradient."""
     clip_norm: NonNegative | None = 1.0
@@ -37,7 +37,7 @@ class Optimizer:
     warmup_steps: Count = 0
     """Linear warm-up of the learning rate; not to be confused with `contract.warmup_steps`."""
     min_lr: NonNegative = 0.0
-    """Where the cosine ends."""
+    """Learning rate at the end of the cosine."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,7 +92,7 @@ class Contract:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuning:
-    """How it is run. Free to change; every change is recorded."""
+    """Settings that are free to change. Every change is recorded."""
 
     framework: str
     """Name of the framework plugin."""
@@ -130,7 +130,7 @@ class Tuning:
     virtual_stages: Positive = 1
     """Pipeline stages that each rank holds, for interleaved schedules."""
     accumulation_dtype: Literal["auto", "fp32"] = "auto"
-    """In which gradients are added up over micro batches and ranks; `auto`: as the framework does by default."""
+    """Dtype in which gradients are added up over micro batches and ranks; `auto`: as the framework does by default."""
     attention: Literal["auto", "eager", "sdpa", "flash", "efficient", "cudnn", "flex"] = "auto"
     """Attention kernel."""
     fused_ops: tuple[str, ...] = ("auto",)
@@ -156,7 +156,7 @@ OPTIONAL_SETTINGS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DataSource:
-    """Where the tokens are on this machine; not part of the contract."""
+    """Location of the tokens on this machine; not part of the contract."""
 
     path: str | None = None
     """File or folder; None if the data set needs no file."""
@@ -175,19 +175,19 @@ class Case:
     name: str
     """The name for `llmperf run`; the name of the file."""
     title: str
-    """For people."""
+    """Title for people."""
     description: str
     """Description of the measured work, in a few lines."""
     source: str
-    """Where the hyper-parameters are published."""
+    """Publication of the hyper-parameters."""
     contract: Contract
     """The contract."""
     tuning: Tuning
-    """How it is run by default."""
+    """Default tuning."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
     """Options of the framework plugin, which checks them."""
     data: DataSource = field(default_factory=DataSource)
-    """Where the tokens are by default."""
+    """Default location of the tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +195,7 @@ class Change:
     """One departure from the case. The list of them is `fix_hp`: computed, never typed."""
 
     path: str
-    """Such as `contract.seq_len` or `tuning.micro_batch`."""
+    """Path, such as `contract.seq_len` or `tuning.micro_batch`."""
     case_value: Scalar | None
     """The value in the case; None if the case has no value."""
     value: Scalar | None
@@ -209,7 +209,7 @@ class Change:
         return self.path.startswith("contract.")
 
     def __str__(self) -> str:
-        """Such as `tuning.micro_batch 1 -> 4 (--set)`."""
+        """The change as text, such as `tuning.micro_batch 1 -> 4 (--set)`."""
         shown = ("unset" if one is None else "[]" if one == "" else str(one) for one in (self.case_value, self.value))
         return f"{self.path} {' -> '.join(shown)} ({self.origin}{', contract' if self.contract else ''})"
 
@@ -225,13 +225,13 @@ class RunSpec:
     contract: Contract
     """The contract, changes applied."""
     tuning: Tuning
-    """How it is run, changes applied."""
+    """Tuning, changes applied."""
     model: Model
     """The facts of the model."""
     framework: Mapping[str, Scalar] = field(default_factory=dict)
     """Options of the framework plugin."""
     data: DataSource = field(default_factory=DataSource)
-    """Where the tokens are."""
+    """Location of the tokens."""
     changes: tuple[Change, ...] = ()
     """Every departure from the case."""
     challenge: str | None = None

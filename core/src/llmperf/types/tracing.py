@@ -27,7 +27,7 @@ class TracedOperation:
     """Equal operations of one rank: one kernel each, or as many as `kernels` says."""
 
     name: str
-    """As the framework calls it, such as `aten.mm`."""
+    """Name in the framework, such as `aten.mm`."""
     kind: OperationKind
     """Kind of the operation."""
     phase: Phase
@@ -43,9 +43,9 @@ class TracedOperation:
     kernels: Count = 1
     """Kernels that one operation launches."""
     per_micro_batch: Count = 0
-    """How often in each micro batch."""
+    """Times in each micro batch."""
     per_step: Count = 0
-    """How often in a step apart from its micro batches."""
+    """Times in a step apart from its micro batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,9 +63,9 @@ class TracedCollective:
     overlaps: bool
     """Computation goes on until its result is needed."""
     per_micro_batch: Count = 0
-    """How often in each micro batch."""
+    """Times in each micro batch."""
     per_step: Count = 0
-    """How often in a step apart from its micro batches."""
+    """Times in a step apart from its micro batches."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class HostWait:
     operation: str
     """The reading operation, such as `Tensor.item`."""
     per_step: NonNegative
-    """How often in a step of the case."""
+    """Times in a step of the case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +89,7 @@ class TracedMemory:
     at_peak: Mapping[MemoryKind, Count]
     """The same by kind; adds up to `peak_bytes`."""
     phase: Phase
-    """Where in the step the peak is."""
+    """Phase of the step with the peak."""
     operation: str
     """The operation that reached it, with the shape of its result."""
     between_steps: Mapping[MemoryKind, Count]

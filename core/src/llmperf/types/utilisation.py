@@ -19,7 +19,7 @@ class PeakPart:
     peak_flops_per_second: NonNegative
     """Peak of one rank's share of a device, for this dtype."""
     peak_source: str
-    """Where that peak is published, or how it was measured."""
+    """Publication or measurement of that peak."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ class Mfu:
     flops_per_token: NonNegative
     """The numerator, FLOPs for one trained token."""
     formula: str
-    """With the figures filled in."""
+    """Formula with the figures filled in."""
     leaves_out: tuple[str, ...]
     """Terms that the device computes and this convention does not count."""
     counted_by: str = "core"
@@ -53,9 +53,9 @@ class Mfu:
     peak_dtype: str | None
     """Dtype the peak holds for."""
     peak_source: str | None
-    """Where the peak is published, or how it was measured."""
+    """Publication or measurement of the peak."""
     peak_confidence: Confidence | None
-    """How reliable the peak is; `low` if it is derived or from a secondary source."""
+    """Reliability of the peak; `low` if it is derived or from a secondary source."""
     peak_date: str | None
     """ISO date of that source, or of the measurement."""
     value: NonNegative | None

@@ -27,7 +27,7 @@ class Judgement:
     """Result of applying the rules to one document."""
 
     findings: tuple[Finding, ...]
-    """At most 20 of each rule."""
+    """Findings, at most 20 of each rule."""
     verdicts: tuple[Verdict, ...] = ()
     """One for each row, for kinds with rows."""
 
@@ -154,7 +154,7 @@ class Validator:
         return FileFindings(path=path, kind=kind.name, findings=tuple(listed), verdicts=rules.verdicts, lines=lines)
 
     def _repeated(self, fingerprints: Iterable[Fingerprint], path: Path) -> Iterator[Finding]:
-        """That an earlier document, or another row, has the same figures."""
+        """Findings for figures that an earlier document, or another row, has too."""
         file = str(self.shown_path(path))
         reported: set[str] = set()
         for fingerprint in fingerprints:
@@ -184,6 +184,6 @@ def validate_path(path: Path) -> list[FileFindings]:
 
 
 def unreadable(path: Path, kind: str | None, error: LlmperfError) -> FileFindings:
-    """That a file cannot be read, and why."""
+    """The finding for a file that cannot be read."""
     message = str(error).removeprefix(f"{path}: ")
     return FileFindings(path=path, kind=kind, findings=(UNREADABLE.finding("", message),))

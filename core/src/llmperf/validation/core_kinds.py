@@ -89,7 +89,7 @@ def named_schema(name: str) -> Mapping[str, Any]:
 
 
 def _is_json(name: str, file: str, path: Path, beginning: Beginning, _: bool) -> bool:
-    """By the file's name, else by the `schema` that the document names, as examples in a JSON Schema do too."""
+    """Check for JSON by the file's name, else by the `schema` that the document names."""
     if path.name in (filenames.RESULT, filenames.PLAN):
         return path.name == file
     text = beginning()

@@ -21,7 +21,7 @@ from llmperf.validation.catalogue import Catalogue
 MAX_FILES = 200_000
 """Files in one folder and below it; more are refused."""
 SNIFFED_BYTES = 4096
-"""How much of a file is read to recognise its kind."""
+"""Bytes of a file that are read to recognise its kind."""
 MOST_NAME_BYTES = 200
 """Bytes that the name of a schema takes, with its key."""
 _NAMED_SCHEMA = re.compile(rb'"schema"\s{0,80}:\s{0,80}"llmperf/[a-z_-]{1,40}/')
@@ -186,7 +186,7 @@ def kind_of(path: Path, catalogue: Catalogue, named: bool = False) -> DocumentKi
 
 
 def _beginning(path: Path) -> str:
-    """How a file begins; of a JSON file also the first name of a schema in it, wherever it is."""
+    """The beginning of a file; of a JSON file also the first name of a schema in it, wherever it is."""
     with open_regular(path) as file:
         begin = file.read(SNIFFED_BYTES)
         if path.suffix.lower() == ".json" and len(begin) == SNIFFED_BYTES and not _NAMED_SCHEMA.search(begin):

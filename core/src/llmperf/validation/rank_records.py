@@ -29,12 +29,12 @@ class Own:
 
     @property
     def edges(self) -> tuple[float, float] | None:
-        """Where its window begins and ends, by its phases; None unless it has exactly one begin, and an end."""
+        """Edges of its window, by its phases; None unless it has exactly one begin, and an end."""
         begins = [phase.monotonic for phase in self.phases if phase.phase == "measuring"]
         ends = [phase.monotonic for phase in self.phases if phase.phase == "evaluating"]
         return (begins[0], ends[0]) if len(begins) == 1 and ends else None
 
     @property
     def pointer(self) -> str:
-        """Where findings about it point: its file among those of the result."""
+        """Pointer for findings about it: its file among those of the result."""
         return pointer(["files", f"{filenames.RECORDS}/{self.path.name}"])

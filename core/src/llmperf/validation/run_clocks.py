@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 LATE_SHARE = 0.05
 LATE_SECONDS = 1.0
-"""How much the agent may see of a window less or more than it lasted: it looks every 0.2 s, and later on a host whose
-cores are all busy. With twice as many busy processes as cores it differed by 0.2 s. Where the agent says that more time
-passed between its looks, that counts instead."""
+"""Most seconds by which the agent's view of a window may differ from its length: it looks every 0.2 s, and later on a
+host whose cores are all busy. With twice as many busy processes as cores it differed by 0.2 s. Where the agent says
+that more time passed between its looks, that counts instead."""
 RUN_SHARE = 0.01
 """The share is that of a window, which the agent may see in whole looks only; of a whole run it is this."""
 EARLY_SECONDS = 0.05

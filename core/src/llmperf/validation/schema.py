@@ -41,17 +41,17 @@ class Departure:
     keyword: str
     """The keyword of JSON Schema that failed: `required`, `type`, ..."""
     path: tuple[str | int, ...]
-    """Where the value is in the document."""
+    """Path of the value in the document."""
     value: Any
     """The value found."""
     schema: Schema
     """The schema that has the keyword."""
     context: Sequence[Departure] = ()
-    """For `anyOf`: the errors of all its options."""
+    """Errors of all options of an `anyOf`."""
 
 
 def schema_findings(schema: Schema, document: Any) -> list[Finding]:
-    """How a document departs from a schema; at most `MAX_FINDINGS`."""
+    """Departures of a document from a schema; at most `MAX_FINDINGS`."""
     validators = _validators(schema)
     if validators.accept(document):
         return []
@@ -66,14 +66,14 @@ def schema_findings(schema: Schema, document: Any) -> list[Finding]:
 
 
 def strict_findings(schema: Schema, document: Any) -> list[Finding]:
-    """As `schema_findings`, where a whole number has to be written without a point, as the types require."""
+    """Findings of `schema_findings`, where a whole number has to be written without a point, as the types require."""
     validators = _validators(schema)
     part, _ = _part(document, MAX_STRICT_VALUES, validators.words)
     return _findings(validators.by_python(part))
 
 
 def record_findings(document: Any) -> list[Finding]:
-    """How one record departs from the schema of its `kind`; whole numbers are written without a point."""
+    """Departures of one record from the schema of its `kind`; whole numbers are written without a point."""
     kinds = _record_kinds()
     if not isinstance(document, dict):
         return [WRONG_TYPE.finding("", f"expected an object, found {shown(document)}")]
@@ -261,7 +261,7 @@ def _translate(departure: Departure) -> Iterator[Finding]:
 
 
 def _of_the_object(departure: Departure) -> Iterator[Finding]:
-    """For `anyOf: [object, null]`, the errors of the object, unless the value is neither."""
+    """Errors of the object of `anyOf: [object, null]`, unless the value is neither."""
     if isinstance(departure.value, dict):
         for inner in departure.context:
             if inner.schema != {"type": "null"}:

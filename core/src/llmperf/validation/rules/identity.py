@@ -208,7 +208,7 @@ def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
 def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
-    """Such as no more experts for a token than there are, and a width for each part of latent attention."""
+    """Check facts against each other."""
     if isinstance(document, Model):
         model, path = document, ""
     elif isinstance(document, Result):

@@ -1,4 +1,4 @@
-"""Where a plan and a result come from: the peak of the probed device, problems of planning, and recorded plugins."""
+"""Origin of a plan and a result: the peak of the probed device, problems of planning, and recorded plugins."""
 
 from __future__ import annotations
 

@@ -132,7 +132,7 @@ def mean_known_well(result: Result) -> Iterator[Violation]:
 FEWEST_MEASURED_STEPS = 5
 """Fewer steps say little of the others."""
 SHORTEST_SECONDS = 1.0
-"""In a shorter window, what goes on at its edges counts too much."""
+"""Shortest window that is judged."""
 
 
 @rule("LP236", "note", "The measured window is long enough")
