@@ -184,8 +184,7 @@ class Metrics:
     """measured_tokens / energy_joules."""
     throttling: Mapping[str, NonNegative] | None = None
     """Share of the readings of a node in the measured window in which any device was slowed, for each reason, on the
-    node where it was largest: the share of the readings of a node in the measured window in which any device did, on
-    the node where it was largest. Empty when none did; None where unknown, also of one device alone."""
+    node where it was largest. Empty when none was; None where unknown, also of one device alone."""
     other_cpu_share: NonNegative | None = None
     """Share of a host's cores that processes other than the run's own had in the measured window, on the node where it
     was largest; None if unknown."""
