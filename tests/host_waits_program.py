@@ -5,8 +5,6 @@ would each wait for a GPU. DeepSpeed's accelerator for CPUs plays an asynchronou
 own, so that DeepSpeed takes the branches that it takes on a GPU. Not seen: copies from pageable host memory.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import traceback
 from collections import Counter

@@ -1,7 +1,5 @@
 """Every program of `benchmarks/` still runs: in its smallest form where it needs no GPU and no other installation."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess
@@ -62,7 +60,7 @@ PARTS = {
 """Modules and ranks of the programs above."""
 
 
-def run(name: str, *words: str, folder: Path, cache: str | None = None) -> subprocess.CompletedProcess[str]:
+def run(name, *words, folder, cache=None):
     # Ranks that wait actively for threads without a core take seconds for a step while other tests run.
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
     if cache is not None:

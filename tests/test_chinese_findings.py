@@ -4,11 +4,8 @@ Whether whole messages become Chinese is checked in every test that makes a find
 `conftest.py`.
 """
 
-from __future__ import annotations
-
 import ast
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +31,7 @@ BETWEEN = re.compile(r"[,;:()]|\b(?:expected|found)\b|\S*\d\S*|{}")
 WORDS = re.compile(r"(?<![\w.-])[a-z]{2,} [a-z]{2,}")
 
 
-def texts(path: Path) -> Iterator[str]:
+def texts(path):
     """Each piece of text in the functions of a module that can be one of a message, without values."""
     for function in ast.walk(ast.parse(path.read_text())):
         if isinstance(function, ast.FunctionDef):

@@ -1,7 +1,5 @@
 """Runs on two hosts, which are namespaces of this machine with SSH servers: what they learn, and how they end."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
@@ -14,24 +12,17 @@ from llmperf_testing import ssh_servers
 
 ROOT = Path(__file__).parents[1]
 REASON = namespaces.missing() or ssh_servers.missing()
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.skipif(REASON is not None, reason=str(REASON)),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), pytest.mark.skipif(REASON is not None, reason=str(REASON))]
 
 
-def benchmark(name: str, *words: str) -> subprocess.CompletedProcess[str]:
+def benchmark(name, *words):
     command = [sys.executable, str(ROOT / "benchmarks" / name), *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=580)
 
 
 @pytest.mark.parametrize(
     "words",
-    [
-        ("pytorch", "--devices", "1"),
-        pytest.param(("baichuan2_13b_pretrain_zero",), marks=pytest.mark.long),
-    ],
+    [("pytorch", "--devices", "1"), pytest.param(("baichuan2_13b_pretrain_zero",), marks=pytest.mark.long)],
     ids=" ".join,
 )
 def test_a_case_learns_on_two_hosts_what_it_learns_on_one(words):

@@ -1,7 +1,5 @@
 """Reading the tests is quick: what takes seconds to import is left to tests that run, or to files that are slow."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

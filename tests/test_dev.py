@@ -1,7 +1,5 @@
 """`./dev`, which the README's commands begin with: it finds uv, or installs it, and runs a command in the clone."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess
@@ -42,12 +40,12 @@ def clone(tmp_path):
     return root
 
 
-def program(path: Path, text: str) -> None:
+def program(path, text):
     path.write_text(text)
     path.chmod(0o755)
 
 
-def dev(clone: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def dev(clone, *words):
     """`../a clone/dev WORDS`, from a folder beside the clone."""
     env = {"PATH": str(clone.parent / "bin"), "HOME": str(clone.parent)}
     return subprocess.run(

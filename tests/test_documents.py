@@ -1,14 +1,10 @@
 """The documents were executed: each command in them that is quick is run, and each link points somewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex
-from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import click
 import llmperf_schemas
@@ -38,7 +34,7 @@ NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]+)[^)]*\)")
 
 
-def commands() -> list[list[str]]:
+def commands():
     """Every llmperf command of the documents' shell blocks, once."""
     documents = [path for path in DOCUMENTS if path not in GUIDES]
     blocks = [block for path in documents for block in re.findall(r"```sh\n(.*?)```", path.read_text(), re.DOTALL)]
@@ -46,7 +42,7 @@ def commands() -> list[list[str]]:
     return [shlex.split(command)[1:] for command in sorted(found)]
 
 
-def parameters() -> Iterator[Any]:
+def parameters():
     """The commands; the conformance kit, which imports a framework, is slow."""
     for words in commands():
         yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
@@ -92,7 +88,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     assert call([path for word in words for path in expanded(word)]) == 0, capsys.readouterr().err
 
 
-def expanded(word: str) -> list[str]:
+def expanded(word):
     """A word of a command as the shell gives it: paths where it is a pattern."""
     return sorted(str(path) for path in Path().glob(word)) if "*" in word else [word]
 
@@ -104,7 +100,7 @@ def test_links_inside_the_repository_point_somewhere(path):
             assert (path.parent / target).exists(), target
 
 
-def anchors(page: Path) -> set[str]:
+def anchors(page):
     """The anchors of a page's headings, as web sites of repositories and the documentation's own site make them."""
     text = re.sub(r"^(`{3,}).*?^\1", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     titles = [re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", title) for title in re.findall(r"^#+ (.*)$", text, re.MULTILINE)]
@@ -132,7 +128,7 @@ def test_no_two_rules_of_the_project_have_one_code():
     assert sorted(names) == sorted(set(names))
 
 
-def block(language: str, containing: str) -> str:
+def block(language, containing):
     """The one block of the plugin author's guide in a language that has some text in it."""
     text = (ROOT / "docs" / "plugin-authors.md").read_text()
     (found,) = [one for one in re.findall(rf"```{language}\n(.*?)```", text, re.DOTALL) if containing in one]

@@ -1,24 +1,21 @@
 """`llmperf run` as a user types it, with DeepSpeed ZeRO on this machine."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def llmperf(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def llmperf(*words, cwd):
     return subprocess.run(
         [sys.executable, "-m", "llmperf", *words], cwd=cwd, capture_output=True, text=True, timeout=240
     )
 
 
-def only_run(folder: Path) -> Path:
+def only_run(folder):
     (run,) = (folder / "runs").iterdir()
     return run
 
@@ -51,7 +48,7 @@ def one_process(tmp_path_factory):
     return curve(["--framework", "pytorch", "--devices", "1", "--set", "micro_batch=2"], tmp_path_factory.mktemp("one"))
 
 
-def curve(words: list[str], folder: Path) -> list[float]:
+def curve(words, folder):
     """The losses of a run in fp32."""
     small = ["--set", "model=llama_tiny", "--set", "steps=6", "--set", "warmup_steps=2", "--json"]
     done = llmperf("run", "default", *words, *small, cwd=folder)

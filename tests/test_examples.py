@@ -1,7 +1,5 @@
 """The example is what `llmperf new` makes, and what it makes works where nothing of it was written by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -22,7 +20,7 @@ TWO_RANKS = "tests/test_own.py::test_losses_are_those_of_plain_pytorch[2]"
 NOT_OURS = {"__pycache__", ".pytest_cache", ".venv", "dist", "runs"}
 
 
-def contents(folder: Path) -> dict[str, bytes]:
+def contents(folder):
     """Every file of a package by its path; what tools leave there is not counted."""
     files = {path.relative_to(folder): path for path in folder.rglob("*") if path.is_file()}
     return {str(name): path.read_bytes() for name, path in files.items() if not NOT_OURS & set(name.parts)}
@@ -36,7 +34,7 @@ def test_the_example_is_what_a_new_vendor_is(tmp_path, capsys):
     assert not stale, "remove examples/llmperf-acme and run: llmperf new vendor acme --out examples"
 
 
-def run(*argv: str | Path, cwd: Path, site: Path | None = None) -> str:
+def run(*argv, cwd, site=None):
     """What a command prints, with the packages in `site` installed beside llmperf."""
     env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     env |= {} if site is None else {"PYTHONPATH": str(site)}
@@ -46,7 +44,7 @@ def run(*argv: str | Path, cwd: Path, site: Path | None = None) -> str:
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(tmp_path_factory):
     """A folder with a new vendor and new frameworks, and `site`, where they are installed; nothing is fetched."""
     if UV is None:
         pytest.skip("needs uv, which builds and installs the packages")

@@ -1,7 +1,5 @@
 """docs/extending.md is executed: its package is installed beside the core alone, and its commands run."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -31,7 +29,7 @@ def forge(tmp_path_factory):
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden} | {"COLUMNS": "200"}
 
-    def call(*argv: str | Path, expected: int = 0) -> str:
+    def call(*argv, expected=0):
         words = [str(word) for word in argv]
         done = subprocess.run(words, cwd=folder, env=env, capture_output=True, text=True, timeout=300)
         assert done.returncode == expected, f"{words}\n{done.stdout}\n{done.stderr}"

@@ -1,7 +1,5 @@
 """A rank that is killed or hangs, a loss that is no number, Ctrl-C: under each framework the run ends and says why."""
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -31,7 +29,7 @@ FRAMEWORKS = {
 }
 
 
-def processes_of(run: Path) -> list[int]:
+def processes_of(run):
     """Living processes that belong to a run."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -46,7 +44,7 @@ def processes_of(run: Path) -> list[int]:
     return found
 
 
-def worker_of(run: Path, rank: int) -> int:
+def worker_of(run, rank):
     for process in processes_of(run):
         with suppress(OSError):  # it has just ended
             if b"RANK=%d" % rank in Path(f"/proc/{process}/environ").read_bytes().split(b"\0"):
@@ -54,7 +52,7 @@ def worker_of(run: Path, rank: int) -> int:
     raise AssertionError(f"no process of rank {rank}")
 
 
-def start_and_wait(folder: Path, *words: str) -> tuple[subprocess.Popen[str], Path]:
+def start_and_wait(folder, *words):
     """A long run, once its ranks have made a few steps."""
     argv = [sys.executable, "-m", "llmperf", "run", "default", *LONG, *words]
     run = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -68,15 +66,15 @@ def start_and_wait(folder: Path, *words: str) -> tuple[subprocess.Popen[str], Pa
     raise AssertionError("no step in 120 s")
 
 
-def kill(run: Path, _: int) -> None:
+def kill(run, _):
     os.kill(worker_of(run, 1), signal.SIGKILL)
 
 
-def stop(run: Path, _: int) -> None:
+def stop(run, _):
     os.kill(worker_of(run, 1), signal.SIGSTOP)
 
 
-def interrupt(_: Path, controller: int) -> None:
+def interrupt(_, controller):
     os.kill(controller, signal.SIGINT)
 
 
@@ -96,7 +94,7 @@ PAIRS += [
 
 
 @pytest.mark.parametrize(("framework", "fault"), PAIRS)
-def test_a_fault_ends_the_run_and_is_told(tmp_path: Path, framework: str, fault: str):
+def test_a_fault_ends_the_run_and_is_told(tmp_path, framework, fault):
     happen, status, reason, rank, code = FAULTS[fault]
     stall_seconds = STALL_SECONDS if reason == "hung" else 250
     run, folder = start_and_wait(tmp_path, "--stall-timeout", str(stall_seconds), *FRAMEWORKS[framework])
@@ -110,7 +108,7 @@ def test_a_fault_ends_the_run_and_is_told(tmp_path: Path, framework: str, fault:
 
 
 @pytest.mark.parametrize("framework", ["megatron PP2", "paddle TP2"])
-def test_a_loss_that_is_no_number_fails_the_run(tmp_path: Path, framework: str):
+def test_a_loss_that_is_no_number_fails_the_run(tmp_path, framework):
     words = ["--set", "steps=50", "--set", "model=llama_tiny", "--set", "lr=1e18", *FRAMEWORKS[framework], "--json"]
     argv = [sys.executable, "-m", "llmperf", "run", "default", *words]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, timeout=200)

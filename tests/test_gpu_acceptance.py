@@ -1,7 +1,5 @@
 """The acceptance on a GPU: calls of limited length, which continue; each step on the CPU in small."""
 
-from __future__ import annotations
-
 import importlib
 import json
 import random

@@ -1,7 +1,5 @@
 """In no measured step of bf16 and fp32 does the host wait for the device."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -15,17 +14,7 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
-    *(
-        "errors",
-        "lazy",
-        "hookspecs",
-        "types",
-        "files",
-        "plugins",
-        "accounting",
-        "tokens",
-        "cases",
-    ),
+    *("errors", "lazy", "hookspecs", "types", "files", "plugins", "accounting", "tokens", "cases"),
     *(
         "links",
         "planning",
@@ -78,12 +67,12 @@ SOURCES = sorted(path for path in ROOT.glob("*/src")) + sorted(
 
 
 @cache
-def parsed(path: Path) -> ast.Module:
+def parsed(path):
     """The syntax of a file."""
     return ast.parse(path.read_text())
 
 
-def imported_modules(path: Path, inside_functions: bool = True, for_type_checkers: bool = True) -> Iterator[str]:
+def imported_modules(path, inside_functions=True, for_type_checkers=True):
     """The absolute names that a file imports; `from a import b` gives `a.b`."""
     tree = parsed(path)
     skipped = set()
@@ -102,7 +91,7 @@ def imported_modules(path: Path, inside_functions: bool = True, for_type_checker
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def core_imports() -> Iterator[tuple[Path, str, str]]:
+def core_imports():
     """Each import between the floors of core: file, floor of the imported name, imported name."""
     for path in sorted(CORE.rglob("*.py")):
         if path == CORE / "__init__.py":  # the lazy table of public names
@@ -144,7 +133,7 @@ def test_modules_do_not_import_each_other_in_a_circle():
     assert not removed, f"no longer circles, remove them from KNOWN_CIRCLES: {removed}"
 
 
-def import_circles() -> set[tuple[str, ...]]:
+def import_circles():
     """Groups of modules that reach each other by imports, also by those inside functions; not by those of types."""
     modules = {
         ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__"): path
@@ -183,7 +172,7 @@ def test_the_import_graph_stays_small():
     assert len(arrows) <= MAX_ARROWS, sorted(arrows)
 
 
-def package_of(module: str) -> str:
+def package_of(module):
     """A package of core (`llmperf.types`), or the whole top-level package of another distribution."""
     parts = module.split(".")
     in_core = parts[0] == "llmperf" and len(parts) > 1 and (CORE / parts[1]).is_dir()
@@ -207,7 +196,7 @@ def test_plugins_use_only_the_public_surface(package):
                 assert top in allowed, f"{path.relative_to(ROOT)} imports {module}"
 
 
-def home_of(module: str) -> str:
+def home_of(module):
     """The module or package at the top of core that an imported name belongs to."""
     parts = module.split(".")
     at_top = len(parts) == 1 or not any((CORE / name).exists() for name in (parts[1], f"{parts[1]}.py"))

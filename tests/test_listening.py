@@ -30,7 +30,7 @@ FRAMEWORKS = {
 }
 
 
-def listening(run: Path) -> dict[str, str]:
+def listening(run):
     """Addresses and ports that the processes of a run listen on, each with the interface it is bound to, if any."""
     sockets: dict[str, tuple[int, int]] = {}
     for entry in Path("/proc").iterdir():
@@ -53,7 +53,7 @@ def listening(run: Path) -> dict[str, str]:
     return found
 
 
-def interface(process: int, descriptor: int) -> str:
+def interface(process, descriptor):
     """What another process's socket is bound to by SO_BINDTODEVICE; empty if to nothing."""
     syscall, pidfd_open, pidfd_getfd, bind_to_device = ctypes.CDLL(None).syscall, 434, 438, 25
     copy = syscall(pidfd_getfd, syscall(pidfd_open, process, 0), descriptor, 0)
@@ -61,7 +61,7 @@ def interface(process: int, descriptor: int) -> str:
         return one.getsockopt(socket.SOL_SOCKET, bind_to_device, 16).rstrip(b"\0").decode()
 
 
-def address(text: str) -> str:
+def address(text):
     """`127.0.0.1:8080` of `0100007F:1F90`: words of 32 bits, each as the host holds it."""
     digits, port = text.split(":")
     data = b"".join(bytes.fromhex(digits[at : at + 8])[::-1] for at in range(0, len(digits), 8))
@@ -81,7 +81,7 @@ def address(text: str) -> str:
         for name in FRAMEWORKS
     ],
 )
-def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path: Path, framework: str):
+def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path, framework):
     small = ["--set", "model=llama_tiny", "--set", "seq_len=64", "--set", "steps=3000"]
     argv = [sys.executable, "-m", "llmperf", "run", "default", *small, *FRAMEWORKS[framework]]
     run = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -96,7 +96,7 @@ def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path: 
     assert outside == {}
 
 
-def stepping(folder: Path, run: subprocess.Popen[str]) -> Path:
+def stepping(folder, run):
     """The run folder, once its second rank has made a step."""
     limit = time.monotonic() + 150
     while time.monotonic() < limit:

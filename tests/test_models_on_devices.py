@@ -1,7 +1,5 @@
 """Every shipped model plans on the devices of every vendor's catalogue, by the framework that builds all families."""
 
-from __future__ import annotations
-
 import os
 
 import pytest
@@ -24,7 +22,7 @@ DEVICES = [
 """Vendor, model and the precision that most train in on it."""
 
 
-def plan(model: str, device: tuple[str, str, str], *settings: str, refused_by: frozenset[str] = frozenset()) -> None:
+def plan(model, device, *settings, refused_by=frozenset()):
     """Plan a model on a device; nothing may refuse it but problems of these codes."""
     vendor, name, precision = device
     chosen = (f"model={model}", f"precision={precision}", *SETTINGS, *settings)

@@ -1,7 +1,5 @@
 """Real training on two nodes of one machine, and by the Python of another environment than llmperf's."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -18,7 +16,7 @@ SMALL = ("--set", "steps=6", "--set", "warmup_steps=2", "--set", "model=llama_ti
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 
-def run(program: list[str | Path], *words: str, cwd: Path, expected: int = 0, **environment: str):
+def run(program, *words, cwd, expected=0, **environment):
     """What `llmperf run default` with these words prints and leaves."""
     hidden = {"VIRTUAL_ENV", "PYTHONHOME", "PYTHONPATH"}
     kept = {name: value for name, value in os.environ.items() if name not in hidden}

@@ -34,7 +34,7 @@ def test_the_notebook_runs_from_top_to_bottom(run_folder, monkeypatch):
     assert shown[5].tokens_per_second_per_device.is_monotonic_decreasing
 
 
-def displayed(cell: dict[str, Any], names: dict[str, Any]) -> Any:
+def displayed(cell, names):
     """Executes a cell; the value of its last expression, which a notebook displays."""
     tree = ast.parse("".join(cell["source"]))
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None

@@ -3,8 +3,6 @@
 Both download, the lowest torch 3 GB as it is published for CUDA alone. They run with LLMPERF_ALL_TESTS=1.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

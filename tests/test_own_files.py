@@ -1,7 +1,5 @@
 """The package of docs/own-files.md: its model, case and overlay are planned with."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

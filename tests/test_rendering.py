@@ -1,7 +1,5 @@
 """The committed schemas and reference pages are rendered from the dataclasses, hooks and docstrings."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -27,8 +25,7 @@ def test_committed_schemas_and_pages_are_those_of_the_code():
 
 
 @pytest.mark.parametrize(
-    ("name", "kind"),
-    [("result", Result), ("plan", Plan), ("case", Case), ("model", Model), ("record", StepRecord)],
+    ("name", "kind"), [("result", Result), ("plan", Plan), ("case", Case), ("model", Model), ("record", StepRecord)]
 )
 def test_example_fits_the_dataclass_and_comes_back_the_same(name, kind):
     example = llmperf_schemas.example(name)

@@ -27,7 +27,7 @@ ARCHIVE = "submissions/acme/default.zip"
 yaml = pytest.importorskip("yaml", reason="pyyaml is not installed")
 
 
-def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+def sh(command, cwd):
     """A command of the workflow, with the llmperf of this environment."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     names = {f"GIT_{who}_{what}": "a@b" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
@@ -35,7 +35,7 @@ def sh(command: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(["bash", "-c", command], cwd=cwd, env=env, capture_output=True, text=True, timeout=300)
 
 
-def steps(job: str) -> list[str]:
+def steps(job):
     """The commands of a job, its installation left out."""
     workflow = yaml.safe_load(WORKFLOW.read_text())
     return [step["run"] for step in workflow["jobs"][job]["steps"] if "run" in step and step.get("name") != "install"]
@@ -59,7 +59,7 @@ def archive(run_folder, tmp_path):
     return path
 
 
-def add(repository: Path, name: str, content: Path | str) -> None:
+def add(repository, name, content):
     """A file of the pull request."""
     path = repository / name
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,7 @@ def add(repository: Path, name: str, content: Path | str) -> None:
         path.write_text(content)
 
 
-def checked(repository: Path, spot: int = 0) -> tuple[int, str]:
+def checked(repository, spot=0):
     """Exit code and output of the job `check` on the pull request, which is committed first."""
     done = sh("git add -A && git commit -qm pull", repository)
     assert done.returncode == 0, done.stderr
@@ -97,7 +97,7 @@ def test_a_submission_is_validated_and_published(repository, archive):
     assert len(list((work / "site" / "runs").iterdir())) == 1
 
 
-def altered(archive: Path, name: str, text: bytes) -> None:
+def altered(archive, name, text):
     """Change one member of an archive whose name ends so."""
     with zipfile.ZipFile(archive) as opened:
         members = {member: opened.read(member) for member in opened.namelist()}

@@ -1,7 +1,5 @@
 """Runs of a mixture whose routing is part of the contract: the load of experts is that of the tables."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files

@@ -1,7 +1,5 @@
 """Every framework starts from the same weights, sees the same tokens, and gives the same losses."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

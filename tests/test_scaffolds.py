@@ -1,7 +1,5 @@
 """Each package that `llmperf new` makes, untouched: it runs, also through a launcher, passes the kit and is traced."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

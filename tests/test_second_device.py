@@ -4,8 +4,6 @@ Its kernels are the CPU's, so losses are a CPU's too. Tensors of two devices in 
 copies to the host arrive late, and memory is counted: see `second_device/llmperf_accel/backend.cpp`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """A rank that is really slower than the other is named, with what it cost."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Each published case runs on this machine with a small model, and its result says that it is a variant."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

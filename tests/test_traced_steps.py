@@ -1,7 +1,5 @@
 """A traced step: no trainer makes the host wait in bf16 and fp32, ranks share the work, and memory adds up."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -40,15 +38,7 @@ TODAY = {
 """Models of today; the kernels compute what is visible, with values as wide as they are."""
 SHARED_EXPERTS = ["tuning.sharding_stage=3", "tuning.expert_parallel=4", "contract.model=qwen3_moe_tiny"]
 EACH_EXPERT = ["tuning.sharding_stage=0", "contract.model=qwen3_moe_tiny"]
-NAMES = [
-    *LAYOUTS,
-    *(f"{name} fp16" for name in FP16),
-    "sequence",
-    *TODAY,
-    "shared experts",
-    "each expert",
-    "compiled",
-]
+NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "shared experts", "each expert", "compiled"]
 
 
 @pytest.fixture(scope="module")

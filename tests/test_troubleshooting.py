@@ -1,7 +1,5 @@
 """docs/troubleshooting.md quotes messages that the code has, and rules that exist."""
 
-from __future__ import annotations
-
 import ast
 import re
 from pathlib import Path
@@ -14,7 +12,7 @@ QUOTED = [title for title in re.findall(r"^### (.*)$", TEXT, re.MULTILINE) if no
 MIN_CHARACTERS = 3
 
 
-def texts_of_the_code() -> str:
+def texts_of_the_code():
     """Every string of the sources, with the constant parts of f-strings."""
     strings = []
     for path in [*ROOT.glob("*/src/**/*.py"), *ROOT.glob("*/*/src/**/*.py")]:

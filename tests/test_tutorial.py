@@ -3,8 +3,6 @@
 `test_documents.py` executes the same commands one by one on prepared results.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

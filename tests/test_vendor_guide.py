@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +30,7 @@ METADATA = "Metadata-Version: 2.1\nName: llmperf-acme\nVersion: 0.1.0\n"
 ENTRY_POINTS = "[llmperf.vendor.v1]\nacme = llmperf_acme.plugin\n"
 
 
-def parts(variants: bool = False) -> Iterator[tuple[str, str]]:
+def parts(variants=False):
     """Language and text of each block of the main way, or of its variants, in their order.
 
     The language is `away` where the tool is removed, and `variant` where a variant begins.
@@ -55,10 +54,10 @@ class Reader:
     done: list[str] = field(default_factory=list)
 
     @property
-    def tool(self) -> Path:
+    def tool(self):
         return self.folder / "bin" / "acme-smi"
 
-    def follow(self, language: str, text: str, commands: bool = True) -> None:
+    def follow(self, language, text, commands=True):
         """One block."""
         if language == "sh" and commands:
             lines = [line.split("  #")[0].strip() for line in text.splitlines() if line.strip()]
@@ -76,12 +75,12 @@ class Reader:
         elif language == "away" and commands:
             self.tool.unlink()
 
-    def compare(self, text: str) -> None:
+    def compare(self, text):
         """Every line of a block is among those printed, whatever the widths of the columns."""
         printed = {" ".join(line.split()) for line in self.printed.splitlines()}
         assert {" ".join(line.split()) for line in text.splitlines()} <= printed, self.printed
 
-    def edit(self, diff: str) -> None:
+    def edit(self, diff):
         """Lines without a sign or with a minus must be in the file once; those with a plus replace them."""
         heading, *lines = diff.splitlines()
         path = self.folder / heading.removeprefix("--- ")
@@ -91,7 +90,7 @@ class Reader:
         assert before.count(old) == 1, f"{path.name}: {old}"
         path.write_text(before.replace(old, new))
 
-    def play(self, text: str) -> None:
+    def play(self, text):
         """A tool that prints what a block shows below its command, as well as what it printed before."""
         command, printed = text.split("\n", 1)
         self.answers[command.removeprefix("$ acme-smi ")] = printed
@@ -101,13 +100,13 @@ class Reader:
         self.tool.chmod(0o755)
 
     @property
-    def environment(self) -> dict[str, str]:
+    def environment(self):
         """Where this reader's tool and package are found."""
         source = self.folder / "llmperf-acme" / "src"
         path = os.pathsep.join([str(self.tool.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
         return {**os.environ, "PATH": path, "PYTHONPATH": f"{source}:{self.folder / 'site'}", "COLUMNS": "200"}
 
-    def shell(self, line: str) -> str:
+    def shell(self, line):
         """What a command of the guide prints. The package is put where only this reader sees it."""
         if line.startswith("uv pip install -e "):
             target = f"--offline --no-deps --no-build-isolation --python {sys.executable} --target site"

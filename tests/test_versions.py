@@ -1,7 +1,5 @@
 """All distributions have one version, and `scripts/version.py` sets it."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

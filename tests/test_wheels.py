@@ -1,7 +1,5 @@
 """Each member builds as a wheel, and the wheels work where nothing else of the workspace is."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -23,7 +21,7 @@ pytestmark = [
 ]
 
 
-def call(*argv: str | Path, cwd: Path | None = None, expected: int = 0) -> subprocess.CompletedProcess[str]:
+def call(*argv, cwd=None, expected=0):
     """Run a command outside any environment of ours."""
     hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
     env = {name: value for name, value in os.environ.items() if name not in hidden}
@@ -33,13 +31,13 @@ def call(*argv: str | Path, cwd: Path | None = None, expected: int = 0) -> subpr
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheels(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheels")
     call(UV, "build", "--all-packages", "--wheel", "--out-dir", folder, "-q", ROOT)
     return folder
 
 
-def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requirements: str) -> Path:
+def environment(folder, wheels, members, *requirements):
     """A new environment with some members from their wheels; its `llmperf`."""
     call(UV, "venv", "-q", "--python", sys.executable, folder)
     chosen = [next(wheels.glob(f"{member.replace('-', '_')}-*.whl")) for member in members]
@@ -47,14 +45,14 @@ def environment(folder: Path, wheels: Path, members: tuple[str, ...], *requireme
     return folder / "bin" / "llmperf"
 
 
-def members() -> list[Path]:
+def members():
     """The folder of every distribution."""
     roles = ("vendors", "frameworks", "extensions", "launchers")
     plugins = [path.parent for role in roles for path in ROOT.glob(f"{role}/*/pyproject.toml")]
     return [*plugins, ROOT / "core", ROOT / "schemas", ROOT / "testing"]
 
 
-def contents(wheels: Path, name: str) -> list[str]:
+def contents(wheels, name):
     with zipfile.ZipFile(next(wheels.glob(f"{name}-*.whl"))) as wheel:
         return wheel.namelist()
 

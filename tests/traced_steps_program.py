@@ -3,8 +3,6 @@
 Each in a process of its own, as `llmperf estimate` does it, forked when all has been imported.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,45 +1,40 @@
 """Forgeries in which plan, records and result agree: what a skilled cheater hands in."""
 
-from __future__ import annotations
-
 import json
 import math
 import random
-from collections.abc import Sequence
-from pathlib import Path
 
 from llmperf.cases.library import library
 
 from . import curves
-from .forging import Document, Forgery
 
 STEPS = 12
 
 
-def _with_losses(forgery: Forgery, losses: Sequence[float]) -> Path:
+def _with_losses(forgery, losses):
     """Step 1 was trained as the contract says, so that its sequences stand any check; all others were not."""
     forgery.set_losses(losses, first_too=False)
     return forgery.seal()
 
 
-def _noise(seed: int, spread: float, count: int = STEPS) -> list[float]:
+def _noise(seed, spread, count=STEPS):
     draw = random.Random(seed)
     return [draw.gauss(0, spread) for _ in range(count)]
 
 
-def times_four_fifths(forgery: Forgery) -> Path:
+def times_four_fifths(forgery):
     """Every duration and every stamp in every file is scaled: 1.25 times the speed."""
     forgery.scale_times(0.8)
     return forgery.seal()
 
 
-def times_halved(forgery: Forgery) -> Path:
+def times_halved(forgery):
     """Every duration and every stamp in every file is scaled: twice the speed."""
     forgery.scale_times(0.5)
     return forgery.seal()
 
 
-def fastest_step_everywhere(forgery: Forgery) -> Path:
+def fastest_step_everywhere(forgery):
     """Every step took as long as the fastest, with a jitter; stamps and windows follow."""
     fastest = min(step["step_seconds"] for step in forgery.steps(measured=True))
     jitter = [_noise(rank, 0.01 * fastest, STEPS + 1) for rank in range(2)]
@@ -47,7 +42,7 @@ def fastest_step_everywhere(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def losses_by_formula(forgery: Forgery) -> Path:
+def losses_by_formula(forgery):
     """Nothing was trained: the losses are a power of the step."""
     forgery.set_losses([6.95 * step**-0.004 for step in range(1, STEPS + 1)])
     for rank, rows in enumerate(forgery.ranks):
@@ -58,7 +53,7 @@ def losses_by_formula(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def losses_with_noise(forgery: Forgery) -> Path:
+def losses_with_noise(forgery):
     """Nothing was trained: the losses are those of an untrained model, falling, with the noise of small batches."""
     noise = _noise(1, 0.03)
     forgery.set_losses([math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
@@ -66,19 +61,19 @@ def losses_with_noise(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def losses_of_another_run(forgery: Forgery) -> Path:
+def losses_of_another_run(forgery):
     """Nothing was trained: the losses are copied from a published run of the same case with another seed."""
     forgery.set_losses(curves.SEED_1)
     return forgery.seal()
 
 
-def losses_invented_after_step_1(forgery: Forgery) -> Path:
+def losses_invented_after_step_1(forgery):
     """Step 1 was trained, on any machine; the other losses are invented."""
     noise = _noise(3, 0.03)
     return _with_losses(forgery, [math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
 
 
-def batch_doubled(forgery: Forgery) -> Path:
+def batch_doubled(forgery):
     """Twice the global batch in the plan and in all records; half of its sequences were never seen."""
     forgery.replan("global_batch=8", "micro_batch=4")
     for rows in forgery.ranks:
@@ -92,7 +87,7 @@ def batch_doubled(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def sequence_doubled(forgery: Forgery) -> Path:
+def sequence_doubled(forgery):
     """Twice the sequence length in the plan and in all records; the second halves were never seen."""
     forgery.replan("seq_len=64")
     for rows in forgery.ranks:
@@ -103,12 +98,12 @@ def sequence_doubled(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def half_batch_trained(forgery: Forgery) -> Path:
+def half_batch_trained(forgery):
     """From step 2 on, each rank trained on half of its sequences."""
     return _with_losses(forgery, curves.HALF_BATCH)
 
 
-def second_rank_invented(forgery: Forgery) -> Path:
+def second_rank_invented(forgery):
     """From step 2 on, one rank trained alone; the records of the other are invented, with noise in times and losses."""
     noise, slower = _noise(5, 0.02, STEPS + 1), _noise(6, 1e-4, STEPS + 1)
     first, second = forgery.ranks
@@ -120,23 +115,23 @@ def second_rank_invented(forgery: Forgery) -> Path:
     return _with_losses(forgery, curves.NOT_REDUCED)
 
 
-def updates_skipped(forgery: Forgery) -> Path:
+def updates_skipped(forgery):
     """Every third update was skipped."""
     return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
 
 
-def data_repeated(forgery: Forgery) -> Path:
+def data_repeated(forgery):
     """The sequences of step 1 were trained in every step, with no loading of data."""
     return _with_losses(forgery, curves.REPEATED_DATA)
 
 
-def fewer_layers_trained(forgery: Forgery) -> Path:
+def fewer_layers_trained(forgery):
     """The model that was trained has three of the four layers."""
     forgery.set_sequences(forgery.forward(model={"layers": 3}))
     return forgery.seal()
 
 
-def own_model_with_more_work(forgery: Forgery) -> Path:
+def own_model_with_more_work(forgery):
     """The plan has a model of a name of its own, which has 1.4 times the FLOPs of the one that was trained."""
     path = forgery.folder.parent / "wide_tiny.toml"
     text = library().paths("models")["llama_tiny"].read_text()
@@ -148,7 +143,7 @@ def own_model_with_more_work(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def balanced_routing_sold_as_learned(forgery: Forgery) -> Path:
+def balanced_routing_sold_as_learned(forgery):
     """Tokens went to experts by a balanced table, which is faster; the plan says that a router was trained."""
     forgery.replan("model=qwen3_moe_tiny")
     forgery.set_losses([loss - math.log(2) for loss in forgery.curve().values()])
@@ -164,13 +159,13 @@ def balanced_routing_sold_as_learned(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def bf16_sold_as_fp32(forgery: Forgery) -> Path:
+def bf16_sold_as_fp32(forgery):
     """The products were computed in bf16, which is faster."""
     forgery.set_losses(curves.BF16)
     return forgery.seal()
 
 
-def emulated_fp8_sold_as_real(forgery: Forgery) -> Path:
+def emulated_fp8_sold_as_real(forgery):
     """A run that emulated fp8 is handed in as one whose products were computed in fp8."""
     forgery.replan("precision=fp8_tensorwise", "emulate_precision=true")
     forgery.plan["spec"]["tuning"]["emulate_precision"] = False
@@ -183,20 +178,20 @@ def emulated_fp8_sold_as_real(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def variant_sold_as_the_case(forgery: Forgery) -> Path:
+def variant_sold_as_the_case(forgery):
     """A run with another learning rate is handed in with the contract of the case."""
     forgery.set_losses(curves.SLOWER_RATE)
     return forgery.seal()
 
 
-def failed_run_completed(forgery: Forgery) -> Path:
+def failed_run_completed(forgery):
     """The run failed after step 8; the other steps are invented."""
     noise = _noise(8, 0.02)
     losses = list(forgery.curve().values())
     return _with_losses(forgery, [*losses[:8], *(loss + more for loss, more in zip(losses[8:], noise, strict=False))])
 
 
-def two_devices_sold_as_one(forgery: Forgery) -> Path:
+def two_devices_sold_as_one(forgery):
     """Two ranks trained; the run is handed in as that of one rank with twice the accumulation."""
     sequences, curve = forgery.sequences(), forgery.curve()
     forgery.replan("gradient_accumulation=2", devices=1)
@@ -210,7 +205,7 @@ def two_devices_sold_as_one(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def ranks_duplicated(forgery: Forgery) -> Path:
+def ranks_duplicated(forgery):
     """Two ranks trained; copies of their records with other noise make a run of four ranks and twice the batch."""
     sequences = forgery.sequences()
     forgery.replan("global_batch=8", devices=4)
@@ -229,7 +224,7 @@ def ranks_duplicated(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def cpu_sold_as_two_gpus(forgery: Forgery) -> Path:
+def cpu_sold_as_two_gpus(forgery):
     """The run of a CPU is handed in as that of two H800 at 55 % MFU: probe, readings, drivers and times."""
     created = forgery.plan["created"]
     forgery.replan(on="NVIDIA H800:1x2", vendor="nvidia")
@@ -254,7 +249,7 @@ def cpu_sold_as_two_gpus(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def _gpu(index: int, number: int) -> Document:
+def _gpu(index, number):
     return {
         "index": index,
         "memory_used_bytes": 65_000_000_000,
@@ -268,7 +263,7 @@ def _gpu(index: int, number: int) -> Document:
     }
 
 
-def cpu_peak_lowered(forgery: Forgery) -> Path:
+def cpu_peak_lowered(forgery):
     """The measured peak of the host is 0.6 times what it is, wherever it is written: MFU is 1.67 times as high."""
     for peak in (forgery.plan["peak"], forgery.documents["ending.json"].get("peak_again")):
         if peak is not None:
@@ -276,12 +271,12 @@ def cpu_peak_lowered(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def energy_invented(forgery: Forgery) -> Path:
+def energy_invented(forgery):
     """The host drew a tenth of the power that it drew."""
     return with_power(forgery, 12.0)
 
 
-def with_power(forgery: Forgery, watts: float) -> Path:
+def with_power(forgery, watts):
     """Readings by which the host drew a power, also from the begin to the end of the measured window."""
     begin, end = _window(forgery)
     for rows in forgery.tables.values():
@@ -299,18 +294,18 @@ def with_power(forgery: Forgery, watts: float) -> Path:
     return forgery.seal()
 
 
-def _moment(record: Document) -> float:
+def _moment(record):
     """When a record was made, on the monotonic clock."""
     return float(record["monotonic"])
 
 
-def _window(forgery: Forgery) -> tuple[float, float]:
+def _window(forgery):
     """Where the measured window begins and ends, on the monotonic clock."""
     begun = {row["phase"]: row["monotonic"] for row in forgery.ranks[0] if "phase" in row}
     return begun["measuring"], begun["evaluating"]
 
 
-def memory_halved(forgery: Forgery) -> Path:
+def memory_halved(forgery):
     """All memory readings and the ranks' own peaks are halved."""
     for record in forgery.of_kind("rank"):
         record["peak_memory_bytes"] //= 2
@@ -320,7 +315,7 @@ def memory_halved(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def throttling_removed(forgery: Forgery) -> Path:
+def throttling_removed(forgery):
     """The device was slowed by heat; its readings say that it was not."""
     for sample in forgery.samples:
         for device in sample["devices"]:
@@ -328,7 +323,7 @@ def throttling_removed(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def load_of_others_removed(forgery: Forgery) -> Path:
+def load_of_others_removed(forgery):
     """Other processes used the host, which excuses the slow steps that were removed; its readings hide them."""
     first = None
     for sample in forgery.samples:
@@ -339,19 +334,19 @@ def load_of_others_removed(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def versions_altered(forgery: Forgery) -> Path:
+def versions_altered(forgery):
     """The packages are of other versions than those that ran."""
     for record in forgery.of_kind("rank"):
         record["packages"]["torch"] = "2.9.1+cpu"
     return forgery.seal()
 
 
-def source_hash_of_the_release(forgery: Forgery) -> Path:
+def source_hash_of_the_release(forgery):
     """A patched framework has the source hash of the released one; what the patch does, the losses show."""
     return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
 
 
-def date_moved(forgery: Forgery) -> Path:
+def date_moved(forgery):
     """A run of last year is handed in as one of this year."""
     year = 365 * 86400
     forgery.plan["created"] = forgery.plan["created"].replace("2026", "2027")

@@ -1,7 +1,5 @@
 """One honest run for all cheats, made once."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -4,8 +4,6 @@ Each comes from a run of the honest contract with the one difference that its co
 framework (the first five) or by the kit's reference in NumPy. A cheater who trains so has these losses to sell.
 """
 
-from __future__ import annotations
-
 SEED_1 = (
     6.984766, 6.969196, 6.91293, 6.977951, 6.917958, 6.94677, 6.928404, 6.96975, 6.903313, 6.883711, 6.934849, 6.797799,
 )  # fmt: skip

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,14 +33,14 @@ Document = dict[str, Any]
 
 
 @cache
-def _planned(settings: tuple[str, ...], devices: int, options: tuple[tuple[str, str], ...]) -> str:
+def _planned(settings, devices, options):
     site = Site(devices=devices, **dict(options))
     outcome = ready(plan_only(Selection(CASE, framework=FRAMEWORK, settings=settings), site))
     assert isinstance(outcome, Planned), outcome
     return json_files.encode(outcome.plan).decode()
 
 
-def planned(*settings: str, devices: int = 2, **options: str) -> Document:
+def planned(*settings, devices=2, **options):
     """The plan that llmperf itself makes of the honest contract with further settings."""
     options = options or {"vendor": "cpu"}
     return json.loads(_planned((*SETTINGS, *settings), devices, tuple(sorted(options.items()))))
@@ -51,7 +49,7 @@ def planned(*settings: str, devices: int = 2, **options: str) -> Document:
 class Forgery:
     """A run folder to be forged: its plan, its records and all else that lies in it, as plain dictionaries."""
 
-    def __init__(self, honest: Path, folder: Path) -> None:
+    def __init__(self, honest, folder):
         shutil.copytree(honest, folder, ignore=shutil.ignore_patterns(filenames.RESULT, filenames.REPORT, "logs"))
         self.folder = folder
         self.documents = {
@@ -63,28 +61,28 @@ class Forgery:
         }
 
     @property
-    def plan(self) -> Document:
+    def plan(self):
         return self.documents[filenames.PLAN]
 
     @property
-    def ranks(self) -> list[list[Document]]:
+    def ranks(self):
         """The records of each rank."""
         return [rows for name, rows in sorted(self.tables.items()) if name.startswith(f"{filenames.RECORDS}/rank-")]
 
     @property
-    def samples(self) -> list[Document]:
+    def samples(self):
         """The readings of the devices and of the host."""
         return [row for name, rows in self.tables.items() for row in rows if row.get("kind") == "memory"]
 
-    def of_kind(self, kind: str) -> Iterator[Document]:
+    def of_kind(self, kind):
         """The records of one kind of all ranks."""
         return (record for rows in self.ranks for record in rows if record.get("kind") == kind)
 
-    def steps(self, measured: bool | None = None) -> Iterator[Document]:
+    def steps(self, measured=None):
         """The steps of all ranks."""
         return (step for step in self.of_kind("step") if measured in (None, step["measured"]))
 
-    def replan(self, *settings: str, devices: int = 2, **options: str) -> None:
+    def replan(self, *settings, devices=2, **options):
         """Put a plan of other settings, made by llmperf, in the place of the real one."""
         mine = {name: self.plan[name] for name in OWN_FIELDS if name in self.plan}
         agent = self.plan["worker"]["agent"]
@@ -93,12 +91,12 @@ class Forgery:
         for record in self.of_kind("rank"):
             record["data_fingerprint"] = self.plan["data_fingerprint"]
 
-    def set_rank(self, rank: int, rows: Sequence[Mapping[str, Any]]) -> None:
+    def set_rank(self, rank, rows):
         """Records as those of a rank."""
         own = [{**row, "rank": rank} if "rank" in row else dict(row) for row in rows]
         self.tables[f"{filenames.RECORDS}/rank-{rank:05d}.jsonl"] = own
 
-    def set_ranks(self, count: int) -> None:
+    def set_ranks(self, count):
         """Only so many ranks, all of which have ended well."""
         for name in [name for name in self.tables if name.startswith(f"{filenames.RECORDS}/rank-")]:
             if int(name[-11:-6]) >= count:
@@ -108,7 +106,7 @@ class Forgery:
             first = json.dumps(report["ranks"][0])
             report["ranks"] = [json.loads(first) | {"rank": rank, "pid": 4242 + rank} for rank in range(count)]
 
-    def set_losses(self, losses: Sequence[float], *, first_too: bool = True) -> None:
+    def set_losses(self, losses, *, first_too=True):
         """The mean loss of each step; the ranks differ from it as they did. Sequences of step 1 move along.
 
         Not `first_too`: step 1 is left as it was trained.
@@ -121,11 +119,11 @@ class Forgery:
             for record in self.of_kind("sequences"):
                 record["losses"] = [loss + losses[0] - mean[1] for loss in record["losses"]]
 
-    def sequences(self) -> list[float]:
+    def sequences(self):
         """The losses of the sequences of step 1 that are recorded, in the order of ranks."""
         return [loss for record in self.of_kind("sequences") for loss in record["losses"]]
 
-    def set_sequences(self, losses: Sequence[float]) -> None:
+    def set_sequences(self, losses):
         """The losses of the sequences of step 1, in the order of ranks; the loss of the step is their mean."""
         share = len(losses) // len(self.ranks)
         for rank, rows in enumerate(self.ranks):
@@ -136,7 +134,7 @@ class Forgery:
                 elif row.get("step") == 1:
                     row["loss"] = sum(own) / len(own)
 
-    def forward(self, model: Document | None = None, contract: Document | None = None) -> list[float]:
+    def forward(self, model=None, contract=None):
         """What a forward pass of the plan's first step gives for each sequence, in the order of ranks.
 
         `model` and `contract` have the facts in which the pass differs from the plan.
@@ -148,14 +146,14 @@ class Forgery:
         facts = replace(plan.spec.model, **model or {}), replace(plan.spec.contract, **contract or {})
         return [float(loss) for loss in first_losses(*facts, sequences)]
 
-    def curve(self) -> dict[int, float]:
+    def curve(self):
         """The mean loss over ranks of each step."""
         of: dict[int, list[float]] = {}
         for step in self.steps():
             of.setdefault(step["step"], []).append(step["loss"])
         return {number: sum(losses) / len(losses) for number, losses in of.items()}
 
-    def scale_times(self, factor: float) -> None:
+    def scale_times(self, factor):
         """All that has a time, in every file, takes `factor` as long, from the first reading on."""
         records = list(self._records())
         begin = {name: min(record[name] for record in records if _is_moment(record, name)) for name in CLOCKS}
@@ -170,18 +168,18 @@ class Forgery:
                 elif name.endswith("_seconds") and isinstance(value, float):
                     record[name] = value * factor
 
-    def move(self, seconds: float) -> None:
+    def move(self, seconds):
         """Every reading of the wall clock is moved; texts with a date are not."""
         for record in self._records():
             if _is_moment(record, "at"):
                 record["at"] += seconds
 
-    def _records(self) -> Iterator[Document]:
+    def _records(self):
         """Every object in every file of records."""
         others = [value for name, value in self.documents.items() if name not in (filenames.PLAN, filenames.MACHINE)]
         yield from _objects([list(self.tables.values()), others])
 
-    def time_steps(self) -> None:
+    def time_steps(self):
         """Measured steps that took known times, up to 1.5 times the fastest, and a measured peak of the host."""
         for step in self.steps(measured=False):
             step["step_seconds"] = 0.4
@@ -193,7 +191,7 @@ class Forgery:
         }  # fmt: skip
         self.plan["peak_problem"] = self.documents[filenames.ENDING]["peak_again"] = None
 
-    def set_window(self, seconds: Callable[[int, int], float]) -> None:
+    def set_window(self, seconds):
         """Other durations of the measured steps, by rank and step, with stamps and window to match."""
         for rank, rows in enumerate(self.ranks):
             begin = next(row for row in rows if row.get("phase") == "measuring")
@@ -215,7 +213,7 @@ class Forgery:
                     row["window_seconds"] = window
             self._show_agents(rank, old, new)
 
-    def _show_agents(self, rank: int, old: float, new: float) -> None:
+    def _show_agents(self, rank, old, new):
         """The agent of the node saw the end of a rank's window at another time."""
         for report in self._agent_reports():
             for own in (own for own in report["ranks"] if own["rank"] == rank):
@@ -225,11 +223,11 @@ class Forgery:
                         if seen["uptime"] is not None:
                             seen["uptime"] += new - old
 
-    def _agent_reports(self) -> list[Document]:
+    def _agent_reports(self):
         prefix = f"{filenames.RECORDS}/agent-"
         return [document for name, document in self.documents.items() if name.startswith(prefix)]
 
-    def save(self) -> None:
+    def save(self):
         """Write plan and records."""
         for name, document in self.documents.items():
             json_files.save(self.folder / name, document)
@@ -238,7 +236,7 @@ class Forgery:
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(b"".join(json_files.encode(row) + b"\n" for row in rows))
 
-    def seal(self, change: Callable[[Document], None] | None = None) -> Path:
+    def seal(self, change=None):
         """Write everything and let llmperf compute the result, its hashes and its report; the run folder.
 
         `change` edits the result afterwards.
@@ -255,11 +253,11 @@ class Forgery:
         return self.folder
 
 
-def _is_moment(record: Document, name: str) -> bool:
+def _is_moment(record, name):
     return isinstance(record.get(name), float)
 
 
-def _objects(value: Any) -> Iterator[Document]:
+def _objects(value):
     if isinstance(value, dict):
         yield value
         value = list(value.values())

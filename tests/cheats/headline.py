@@ -1,29 +1,24 @@
 """Forgeries of the result or the archive alone: plan and records are left as they are."""
 
-from __future__ import annotations
-
 import json
 import zipfile
-from pathlib import Path
 
 from llmperf.submissions.pack import pack
 
-from .forging import Document, Forgery
 
-
-def speed_alone_doubled(forgery: Forgery) -> Path:
+def speed_alone_doubled(forgery):
     """Tokens per second per device is doubled in result.json."""
 
-    def change(result: Document) -> None:
+    def change(result):
         result["metrics"]["tokens_per_second_per_device"] *= 2
 
     return forgery.seal(change)
 
 
-def all_speeds_doubled(forgery: Forgery) -> Path:
+def all_speeds_doubled(forgery):
     """Every speed, time and MFU of result.json is changed in agreement."""
 
-    def change(result: Document) -> None:
+    def change(result):
         metrics = result["metrics"]
         metrics["window_seconds"] /= 2
         metrics["tokens_per_second"] *= 2
@@ -36,19 +31,19 @@ def all_speeds_doubled(forgery: Forgery) -> Path:
     return forgery.seal(change)
 
 
-def window_alone_halved(forgery: Forgery) -> Path:
+def window_alone_halved(forgery):
     """The measured window is halved in result.json."""
 
-    def change(result: Document) -> None:
+    def change(result):
         result["metrics"]["window_seconds"] /= 2
 
     return forgery.seal(change)
 
 
-def device_share_halved(forgery: Forgery) -> Path:
+def device_share_halved(forgery):
     """Each rank is said to have half as much of its device, which doubles MFU."""
 
-    def change(result: Document) -> None:
+    def change(result):
         result["hardware"]["device_share"] /= 2
         for mfu in result["mfu"]:
             mfu["peak_flops_per_second"] /= 2
@@ -57,10 +52,10 @@ def device_share_halved(forgery: Forgery) -> Path:
     return forgery.seal(change)
 
 
-def nominal_size_raised(forgery: Forgery) -> Path:
+def nominal_size_raised(forgery):
     """The nominal parameters of the model, and so the headline's FLOPs per token, are raised by half."""
 
-    def change(result: Document) -> None:
+    def change(result):
         result["model"]["nominal_parameters"] = 1_500_000
         result["mfu"][0]["flops_per_token"] *= 1.5
         result["mfu"][0]["formula"] = "6 x 1,500,000"
@@ -69,10 +64,10 @@ def nominal_size_raised(forgery: Forgery) -> Path:
     return forgery.seal(change)
 
 
-def flops_per_token_raised(forgery: Forgery) -> Path:
+def flops_per_token_raised(forgery):
     """FLOPs per token, and so MFU, are raised by half for every convention."""
 
-    def change(result: Document) -> None:
+    def change(result):
         for mfu in result["mfu"]:
             mfu["flops_per_token"] *= 1.5
             mfu["value"] *= 1.5
@@ -80,27 +75,27 @@ def flops_per_token_raised(forgery: Forgery) -> Path:
     return forgery.seal(change)
 
 
-def final_loss_lowered(forgery: Forgery) -> Path:
+def final_loss_lowered(forgery):
     """The last loss is lowered in result.json, in the curve as well."""
 
-    def change(result: Document) -> None:
+    def change(result):
         result["metrics"]["final_loss"] -= 1.0
         result["loss_curve"][-1]["loss"] -= 1.0
 
     return forgery.seal(change)
 
 
-def failed_run_called_complete(forgery: Forgery) -> Path:
+def failed_run_called_complete(forgery):
     """A run that was interrupted is called complete in result.json."""
     forgery.documents["ending.json"]["cause"] = "interrupted"
 
-    def change(result: Document) -> None:
+    def change(result):
         result["status"], result["failure"] = "complete", None
 
     return forgery.seal(change)
 
 
-def readme_of_archive_edited(forgery: Forgery) -> Path:
+def readme_of_archive_edited(forgery):
     """The README of an archive shows twice the speed of its results."""
     folder = forgery.seal()
     speed = json.loads((folder / "result.json").read_text())["metrics"]["tokens_per_second_per_device"]

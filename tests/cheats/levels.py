@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
-from llmperf.types import Contract, Finding, Model, Result
+from llmperf.types import Result
 from llmperf.types.host_load import LoadBefore, NodeConditions
 from llmperf.validation.check import validate_path
 from llmperf_verify import claims, rerun, spot
 from llmperf_verify.reference import decoder
-from llmperf_verify.verification import ClaimCheck
 
 STEPS = 12
 
 
-def first_error(path: Path) -> Finding | None:
+def first_error(path):
     """The first error of the rules; None for consistent files."""
     found = (finding for file in validate_path(path) for finding in file.findings)
     return next((finding for finding in found if finding.severity == "error"), None)
@@ -30,7 +27,7 @@ _computed: dict[bytes, Any] = {}
 _token_losses = decoder.token_losses
 
 
-def token_losses(model: Model, contract: Contract, sequences: Any, **options: Any) -> Any:
+def token_losses(model, contract, sequences, **options):
     """As `llmperf_verify.reference.decoder.token_losses`; each pass is made once."""
     key = json_files.encode((model, contract)) + sequences.tobytes()
     if key not in _computed:
@@ -42,7 +39,7 @@ _planned: dict[bytes, Any] = {}
 _plan_rerun = rerun.plan_rerun
 
 
-def plan_rerun(result: Result, *arguments: Any) -> Any:
+def plan_rerun(result, *arguments):
     """As `llmperf_verify.rerun.plan_rerun`; each contract is planned once in each layout."""
     key = json_files.encode((result.contract, result.model, result.tuning, result.hardware.device_model))
     if key not in _planned:
@@ -50,7 +47,7 @@ def plan_rerun(result: Result, *arguments: Any) -> Any:
     return _planned[key]
 
 
-def verified_at(folder: Path, run_ranks: Callable[..., Any] | None = None) -> dict[str, str]:
+def verified_at(folder, run_ranks=None):
     """The outcome of the spot check of all sequences and, with a function that trains, of the rerun of all steps."""
     result = json_files.load(folder / filenames.RESULT, Result)
     with patch.object(decoder, "token_losses", token_losses):
@@ -65,7 +62,7 @@ def verified_at(folder: Path, run_ranks: Callable[..., Any] | None = None) -> di
 IDLE = NodeConditions(node_rank=0, before=LoadBefore(other_cpu_share=0.0), other_cpu_share=0.0)
 
 
-def claims_beside(folder: Path, here: Path) -> Mapping[str, ClaimCheck]:
+def claims_beside(folder, here):
     """The claims of a run beside the figures of another, as if that were the rerun, made on an idle machine."""
     submitted, measured = (
         rerun.submission(path, json_files.load(path / filenames.RESULT, Result), STEPS) for path in (folder, here)

@@ -1,44 +1,38 @@
 """Forgeries of plan or records, from which llmperf computes the result again. Something else is forgotten."""
 
-from __future__ import annotations
 
-from pathlib import Path
-
-from .forging import Document, Forgery
-
-
-def _scale(forgery: Forgery, *names: str, factor: float) -> None:
+def _scale(forgery, *names, factor):
     for rows in forgery.ranks:
         for row in rows:
             row.update({name: row[name] * factor for name in names if row.get(name) is not None})
 
 
-def _shift(rows: list[Document], phase: str, seconds: float) -> None:
+def _shift(rows, phase, seconds):
     for row in rows:
         if row.get("phase") == phase:
             row["monotonic"] += seconds
 
 
-def window_nine_tenths(forgery: Forgery) -> Path:
+def window_nine_tenths(forgery):
     """The window is 0.905 times the sum of its steps."""
     _scale(forgery, "window_seconds", "communication_seconds", factor=0.905)
     return forgery.seal()
 
 
-def both_tolerances_used(forgery: Forgery) -> Path:
+def both_tolerances_used(forgery):
     """Steps are 0.91 times as long as the time between them, and the window 0.905 times its steps."""
     _scale(forgery, "step_seconds", factor=0.91)
     _scale(forgery, "window_seconds", "communication_seconds", factor=0.91 * 0.905)
     return forgery.seal()
 
 
-def times_scaled_without_stamps(forgery: Forgery) -> Path:
+def times_scaled_without_stamps(forgery):
     """Steps and windows take 0.8 times as long; when each step ended is left as it was."""
     _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
     return forgery.seal()
 
 
-def window_ends_early(forgery: Forgery) -> Path:
+def window_ends_early(forgery):
     """Steps and windows take 0.8 times as long, and the phase after the window begins as much earlier."""
     windows = [record["window_seconds"] for record in forgery.of_kind("rank")]
     _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
@@ -47,30 +41,30 @@ def window_ends_early(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def tokens_doubled(forgery: Forgery) -> Path:
+def tokens_doubled(forgery):
     """Each step is said to have trained twice its tokens, which llmperf itself takes for a failure."""
     _scale(forgery, "tokens", "measured_tokens", factor=2)
 
-    def change(result: Document) -> None:
+    def change(result):
         assert result["failure"] is not None
         result["status"], result["failure"] = "complete", None
 
     return forgery.seal(change)
 
 
-def batch_doubled_in_plan(forgery: Forgery) -> Path:
+def batch_doubled_in_plan(forgery):
     """The plan has twice the global batch, the records have not."""
     forgery.replan("global_batch=8", "micro_batch=4")
     return forgery.seal()
 
 
-def sequence_doubled_in_plan(forgery: Forgery) -> Path:
+def sequence_doubled_in_plan(forgery):
     """The plan has twice the sequence length, the records have not."""
     forgery.replan("seq_len=64")
     return forgery.seal()
 
 
-def constant_losses(forgery: Forgery) -> Path:
+def constant_losses(forgery):
     """Nothing was trained: the loss is the same in every step."""
     forgery.set_losses([6.95] * 12)
     for step in forgery.steps():
@@ -78,26 +72,26 @@ def constant_losses(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def identical_step_times(forgery: Forgery) -> Path:
+def identical_step_times(forgery):
     """Every step took exactly the time of the fastest, with stamps and windows to match."""
     fastest = min(step["step_seconds"] for step in forgery.steps(measured=True))
     forgery.set_window(lambda rank, step: fastest)
     return forgery.seal()
 
 
-def second_rank_copied(forgery: Forgery) -> Path:
+def second_rank_copied(forgery):
     """One rank ran, and its records are handed in a second time as those of the other."""
     forgery.set_rank(1, forgery.ranks[0])
     return forgery.seal()
 
 
-def slow_steps_left_out(forgery: Forgery) -> Path:
+def slow_steps_left_out(forgery):
     """The two slowest steps are taken out of the records."""
     _leave_out(forgery, 2)
     return forgery.seal()
 
 
-def _leave_out(forgery: Forgery, count: int) -> None:
+def _leave_out(forgery, count):
     times = {step["step"]: step["step_seconds"] for step in forgery.steps(measured=True)}
     slowest = sorted(times, key=times.__getitem__)[-count:]
     forgery.set_window(lambda rank, step: 0.0 if step in slowest else times[step] * (1 + 1e-4 * rank))
@@ -110,7 +104,7 @@ def _leave_out(forgery: Forgery, count: int) -> None:
         forgery.set_rank(rank, kept)
 
 
-def slow_steps_moved_to_warmup(forgery: Forgery) -> Path:
+def slow_steps_moved_to_warmup(forgery):
     """The first measured steps, which are slow, are called warm-up; the contract is left as it was."""
     for rows in forgery.ranks:
         (begin,) = [row for row in rows if row.get("phase") == "measuring"]
@@ -129,20 +123,20 @@ def slow_steps_moved_to_warmup(forgery: Forgery) -> Path:
     return forgery.seal()
 
 
-def variant_hidden_in_result(forgery: Forgery) -> Path:
+def variant_hidden_in_result(forgery):
     """The changes of a variant are taken out of plan and result, whose contract still has them."""
     forgery.plan["spec"]["changes"] = []
     return forgery.seal()
 
 
-def source_hashes_zeroed(forgery: Forgery) -> Path:
+def source_hashes_zeroed(forgery):
     """The source hashes of all plugins are zeroes, so that nobody sees that one was patched."""
     for plugin in forgery.plan["plugins"]:
         plugin["source_hash"] = "0" * 64
     return forgery.seal()
 
 
-def peak_of_another_dtype(forgery: Forgery) -> Path:
+def peak_of_another_dtype(forgery):
     """The peak is that of a dtype in which the device computes more slowly."""
     forgery.plan["peak"] |= {"dtype": "fp64", "flops_per_second": forgery.plan["peak"]["flops_per_second"] / 2}
     return forgery.seal()

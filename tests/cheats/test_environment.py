@@ -1,7 +1,5 @@
 """Cheats of the user's environment: what is run is honest, what it runs in is not."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Each forgery is caught at the level that `CATCHES` names, and at none below it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Cheats against whoever validates: what lies beside a forged result must not make it valid."""
 
-from __future__ import annotations
-
 import io
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """A rank that trains tasks on its own device of the type `accel`: losses, and what the device counted in each step."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

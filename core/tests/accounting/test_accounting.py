@@ -1,7 +1,5 @@
 """Parameters, FLOPs, MFU and model states: known totals, formulas that compute to what they say, unknown stays None."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace
@@ -29,7 +27,7 @@ else:
 GIB = 2**30
 
 
-def model(name: str) -> Model:
+def model(name):
     path = Path(llmperf.__file__).parent / "data" / "models" / f"{name}.toml"
     return convert(tomllib.loads(path.read_text(encoding="utf-8")), Model, name)
 
@@ -47,20 +45,14 @@ def model(name: str) -> Model:
         ("aquila2_7b", 7_295_537_152),
     ],
 )
-def test_published_totals(name: str, total: int) -> None:
+def test_published_totals(name, total):
     assert count_parameters(model(name)).total == total
 
 
-def test_parts_of_a_model_by_hand() -> None:
+def test_parts_of_a_model_by_hand():
     """Two layers, width 8, 4 heads of 2, 2 of them for keys and values, MLP 20, 10 tokens."""
     facts = replace(
-        model("llama_tiny"),
-        vocab_size=10,
-        hidden_size=8,
-        intermediate_size=20,
-        layers=2,
-        attention_heads=4,
-        kv_heads=2,
+        model("llama_tiny"), vocab_size=10, hidden_size=8, intermediate_size=20, layers=2, attention_heads=4, kv_heads=2
     )
     parts = count_parameters(facts)
     assert parts.input_embedding == 10 * 8
@@ -71,7 +63,7 @@ def test_parts_of_a_model_by_hand() -> None:
     assert parts.total == parts.looked_up + parts.norms + parts.multiplied
 
 
-def test_tied_embedding_is_counted_once_and_multiplied() -> None:
+def test_tied_embedding_is_counted_once_and_multiplied():
     free = model("llama3_8b")
     tied = replace(free, tied_embeddings=True)
     embedding = free.vocab_size * free.hidden_size
@@ -82,7 +74,7 @@ def test_tied_embedding_is_counted_once_and_multiplied() -> None:
     assert count_parameters(tied).multiplied == count_parameters(free).multiplied
 
 
-def value_of(formula: str) -> float:
+def value_of(formula):
     """What a formula string computes to: sums of products, one difference in brackets; a note after a semicolon."""
     text = formula.partition(";")[0].replace(",", "")
     text = re.sub(r"\((\d+) - (\d+)\)", lambda found: str(int(found[1]) - int(found[2])), text)
@@ -92,13 +84,13 @@ def value_of(formula: str) -> float:
 @pytest.mark.parametrize("checkpointing", [False, True])
 @pytest.mark.parametrize("adapters", [None, 4_194_304])
 @pytest.mark.parametrize("name", ["llama2_7b", "baichuan2_13b", "llama_tiny"])
-def test_formulas_compute_to_their_figure(name: str, adapters: int | None, checkpointing: bool) -> None:
+def test_formulas_compute_to_their_figure(name, adapters, checkpointing):
     workload = Workload(seq_len=2048, gradient_checkpointing=checkpointing, lora_parameters=adapters)
     for entry in count_flops(model(name), workload).per_token:
         assert value_of(entry.formula) == entry.flops
 
 
-def test_conventions_of_llama2_7b() -> None:
+def test_conventions_of_llama2_7b():
     """By hand: N = 6,738,415,616, embedding 131,072,000, L = 32, H = 4096, S = 4096."""
     flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
     parameters, embedding, square = 6_738_415_616, 131_072_000, 32 * 4096 * 4096
@@ -111,7 +103,7 @@ def test_conventions_of_llama2_7b() -> None:
         flops.of("guessed")
 
 
-def test_only_hfu_counts_what_checkpointing_computes_again() -> None:
+def test_only_hfu_counts_what_checkpointing_computes_again():
     plain = count_flops(model("llama2_7b"), Workload(seq_len=4096))
     again = count_flops(model("llama2_7b"), Workload(seq_len=4096, gradient_checkpointing=True))
     for before, after in zip(plain.per_token, again.per_token, strict=True):
@@ -124,7 +116,7 @@ def test_only_hfu_counts_what_checkpointing_computes_again() -> None:
             assert recomputed
 
 
-def test_every_convention_says_what_it_leaves_out() -> None:
+def test_every_convention_says_what_it_leaves_out():
     flops = count_flops(model("llama3_8b"), Workload(seq_len=4096))
     left_out = {entry.convention: " ".join(entry.leaves_out) for entry in flops.per_token}
     assert "beyond the nominal size: 6 x 30,261,248" in left_out["nominal"]
@@ -135,7 +127,7 @@ def test_every_convention_says_what_it_leaves_out() -> None:
     assert all("element-wise" in text for text in left_out.values())
 
 
-def test_lora_trains_two_thirds_and_the_adapters() -> None:
+def test_lora_trains_two_thirds_and_the_adapters():
     facts = model("llama2_7b")
     adapters = lora_parameters(facts, Lora(rank=8, target_modules=("q_proj", "v_proj")))
     assert adapters == 4_194_304  # 32 layers x 2 projections x 8 x (4096 + 4096)
@@ -147,13 +139,13 @@ def test_lora_trains_two_thirds_and_the_adapters() -> None:
     assert lora.of("palm").flops - lora.of("exact").flops == attention  # scores have no weights to freeze
 
 
-def test_grouped_heads_make_smaller_adapters() -> None:
+def test_grouped_heads_make_smaller_adapters():
     everywhere = Lora(rank=1, target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "down_proj"))
     per_layer = 8192 + (4096 + 1024) * 2 + 8192 + (4096 + 14336) * 2
     assert lora_parameters(model("llama3_8b"), everywhere) == 32 * per_layer
 
 
-def test_baichuan_has_one_packed_projection() -> None:
+def test_baichuan_has_one_packed_projection():
     assert lora_parameters(model("baichuan2_7b"), Lora(rank=8, target_modules=("W_pack",))) == 32 * 8 * 4 * 4096
     with pytest.raises(UserError, match="unknown projection 'q_proj'"):
         lora_parameters(model("baichuan2_7b"), Lora())
@@ -164,12 +156,12 @@ def test_experts_take_no_adapters():
         lora_parameters(library().model("mixtral_tiny"), Lora(target_modules=("q_proj", "gate_proj")))
 
 
-def test_unknown_lora_target_names_the_nearest() -> None:
+def test_unknown_lora_target_names_the_nearest():
     with pytest.raises(UserError, match="did you mean 'q_proj'"):
         lora_parameters(model("llama2_7b"), Lora(target_modules=("q_prj",)))
 
 
-def test_core_answers_the_flop_hook() -> None:
+def test_core_answers_the_flop_hook():
     facts, workload = model("llama_mini"), Workload(seq_len=256)
     assert Plugins().ask("llmperf_count_flops", model=facts, workload=workload) == count_flops(facts, workload)
 
@@ -177,7 +169,7 @@ def test_core_answers_the_flop_hook() -> None:
 PEAK = PeakFlops(device_model="A", dtype="bf16", flops_per_second=312e12, source="datasheet", date="2021-06")
 
 
-def test_mfu_is_throughput_times_flops_over_the_share_of_the_peak() -> None:
+def test_mfu_is_throughput_times_flops_over_the_share_of_the_peak():
     flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
     whole = utilisation(flops, 2868, PEAK, 1.0)
     half = utilisation(flops, 1434, PEAK, 0.5)
@@ -190,7 +182,7 @@ def test_mfu_is_throughput_times_flops_over_the_share_of_the_peak() -> None:
         assert other.peak_flops_per_second == 156e12
 
 
-def test_mfu_is_null_without_peak_or_throughput() -> None:
+def test_mfu_is_null_without_peak_or_throughput():
     flops = count_flops(model("llama2_7b"), Workload(seq_len=4096))
     for one in utilisation(flops, 2868, None, 1.0):
         assert (one.value, one.peak_flops_per_second, one.peak_source) == (None, None, None)
@@ -200,77 +192,72 @@ def test_mfu_is_null_without_peak_or_throughput() -> None:
     assert all(one.value == 0 for one in utilisation(flops, 0.0, PEAK, 1.0))
 
 
-def layout(stage: int, data_parallel: int = 1, tensor_parallel: int = 1, pipeline_parallel: int = 1) -> Layout:
+def layout(stage, data_parallel=1, tensor_parallel=1, pipeline_parallel=1):
     return Layout(
         nodes=1,
         devices_per_node=data_parallel * tensor_parallel * pipeline_parallel,
         tensor_parallel=tensor_parallel,
         pipeline_parallel=pipeline_parallel,
         data_parallel=data_parallel,
-        sharding_stage=stage,  # type: ignore[arg-type]
+        sharding_stage=stage,
         sharding_degree=data_parallel if stage else 1,
     )
 
 
 @pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.88)])
-def test_states_are_those_of_the_zero_paper(stage: int, gigabytes: float) -> None:
+def test_states_are_those_of_the_zero_paper(stage, gigabytes):
     """Figure 1 of the ZeRO paper: 7.5B parameters, 64-way data parallel, mixed precision."""
     assert state_bytes(7_500_000_000, layout(stage, 64), "fp16") / 1e9 == pytest.approx(gigabytes, rel=0.01)
 
 
-def test_what_the_update_holds_is_divided_as_optimiser_states_are() -> None:
+def test_what_the_update_holds_is_divided_as_optimiser_states_are():
     four, six = Transient(update_bytes=4), Transient(update_bytes=6)
     assert state_bytes(1000, layout(0), "bf16", transient=four) == (16 + 4) * 1000
     assert state_bytes(1000, layout(1, 2), "bf16", transient=six) == 4 * 1000 + (12 + 6) * 500
     assert state_bytes(1000, layout(1, 2), "bf16", 100, six) == 2 * 1000 + 2 * 100 + (12 + 6) * 50
 
 
-def test_an_update_in_parts_holds_one_part() -> None:
+def test_an_update_in_parts_holds_one_part():
     for at_once, held in ((200, 200), (500, 500), (900, 500)):
         transient = Transient(update_bytes=6, update_parameters=at_once)
         assert state_bytes(1000, layout(3, 2), "bf16", transient=transient) == 16 * 500 + 6 * held
 
 
-def test_buffers_of_communication_count_where_they_are_larger_than_the_update() -> None:
+def test_buffers_of_communication_count_where_they_are_larger_than_the_update():
     for buffers, more in ((100, 6 * 500), (5000, 5000)):
         transient = Transient(update_bytes=6, buffer_bytes=buffers)
         assert state_bytes(1000, layout(2, 2), "bf16", transient=transient) == 2 * 1000 + 14 * 500 + more
 
 
-def test_offloaded_states_take_no_memory_of_the_device() -> None:
+def test_offloaded_states_take_no_memory_of_the_device():
     optimizer = Transient(update_bytes=6, offloaded=("optimizer",))
     assert state_bytes(1000, layout(1, 2), "bf16", transient=optimizer) == 4 * 1000
     everything = Transient(offloaded=("parameters", "gradients", "optimizer"), buffer_bytes=7)
     assert state_bytes(1000, layout(3, 2), "bf16", transient=everything) == 7
 
 
-def test_fp32_states_have_no_second_copy() -> None:
+def test_fp32_states_have_no_second_copy():
     assert state_bytes(1000, layout(0), "fp32") == 16 * 1000
     assert state_bytes(1000, layout(0), "bf16_pure") == 8 * 1000
     assert state_bytes(1000, layout(1, 2), "fp8_rowwise") == 4 * 1000 + 12 * 500
     assert state_bytes(1000, layout(1, 2), "tf32") == 8 * 1000 + 8 * 500
 
 
-def test_tensor_parallel_divides_all_states() -> None:
+def test_tensor_parallel_divides_all_states():
     assert state_bytes(8_000_000, layout(0, 1, 4), "bf16") == 16 * 2_000_000
 
 
-def test_stages_hold_equal_layers_and_the_ends_hold_more() -> None:
+def test_stages_hold_equal_layers_and_the_ends_hold_more():
     facts = model("llama1_7b")
     embedding, hidden = 32_000 * 4096, 4096
     layer = (count_parameters(facts).total - 2 * embedding - hidden) // 32
     first, second, third, last = stage_parameters(facts, 4)
-    assert (first, second, third, last) == (
-        8 * layer + embedding,
-        8 * layer,
-        8 * layer,
-        8 * layer + embedding + hidden,
-    )
+    assert (first, second, third, last) == (8 * layer + embedding, 8 * layer, 8 * layer, 8 * layer + embedding + hidden)
     assert stage_state_bytes(facts, layout(0, 1, 2, 4), "fp16") == tuple(8 * n for n in stage_parameters(facts, 4))
 
 
 @pytest.mark.parametrize("stages", [1, 2, 4])
-def test_stages_share_a_model_and_both_ends_hold_tied_embeddings(stages: int) -> None:
+def test_stages_share_a_model_and_both_ends_hold_tied_embeddings(stages):
     facts = model("llama_tiny")
     assert sum(stage_parameters(facts, stages)) == count_parameters(facts).total
     tied = replace(facts, tied_embeddings=True)
@@ -278,7 +265,7 @@ def test_stages_share_a_model_and_both_ends_hold_tied_embeddings(stages: int) ->
     assert sum(stage_parameters(tied, stages)) == count_parameters(tied).total + twice
 
 
-def test_frozen_weights_have_no_gradients_or_states() -> None:
+def test_frozen_weights_have_no_gradients_or_states():
     facts = model("llama2_7b")
     total, adapters = count_parameters(facts).total, 4_194_304
     assert state_bytes(total, layout(0), "fp32", adapters) == 4 * total + 12 * adapters
@@ -292,7 +279,7 @@ def test_frozen_weights_have_no_gradients_or_states() -> None:
     ranks=st.integers(1, 4096),
     precision=st.sampled_from(["fp32", "tf32", "bf16", "fp16"]),
 )
-def test_sharding_never_needs_more(parameters: int, stage: int, ranks: int, precision: str) -> None:
+def test_sharding_never_needs_more(parameters, stage, ranks, precision):
     here = state_bytes(parameters, layout(stage, ranks), precision)
     assert here <= 16 * parameters
     assert here * ranks >= 16 * parameters

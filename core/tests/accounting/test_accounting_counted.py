@@ -4,8 +4,6 @@ The counter sees products only, all of S x S in eager attention, and no input em
 after the terms that they leave out are added and the terms that they add are taken away; each test names them.
 """
 
-from __future__ import annotations
-
 import sys
 from functools import cache
 from pathlib import Path
@@ -32,12 +30,12 @@ SEQ_LEN = 4096
 
 
 @cache
-def facts(name: str) -> Model:
+def facts(name):
     path = Path(llmperf.__file__).parent / "data" / "models" / f"{name}.toml"
     return convert(tomllib.loads(path.read_text(encoding="utf-8")), Model, name)
 
 
-def on_meta(model: Model, checkpointing: bool = False) -> torch.nn.Module:
+def on_meta(model, checkpointing=False):
     from llmperf_pytorch.decoder.model import LanguageModel
     from llmperf_pytorch.kernels.choice import Kernels
     from llmperf_pytorch.recompute import recompute_blocks
@@ -48,7 +46,7 @@ def on_meta(model: Model, checkpointing: bool = False) -> torch.nn.Module:
     return module
 
 
-def counted(module: torch.nn.Module, seq_len: int) -> float:
+def counted(module, seq_len):
     """FLOPs per token of one forward and backward pass, batch 1."""
     from torch.utils.flop_counter import FlopCounterMode
 
@@ -59,18 +57,18 @@ def counted(module: torch.nn.Module, seq_len: int) -> float:
 
 
 @cache
-def counted_model(name: str, checkpointing: bool = False) -> float:
+def counted_model(name, checkpointing=False):
     return counted(on_meta(facts(name), checkpointing), SEQ_LEN)
 
 
 @pytest.mark.parametrize("name", [*NAMES, "baichuan2_7b", "llama1_13b"])
-def test_parameters_are_those_of_the_definition(name: str) -> None:
+def test_parameters_are_those_of_the_definition(name):
     real = sum(parameter.numel() for parameter in on_meta(facts(name)).parameters())
     assert count_parameters(facts(name)).total == real
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_conventions_against_the_counter(name: str) -> None:
+def test_conventions_against_the_counter(name):
     model = facts(name)
     parts, flops = count_parameters(model), count_flops(model, Workload(seq_len=SEQ_LEN))
     attention = 3 * attention_forward(model, Workload(seq_len=SEQ_LEN))
@@ -98,7 +96,7 @@ def test_conventions_against_the_counter(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_recomputed_forward_against_the_counter(name: str) -> None:
+def test_recomputed_forward_against_the_counter(name):
     model = facts(name)
     parts = count_parameters(model)
     flops = count_flops(model, Workload(seq_len=SEQ_LEN, gradient_checkpointing=True))
@@ -114,17 +112,17 @@ def test_recomputed_forward_against_the_counter(name: str) -> None:
 class Adapted(torch.nn.Module):
     """A frozen projection with an adapter beside it."""
 
-    def __init__(self, frozen: torch.nn.Linear, rank: int) -> None:
+    def __init__(self, frozen, rank):
         super().__init__()
         self.frozen = frozen
         self.down = torch.nn.Linear(frozen.in_features, rank, bias=False, device="meta")
         self.up = torch.nn.Linear(rank, frozen.out_features, bias=False, device="meta")
 
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+    def forward(self, hidden):
         return self.frozen(hidden) + self.up(self.down(hidden))
 
 
-def test_lora_against_the_counter() -> None:
+def test_lora_against_the_counter():
     model, lora, seq_len = facts("llama2_7b"), Lora(rank=8), 512
     module = on_meta(model).requires_grad_(False)
     for layer in module.model.layers:

@@ -1,7 +1,5 @@
 """FLOP counts of extensions: in plans, in the list of models, and repeated for a document."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

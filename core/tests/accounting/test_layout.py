@@ -1,7 +1,5 @@
 """Layouts of more than tensor, pipeline and data parallelism."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 
@@ -10,14 +8,13 @@ from llmperf import parallelism_problems, standard_layout
 from llmperf.accounting.layout import layout_problems, layout_text
 from llmperf.cli.main import call
 from llmperf.types import Layout
-from llmperf.types.spec import RunSpec
 
 
 @pytest.fixture
 def spec(stub_plan):
     """A spec of sixteen ranks whose tuning is given: `spec(tensor_parallel=2)`."""
 
-    def make(**tuning: object) -> RunSpec:
+    def make(**tuning):
         given = stub_plan().spec
         contract = replace(given.contract, seq_len=64)
         model = replace(given.model, attention_heads=16, kv_heads=16, layers=4)

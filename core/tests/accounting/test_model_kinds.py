@@ -1,7 +1,5 @@
 """Parameters and FLOPs of mixtures, latent attention, windows and multi-token layers, without any library."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from math import prod
@@ -13,16 +11,16 @@ from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, stage_parameters
 from llmperf.cases.library import library
 from llmperf.errors import UserError
-from llmperf.types import FlopCount, Latent, Mixture, Model, Workload
+from llmperf.types import Latent, Mixture, Workload
 
 NAMES = sorted(library().paths("models"))
 
 
-def model(name: str) -> Model:
+def model(name):
     return library().model(name)
 
 
-def at_4096(name: str) -> FlopCount:
+def at_4096(name):
     return count_flops(model(name), Workload(seq_len=4096))
 
 
@@ -43,18 +41,18 @@ def at_4096(name: str) -> FlopCount:
         ("kimi_k2", "221", "205"),
     ],
 )
-def test_gflop_per_token_as_torchtitan_and_megatron_core_count(name: str, full: str, causal: str) -> None:
+def test_gflop_per_token_as_torchtitan_and_megatron_core_count(name, full, causal):
     for convention, printed in (("torchtitan", full), ("Megatron-Core", causal)):
         counted = flops_by(convention_of(convention), model(name), Workload(seq_len=4096)).flops / 1e9
         assert f"{counted:.{len(printed.partition('.')[2])}f}" == printed, convention
 
 
 @pytest.mark.parametrize(("name", "printed"), [("gpt_oss_20b", "22.9"), ("gpt_oss_120b", "32.7")])
-def test_windows_are_counted_as_windows(name: str, printed: str) -> None:
+def test_windows_are_counted_as_windows(name, printed):
     assert f"{at_4096(name).of('windowed').flops / 1e9:.1f}" == printed
 
 
-def test_qwen3_30b_at_8192_is_what_torchtitan_prints() -> None:
+def test_qwen3_30b_at_8192_is_what_torchtitan_prints():
     counted = flops_by(convention_of("torchtitan"), model("qwen3_30b_a3b"), Workload(seq_len=8192)).flops
     assert f"{counted / 1e9:.2f}" == "37.58"
 
@@ -71,14 +69,14 @@ def test_qwen3_30b_at_8192_is_what_torchtitan_prints() -> None:
         ("kimi_k2", "1026.4", "31.69"),
     ],
 )
-def test_total_and_active_parameters_of_mixtures(name: str, total: str, active: str) -> None:
+def test_total_and_active_parameters_of_mixtures(name, total, active):
     count = count_parameters(model(name))
     assert f"{count.total / 1e9:.1f}" == total
     assert f"{(count.active - count.looked_up) / 1e9:.2f}" == active
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_components_add_up(name: str) -> None:
+def test_components_add_up(name):
     facts, count = model(name), count_parameters(model(name))
     assert sum(count.components.values()) == count.total
     assert (count.active == count.total) == (facts.mixture is None)
@@ -90,7 +88,7 @@ def test_components_add_up(name: str) -> None:
     assert both == count.total + (count.input_embedding if facts.tied_embeddings else 0)
 
 
-def test_latent_attention_and_mixture_by_hand() -> None:
+def test_latent_attention_and_mixture_by_hand():
     """Width 8, 2 heads, ranks 4 and 3, widths 2 (rotated), 4 and 5; 1 dense layer of 20, 2 mixtures of 4 experts."""
     facts = replace(
         model("deepseek_v3_tiny"),
@@ -116,7 +114,7 @@ def test_latent_attention_and_mixture_by_hand() -> None:
     assert forward_flops(facts, 16, "causal")["attention"] == 3 * 16 * (2 * 6 + 2 * 5)
 
 
-def test_biases_and_sinks_by_hand() -> None:
+def test_biases_and_sinks_by_hand():
     tiny = model("gpt_oss_tiny")
     assert tiny.mixture is not None
     attention = 8 * 32 + 2 * 2 * 32 + 128 + 8
@@ -124,7 +122,7 @@ def test_biases_and_sinks_by_hand() -> None:
     assert count_parameters(tiny).idle_others == 4 * 6 * (2 * 128 + 128)
 
 
-def test_a_multi_token_layer_adds_a_layer_a_projection_and_another_use_of_the_head() -> None:
+def test_a_multi_token_layer_adds_a_layer_a_projection_and_another_use_of_the_head():
     facts = model("deepseek_v3")
     more = replace(facts, multi_token_layers=1)
     before, after = count_parameters(facts), count_parameters(more)
@@ -137,7 +135,7 @@ def test_a_multi_token_layer_adds_a_layer_a_projection_and_another_use_of_the_he
     assert sum(stage_parameters(more, 61)) == after.total + after.input_embedding
 
 
-def test_stages_of_a_mixture_hold_their_own_layers() -> None:
+def test_stages_of_a_mixture_hold_their_own_layers():
     facts = model("deepseek_v2_lite")
     first, second, third = stage_parameters(facts, 3)
     assert first < second  # the dense layer is in the first stage
@@ -146,7 +144,7 @@ def test_stages_of_a_mixture_hold_their_own_layers() -> None:
 
 
 @pytest.mark.parametrize("seq_len", [64, 128, 129, 4096])
-def test_keys_of_a_window_are_those_that_the_mask_shows(seq_len: int) -> None:
+def test_keys_of_a_window_are_those_that_the_mask_shows(seq_len):
     """A query sees itself and at most window - 1 tokens before; S / 2 stands for the mean of 1 to S."""
     facts = replace(model("gpt_oss_20b"), window=128, window_pattern=())
     shown = sum(min(position, 128) for position in range(1, seq_len + 1)) / seq_len
@@ -155,24 +153,24 @@ def test_keys_of_a_window_are_those_that_the_mask_shows(seq_len: int) -> None:
     assert counted == pytest.approx(shown, rel=1.1 / min(seq_len, 128))
 
 
-def test_windows_longer_than_the_sequence_change_nothing() -> None:
+def test_windows_longer_than_the_sequence_change_nothing():
     flops = count_flops(model("gemma3_12b"), Workload(seq_len=512))
     assert flops.of("windowed").flops == flops.of("causal").flops
 
 
-def test_the_nominal_convention_of_a_mixture_counts_its_active_parameters() -> None:
+def test_the_nominal_convention_of_a_mixture_counts_its_active_parameters():
     entry = at_4096("qwen3_30b_a3b").of("nominal")
     assert entry.flops == 6 * 3e9
     assert entry.formula == "6 x 3,000,000,000"
 
 
-def test_only_models_with_windows_have_the_windowed_convention() -> None:
+def test_only_models_with_windows_have_the_windowed_convention():
     assert "windowed" in {entry.convention for entry in at_4096("gpt_oss_20b").per_token}
     assert "windowed" not in {entry.convention for entry in at_4096("llama2_7b").per_token}
 
 
 @pytest.mark.parametrize("name", ["deepseek_v3", "gpt_oss_120b", "gemma3_27b", "qwen3_235b_a22b"])
-def test_formulas_compute_to_their_figure(name: str) -> None:
+def test_formulas_compute_to_their_figure(name):
     for convention in conventions().values():
         counted = flops_by(convention, model(name), Workload(seq_len=4096, gradient_checkpointing=True))
         text = counted.formula.partition(";")[0].replace(",", "")
@@ -181,7 +179,7 @@ def test_formulas_compute_to_their_figure(name: str) -> None:
         assert value == pytest.approx(counted.flops, rel=1e-9), counted.formula
 
 
-def test_conventions_are_also_given_by_their_choices() -> None:
+def test_conventions_are_also_given_by_their_choices():
     workload = Workload(seq_len=4096)
     chosen = flops_by(convention_of("without_embedding+causal"), model("llama2_7b"), workload)
     assert chosen.flops == at_4096("llama2_7b").of("causal").flops
@@ -198,6 +196,6 @@ def test_conventions_are_also_given_by_their_choices() -> None:
         ("active+causal+hfu", "expected WEIGHTS+ATTENTION"),
     ],
 )
-def test_unknown_conventions_name_the_closest(text: str, message: str) -> None:
+def test_unknown_conventions_name_the_closest(text, message):
     with pytest.raises(UserError, match=re.escape(message)):
         convention_of(text)

@@ -1,7 +1,5 @@
 """Precision recipes: what they hold, what is refused, and the peak of products in two dtypes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import get_args
 

@@ -1,7 +1,5 @@
 """The learning rate, step by step."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf import learning_rate
 from llmperf.types import Optimizer

@@ -1,9 +1,6 @@
 """Cases, overlays and --set: which settings a run gets, and which errors are shown."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -22,7 +19,7 @@ HERE = Available(1, None)
 """One node whose device can be divided at will."""
 
 
-def spec_of(name: str, *sets: str, available: Available = HERE):
+def spec_of(name, *sets, available=HERE):
     shelf = library()
     return resolve(shelf.case(name), shelf, from_command_line(sets), available)
 
@@ -193,7 +190,7 @@ def test_what_resolves_always_multiplies_out(global_batch, micro_batch, devices)
     assert bool(problems) == (product != global_batch)
 
 
-def case_file(folder: Path, text: bytes) -> Path:
+def case_file(folder, text):
     path = folder / "mine.toml"
     path.write_bytes(text)
     return path
@@ -231,14 +228,14 @@ def test_a_wrong_type_in_a_model_file_names_file_and_place(tmp_path):
         read_named(path, Model)
 
 
-def overlay(folder: Path, text: str) -> Library:
+def overlay(folder, text):
     (folder / "overlays").mkdir()
     (folder / "overlays" / "acme.toml").write_text(text)
     return Library([("acme", folder)])
 
 
-def facts(device: str, **more: object) -> Facts:
-    return Facts(case="default", device=device, framework="zero", **more)  # type: ignore[arg-type]
+def facts(device, **more):
+    return Facts(case="default", device=device, framework="zero", **more)
 
 
 def test_an_overlay_can_ask_for_a_model_a_kind_and_a_number_of_ranks(tmp_path):

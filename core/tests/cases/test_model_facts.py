@@ -1,9 +1,6 @@
 """Model files whose facts contradict one another are refused in one line; others are written as they are read."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 from llmperf.cases.library import library, read_named
@@ -14,13 +11,13 @@ from llmperf.types import Model
 NAMES = sorted(library().paths("models"))
 
 
-def read(folder: Path, text: str) -> Model:
+def read(folder, text):
     path = folder / "mine.toml"
     path.write_text(text, encoding="utf-8")
     return read_named(path, Model)
 
 
-def text_of(name: str) -> str:
+def text_of(name):
     return model_text(library().model(name)).replace(f'name = "{name}"\n', "")
 
 

@@ -1,7 +1,5 @@
 """Models of other programs' files: read by extensions, checked by the core, refused in one line."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,11 +1,9 @@
 """The models and cases that come with the core decode exactly, say their source, and add up."""
 
-from __future__ import annotations
-
 import dataclasses
 import sys
 from pathlib import Path
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import get_args, get_origin, get_type_hints
 
 import llmperf
 import pytest
@@ -24,7 +22,7 @@ MODELS = sorted((DATA / "models").glob("*.toml"))
 CASES = sorted((DATA / "cases").glob("*.toml"))
 
 
-def unknown_keys(table: dict[str, Any], kind: type) -> set[str]:
+def unknown_keys(table, kind):
     """Keys that the dataclass would drop in silence, nested tables included."""
     hints = get_type_hints(kind)
     found = set(table) - set(hints)
@@ -35,12 +33,12 @@ def unknown_keys(table: dict[str, Any], kind: type) -> set[str]:
     return found
 
 
-def test_unknown_keys_sees_misspelling() -> None:
+def test_unknown_keys_sees_misspelling():
     assert unknown_keys({"contract": {"optimizer": {"l_r": 1.0}}}, Case) == {"contract.optimizer.l_r"}
 
 
 @pytest.mark.parametrize("path", [*MODELS, *CASES], ids=lambda path: path.stem)
-def test_file_decodes_exactly(path: Path) -> None:
+def test_file_decodes_exactly(path):
     kind = Model if path.parent.name == "models" else Case
     document = read_named(path, kind)
     assert unknown_keys(tomllib.loads(path.read_text(encoding="utf-8")), kind) == set()
@@ -48,7 +46,7 @@ def test_file_decodes_exactly(path: Path) -> None:
     assert len(document.source) > 10
 
 
-def test_what_the_first_issue_asks_for_is_there() -> None:
+def test_what_the_first_issue_asks_for_is_there():
     models = {path.stem for path in MODELS}
     real = {"llama1_7b", "llama1_13b", "llama2_7b", "llama2_70b", "llama3_8b"}
     assert models >= real | {"baichuan2_7b", "baichuan2_13b", "aquila2_7b", "llama_tiny", "llama_mini"}
@@ -56,7 +54,7 @@ def test_what_the_first_issue_asks_for_is_there() -> None:
 
 
 @pytest.mark.parametrize("path", MODELS, ids=lambda path: path.stem)
-def test_model_facts_fit_together(path: Path) -> None:
+def test_model_facts_fit_together(path):
     model = read_named(path, Model)
     check_model(model, str(path))
     count = count_parameters(model)
@@ -67,7 +65,7 @@ def test_model_facts_fit_together(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
-def test_case_adds_up(path: Path) -> None:
+def test_case_adds_up(path):
     case = read_named(path, Case)
     contract, tuning = case.contract, case.tuning
     model = read_named(DATA / "models" / f"{contract.model}.toml", Model)
@@ -82,7 +80,7 @@ def test_case_adds_up(path: Path) -> None:
     assert tuning.gradient_accumulation in (None, accumulation)
 
 
-def test_tiny_model_divides_over_two_ranks_and_holds_bytes() -> None:
+def test_tiny_model_divides_over_two_ranks_and_holds_bytes():
     tiny = read_named(DATA / "models" / "llama_tiny.toml", Model)
     assert tiny.vocab_size >= 257
     assert all(size % 2 == 0 for size in (tiny.layers, tiny.attention_heads, tiny.kv_heads, tiny.vocab_size))

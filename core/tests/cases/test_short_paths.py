@@ -1,7 +1,5 @@
 """Short paths of `--set`: which of several is set, and what is printed for unknown ones."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import pytest

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
@@ -20,7 +19,7 @@ CALLS = ("open", "write", "replace", "rename", "fsync", "chmod", "mkdir", "ftrun
 class Disk:
     """Counts the calls that change files below a folder, and lets one of them fail."""
 
-    def __init__(self, folder: Path, failing: int | None) -> None:
+    def __init__(self, folder, failing):
         self.folder = str(folder)
         self.failing = failing
         self.calls = 0

@@ -1,7 +1,5 @@
 """A cache that several users share."""
 
-from __future__ import annotations
-
 import os
 
 from llmperf.files.user_files import cache_dir

@@ -1,7 +1,5 @@
 """What a trainer counts of its experts: the measured window alone, in the shape of the model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The losses of the sequences of step 1: one record, before the measured steps, of the ranks that report a loss."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.accounting.layout import reports_loss
 from llmperf.errors import PluginError

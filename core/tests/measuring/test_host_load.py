@@ -1,7 +1,5 @@
 """What others take of the host and its devices is seen, and what a run's own processes take is not counted as that."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The measured loop against a device that works behind the host's back."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """The kernel's counts of processes that it killed for lack of memory."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.measuring.processes import OomKills, oom_kills
 

@@ -1,7 +1,5 @@
 """Lines of an external script: what the plugin may answer, and how steps, times and windows follow from the answers."""
 
-from __future__ import annotations
-
 import math
 from types import SimpleNamespace
 
@@ -33,7 +31,7 @@ def steps_of(stub_plan, tmp_path):
     return made
 
 
-def line(at: float) -> Moment:
+def line(at):
     return Moment(1e9 + at, 100.0 + at)
 
 
@@ -126,13 +124,7 @@ def test_tokens_are_held_against_the_plan(steps_of):
 
 @pytest.mark.parametrize(
     ("answer", "expected"),
-    [
-        (None, ()),
-        (STEP, (STEP,)),
-        ((STEP, FACTS), (STEP, FACTS)),
-        ([], ()),
-        (iter([FACTS, FACTS]), (FACTS, FACTS)),
-    ],
+    [(None, ()), (STEP, (STEP,)), ((STEP, FACTS), (STEP, FACTS)), ([], ()), (iter([FACTS, FACTS]), (FACTS, FACTS))],
 )
 def test_a_line_may_have_several_answers(answer, expected):
     assert parser(lambda line: answer).parse("step 1") == expected
@@ -159,7 +151,7 @@ def test_an_invalid_answer_names_the_plugin(answer, message):
     assert message in str(raised.value)
 
 
-def parser(answer) -> LineParser:
+def parser(answer):
     """A parser whose plugin answers with `answer(line)`."""
     plugins = Plugins()
     plugin = SimpleNamespace(llmperf_parse_log=llmperf.hookimpl(lambda line: answer(line)))

@@ -1,7 +1,5 @@
 """Batches as a worker gets them, and the same checks before the launch."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

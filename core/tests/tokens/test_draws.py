@@ -1,7 +1,5 @@
 """Initial weights and raw draws: the same numbers everywhere, any slice alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

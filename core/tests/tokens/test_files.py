@@ -1,7 +1,5 @@
 """Token files as users have them, whole and damaged."""
 
-from __future__ import annotations
-
 import os
 import struct
 import sys
@@ -217,10 +215,7 @@ def test_a_damaged_megatron_index_never_reads_out_of_bounds(tmp_path, cut, flip)
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"version": 2}, "expected MMIDIDX version 1, found 2"),
-        ({"code": 7}, "dtype code of .*found 7"),
-    ],
+    [({"version": 2}, "expected MMIDIDX version 1, found 2"), ({"code": 7}, "dtype code of .*found 7")],
 )
 def test_megatron_of_another_kind(tmp_path, change, message):
     with pytest.raises(UserError, match=message):

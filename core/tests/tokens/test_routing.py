@@ -1,7 +1,5 @@
 """Routing tables: distinct experts, equal or Zipf-distributed loads, the same numbers everywhere."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 from math import gcd

@@ -1,7 +1,5 @@
 """Packing, order and sharding: every layout trains on the same samples in the same step."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """SAMSum as users have it: three published forms, packed or padded, whole and damaged."""
 
-from __future__ import annotations
-
 import csv
 import json
 from types import SimpleNamespace

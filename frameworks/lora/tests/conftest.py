@@ -1,7 +1,5 @@
 """The plain PyTorch plugin's fixtures, with ranks that also look at adapters; files to train on."""
 
-from __future__ import annotations
-
 import csv
 import importlib.util
 import json

@@ -4,8 +4,6 @@ FOLDER has MMLU's layout and a `tokenizer.json`. Nothing is fetched: the harness
 files in the place of its data set.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import os

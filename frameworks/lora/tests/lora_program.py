@@ -1,7 +1,5 @@
 """One rank that trains adapters as it is told and looks at what they did: `lora_program.py TASKS.json RESULTS.json`."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

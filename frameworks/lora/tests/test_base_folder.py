@@ -1,7 +1,5 @@
 """A checkpoint is looked at while planning: whether its weights are the model's, and that no pickle is read."""
 
-from __future__ import annotations
-
 import json
 import struct
 

@@ -1,7 +1,5 @@
 """Adapted projections compute what peft's do, with fewer passes over their activations."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """On an NVIDIA GPU: adapters train as on a CPU, in every precision, by DDP's trainer and by ZeRO."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

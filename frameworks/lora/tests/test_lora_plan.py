@@ -1,7 +1,5 @@
 """What the plugin says while planning: all that does not fit, at once, without importing anything heavy."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,12 +1,9 @@
 """`llmperf run` of the published fine-tuning on a small model, as a user types it."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -15,12 +12,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 CASE = [sys.executable, "-m", "llmperf", "run", "llama2_7b_lora", "--set", "model=llama_tiny"]
 
 
-def run_of(folder: Path) -> Path:
+def run_of(folder):
     (run,) = (folder / "runs").iterdir()
     return run
 
 
-def result_of(folder: Path) -> dict:
+def result_of(folder):
     return json.loads((run_of(folder) / "result.json").read_text())
 
 

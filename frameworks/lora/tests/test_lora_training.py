@@ -1,7 +1,5 @@
 """Adapters train the same on one rank and on two, by DDP and by every ZeRO stage; what is frozen stays as it was."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]

@@ -1,7 +1,5 @@
 """MMLU's files as users have them, whole and damaged, and questions as prompts."""
 
-from __future__ import annotations
-
 import shutil
 from types import SimpleNamespace
 

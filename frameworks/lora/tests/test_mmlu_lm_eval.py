@@ -1,7 +1,5 @@
 """The same model, files and tokenizer give the same answers here and in lm-evaluation-harness, question by question."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -1,7 +1,5 @@
 """Adapters on today's models train: grouped and latent attention, biases, sinks, mixtures; one start of ranks."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,5 @@
 """On one NVIDIA GPU: the built-in engine gives a CPU's losses, in every precision."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

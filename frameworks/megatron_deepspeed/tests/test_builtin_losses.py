@@ -1,7 +1,5 @@
 """Every layout of the built-in engine trains as one plain process does."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
@@ -9,12 +7,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 STEPS = {"steps": 5}
 GROUPED = {"layers": 4}
 TIED = {"layers": 4, "tied_embeddings": True}
-CHATGLM = {
-    "family": "chatglm",
-    "attention_bias": ["q", "k", "v"],
-    "rotated_share": 0.5,
-    "rotated_pairs": "neighbours",
-}
+CHATGLM = {"family": "chatglm", "attention_bias": ["q", "k", "v"], "rotated_share": 0.5, "rotated_pairs": "neighbours"}
 QWEN_3 = {
     "family": "qwen3",
     "head_width": 32,

@@ -1,7 +1,5 @@
 """What the built-in engine says while planning, and the configuration it writes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The token files that the script gets, read back as Megatron's data set does it."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What is read in a line of `pretrain_gpt.py`."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import asdict

@@ -3,8 +3,6 @@
 The stand-in is a script of ours (`checkout_stand_in/`) that trains nothing and prints lines of the published form.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ For tests: many configurations in one process, since importing Paddle takes long
 those of the plain PyTorch plugin's `rank_program.py`.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

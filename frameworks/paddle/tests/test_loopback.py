@@ -1,7 +1,5 @@
 """Sockets that listen everywhere are kept to the loopback interface; nothing else of the process is touched."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

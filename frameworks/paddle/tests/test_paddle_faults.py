@@ -1,7 +1,5 @@
 """A rank that is killed in a pipeline, a rank that hangs longer than Paddle's gloo waits: the run ends and says why."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

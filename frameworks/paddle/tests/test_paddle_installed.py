@@ -1,7 +1,5 @@
 """The build of Paddle in an environment: one, and new enough. Doctor shows what speaks against it."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.running.doctor import examine
 from llmperf_paddle import installed

@@ -1,7 +1,5 @@
 """Every layout trains as one process does, holds what it should, and one process trains as PyTorch does."""
 
-from __future__ import annotations
-
 from statistics import fmean
 from types import SimpleNamespace
 
@@ -25,12 +23,7 @@ LLAMA_3 = {
         "high_frequency": 4.0,
     }
 }
-CHATGLM = {
-    "family": "chatglm",
-    "attention_bias": ["q", "k", "v"],
-    "rotated_share": 0.5,
-    "rotated_pairs": "neighbours",
-}
+CHATGLM = {"family": "chatglm", "attention_bias": ["q", "k", "v"], "rotated_share": 0.5, "rotated_pairs": "neighbours"}
 QWEN_3 = {"family": "qwen3", "head_width": 32, "qk_norm": "head"}
 GEMMA_3 = {
     "family": "gemma3",

@@ -1,7 +1,5 @@
 """What Paddle says while planning; the published rows, planned for the machines they were measured on."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Starting ranks for tests."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

@@ -4,8 +4,6 @@
 {...}}]}`: as many processes run `PROGRAM WORDS`, and a line with their exit codes is printed. No thread may run here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import runpy

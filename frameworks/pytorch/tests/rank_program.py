@@ -3,8 +3,6 @@
 For tests: many configurations in one process group, since importing the frameworks takes longer than training.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

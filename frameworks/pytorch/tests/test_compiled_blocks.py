@@ -1,7 +1,5 @@
 """`llmperf run` with `torch.compile`: the same losses, and a result that says what compiling took."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """Plain PyTorch trains, and the same on one rank or two."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,5 @@
 """Kernels that only a GPU has train to the losses of float32 on the CPU: attention, FSDP2, products of experts."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

@@ -1,7 +1,5 @@
 """Fused operations compute what the separate ones do, forward and backward."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Every way to share a model among ranks trains as one process does: one start of four ranks for all of them."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,5 @@
 """fp16 with loss scaling: a step whose gradients overflow is skipped, and says so."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

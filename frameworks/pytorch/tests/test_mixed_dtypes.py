@@ -1,7 +1,5 @@
 """What autocast computes in: the residual stream, the inputs of norms, keys that no kernel takes in groups."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

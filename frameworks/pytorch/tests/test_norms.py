@@ -1,7 +1,5 @@
 """RMSNorm is one operation, or separate ones in float32 as in transformers, and computes the same."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest
@@ -50,9 +48,7 @@ def test_autocast_does_not_widen_16_bits(torch, monkeypatch):
     modes = []
     plain = norms.functional.rms_norm
     monkeypatch.setattr(
-        norms.functional,
-        "rms_norm",
-        lambda *given: modes.append(torch.is_autocast_enabled("cpu")) or plain(*given),
+        norms.functional, "rms_norm", lambda *given: modes.append(torch.is_autocast_enabled("cpu")) or plain(*given)
     )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = torch.randn(2, 64, dtype=torch.bfloat16)

@@ -1,7 +1,5 @@
 """Precision recipes: what the torch frameworks refuse, how blocks are rounded to fp8, and that each recipe trains."""
 
-from __future__ import annotations
-
 import importlib.util
 from dataclasses import replace
 

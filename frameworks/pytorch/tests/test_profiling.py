@@ -1,7 +1,5 @@
 """Profiles by torch.profiler: operations by kind, idle time, overlap of communication."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import time

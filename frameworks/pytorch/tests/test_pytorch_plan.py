@@ -1,7 +1,5 @@
 """What plain PyTorch says while planning: all that does not fit, at once, without importing torch."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
@@ -35,11 +33,7 @@ def test_what_fits_has_no_problems(program):
 def test_all_that_does_not_fit_is_told_at_once(program):
     task = {
         "contract": {"lora": {}, "precision": "fp16"},
-        "tuning": {
-            "context_parallel": 2,
-            "attention": "flash",
-            "fused_ops": ["rms_nrom"],
-        },
+        "tuning": {"context_parallel": 2, "attention": "flash", "fused_ops": ["rms_nrom"]},
         "options": {"bucket": 3},
     }
     found = problems(program, task)

@@ -1,7 +1,5 @@
 """What gradient checkpointing computes again: the same gradients, and as many matrix products as are counted."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 

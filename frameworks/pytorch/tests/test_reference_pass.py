@@ -1,7 +1,5 @@
 """The forward pass of `llmperf_verify.reference` in NumPy gives the losses of the decoder that is trained."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The losses of the sequences of step 1: recorded beside the training loss, which they do not change."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy

@@ -3,13 +3,10 @@
 `python frameworks/pytorch/tests/test_surface.py` adds new names and parameters to the record, and takes none away.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json
 from pathlib import Path
-from typing import Any
 
 import llmperf_pytorch
 import pytest
@@ -22,13 +19,13 @@ pytestmark = pytest.mark.slow
 RECORD = Path(__file__).parent / "surface.json"
 
 
-def parameters(function: Any) -> list[str]:
+def parameters(function):
     """Names in order; a `?` follows those with a default."""
     unset = inspect.Parameter.empty
     return [p.name + "?" * (p.default is not unset) for p in inspect.signature(function).parameters.values()]
 
 
-def shape(value: Any) -> dict[str, list[str]]:
+def shape(value):
     """Parameters of a function; of a class those of its public methods and of the constructor."""
     if not inspect.isclass(value):
         return {"()": parameters(value)}
@@ -40,11 +37,11 @@ def shape(value: Any) -> dict[str, list[str]]:
     return {"()": parameters(value), **{name: parameters(method) for name, method in methods.items()}}
 
 
-def surface() -> dict[str, dict[str, list[str]]]:
+def surface():
     return {name: shape(getattr(llmperf_pytorch, name)) for name in llmperf_pytorch.__all__}
 
 
-def broken(record: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def broken(record, now):
     """One line for each recorded name that is gone without a pointer, or is called in another way."""
     lines = []
     for name, before in record.items():
@@ -92,10 +89,7 @@ def test_generated_frameworks_import_names_of_the_surface_only(kind):
 
 @pytest.mark.parametrize(
     ("module", "name", "now"),
-    [
-        (limits, "needed_features", "llmperf.needed_features"),
-        (models, "DTYPES", "llmperf_pytorch.rest_dtype"),
-    ],
+    [(limits, "needed_features", "llmperf.needed_features"), (models, "DTYPES", "llmperf_pytorch.rest_dtype")],
 )
 def test_names_that_moved_say_where_they_are(module, name, now):
     with pytest.raises(ImportError, match=rf"^{module.__name__}\.{name} is now {now}$"):

@@ -1,7 +1,5 @@
 """The operations of `llmperf peak` by torch: right outputs pass their checks, wrong ones do not."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest
@@ -12,13 +10,7 @@ from llmperf_pytorch.operations import TorchOperations
 
 pytestmark = pytest.mark.slow
 
-SHAPES = {
-    "matmul": (1, 48, 80, 64),
-    "attention": (1, 2, 16, 8),
-    "copy": (4096,),
-    "read": (4096,),
-    "launch": (10,),
-}
+SHAPES = {"matmul": (1, 48, 80, 64), "attention": (1, 2, 16, 8), "copy": (4096,), "read": (4096,), "launch": (10,)}
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """Small models of each kind train, alone and shared among ranks: one start of ranks for all of them."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = pytest.mark.slow

@@ -1,7 +1,5 @@
 """The models: their sizes, their names, their mathematics."""
 
-from __future__ import annotations
-
 import math
 
 import llmperf

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from llmperf.cases.library import whole_library
-from llmperf.types import Model, Optimizer
+from llmperf.types import Optimizer
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.decoder.positions import Rotary
 from llmperf_pytorch.kernels.choice import Kernels
@@ -31,7 +31,7 @@ ADAM = Optimizer(lr=0.01, weight_decay=0.1, clip_norm=0.5, warmup_steps=4, sched
 
 
 @pytest.fixture(scope="module")
-def tiny() -> Model:
+def tiny():
     return replace(whole_library().model("llama_tiny"), layers=1)
 
 

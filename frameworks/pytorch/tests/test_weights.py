@@ -1,7 +1,5 @@
 """Initial weights of a part of a parameter are those of the whole one."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The same fixtures as the plain PyTorch plugin's tests: `program` and `train`."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

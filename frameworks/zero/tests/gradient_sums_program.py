@@ -3,8 +3,6 @@
 The exact sum has the same 16-bit gradients of single micro batches, added up in float64.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import json
 import os

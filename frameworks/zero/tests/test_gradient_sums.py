@@ -1,7 +1,5 @@
 """In which precision gradients are added up over micro batches."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Compilers are missed only by the settings that need them, before a rank starts."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.types import Probe

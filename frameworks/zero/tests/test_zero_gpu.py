@@ -1,7 +1,5 @@
 """On an NVIDIA GPU: the same losses as on a CPU, in every precision."""
 
-from __future__ import annotations
-
 import pytest
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow]

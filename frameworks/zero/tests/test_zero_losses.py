@@ -1,7 +1,5 @@
 """ZeRO of every stage trains as one plain process does."""
 
-from __future__ import annotations
-
 import shutil
 
 import pytest

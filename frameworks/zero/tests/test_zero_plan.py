@@ -1,7 +1,5 @@
 """What ZeRO says while planning, and the configuration it writes."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
@@ -24,10 +22,7 @@ def config(program, task, world=8):
 
 
 def test_the_configuration_follows_the_case(program):
-    task = {
-        "contract": {"global_batch": 64, "precision": "bf16"},
-        "tuning": {"sharding_stage": 2, "micro_batch": 2},
-    }
+    task = {"contract": {"global_batch": 64, "precision": "bf16"}, "tuning": {"sharding_stage": 2, "micro_batch": 2}}
     found = config(program, task)
     assert found["train_micro_batch_size_per_gpu"] == 2
     assert found["gradient_accumulation_steps"] == 4

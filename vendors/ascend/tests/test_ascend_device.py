@@ -1,7 +1,5 @@
 """A rank's NPU through a torch_npu that only plays: no NPU has been asked."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

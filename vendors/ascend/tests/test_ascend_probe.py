@@ -1,7 +1,5 @@
 """What `npu-smi info` shows, recorded and faulty."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready

@@ -1,7 +1,5 @@
 """The `ascend` plugin does what every vendor plugin must."""
 
-from __future__ import annotations
-
 from llmperf_testing import VendorContract
 
 

@@ -1,7 +1,5 @@
 """The `cpu` plugin does what every vendor plugin must."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf_cpu import peak
 from llmperf_testing import VendorContract
@@ -11,7 +9,7 @@ class TestCpu(VendorContract):
     plugin = "cpu"
 
     @pytest.fixture(autouse=True)
-    def _measure_nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path) -> None:
+    def _measure_nothing(self, monkeypatch, tmp_path):
         """A measurement that takes no time, kept nowhere."""
         best = {"flops_per_second": 1e15, "size": 2048, "core_share": 1.0, "date": "2026-01-01"}
         monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))

@@ -1,7 +1,5 @@
 """Results that no CPU can have."""
 
-from __future__ import annotations
-
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
@@ -19,7 +17,7 @@ from llmperf_cpu import rules
         ("fp16", False, 1),
     ],
 )
-def test_a_cpu_has_no_products_in_fp8_unless_they_are_emulated(precision: str, emulated: bool, found: int) -> None:
+def test_a_cpu_has_no_products_in_fp8_unless_they_are_emulated(precision, emulated, found):
     document = llmperf_schemas.example("result")
     document["contract"]["precision"] = precision
     document["tuning"]["emulate_precision"] = emulated
@@ -28,11 +26,8 @@ def test_a_cpu_has_no_products_in_fp8_unless_they_are_emulated(precision: str, e
     assert len(list(rules.precision_of_a_cpu.check(result))) == found
 
 
-@pytest.mark.parametrize(
-    ("flops", "codes"),
-    [(9.7e10, []), (9.7e9, ["CPU3"]), (7e12, []), (8e12, ["CPU2"])],
-)
-def test_forgery_b_a_peak_that_two_cores_cannot_have(flops: float, codes: list[str]) -> None:
+@pytest.mark.parametrize(("flops", "codes"), [(9.7e10, []), (9.7e9, ["CPU3"]), (7e12, []), (8e12, ["CPU2"])])
+def test_forgery_b_a_peak_that_two_cores_cannot_have(flops, codes):
     document = llmperf_schemas.example("plan")
     document["probe"]["devices"][0]["details"] = {"cores": "2", "architecture": "x86_64"}
     document["peak"]["flops_per_second"] = flops

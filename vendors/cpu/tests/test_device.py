@@ -1,10 +1,7 @@
 """One rank on the host, and the sampler's readings of it."""
 
-from __future__ import annotations
-
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from llmperf.types import DeviceEvent
@@ -14,7 +11,7 @@ from llmperf_cpu.device import CpuDevice
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 
-def test_events_tell_time() -> None:
+def test_events_tell_time():
     with CpuDevice() as bound:
         first = bound.event()
         time.sleep(0.02)
@@ -26,7 +23,7 @@ def test_events_tell_time() -> None:
 
 
 @linux
-def test_peak_memory_rises_and_begins_anew() -> None:
+def test_peak_memory_rises_and_begins_anew():
     bound = CpuDevice()
     bound.reset_peak_memory()
     before = bound.peak_memory_bytes()
@@ -41,7 +38,7 @@ def test_peak_memory_rises_and_begins_anew() -> None:
     assert bound.peak_memory_bytes() < with_block - 100 * 2**20
 
 
-def test_peak_memory_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peak_memory_without_proc(tmp_path, monkeypatch):
     monkeypatch.setattr(device, "STATUS", tmp_path / "none")
     peak = CpuDevice().peak_memory_bytes()
     assert peak is not None
@@ -49,7 +46,7 @@ def test_peak_memory_without_proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 @linux
-def test_sampler_sees_memory_and_load() -> None:
+def test_sampler_sees_memory_and_load():
     watching = sampler.HostSampler()
     end = time.perf_counter() + 0.3
     while time.perf_counter() < end:
@@ -60,8 +57,8 @@ def test_sampler_sees_memory_and_load() -> None:
     assert 0 < reading.utilisation_percent <= 100
 
 
-def test_power_from_package_counters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def zone(name: str, label: str, microjoules: int) -> None:
+def test_power_from_package_counters(tmp_path, monkeypatch):
+    def zone(name, label, microjoules):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         (folder / "name").write_text(label + "\n")
@@ -83,7 +80,7 @@ def test_power_from_package_counters(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert watching.sample(0).power_watts is None
 
 
-def test_temperature_is_the_hottest_cpu_sensor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_temperature_is_the_hottest_cpu_sensor(tmp_path, monkeypatch):
     monkeypatch.setattr(sampler, "HWMON", tmp_path)
     assert sampler.HostSampler().sample(0).temperature_celsius is None
     for name, label, readings in (("hwmon0", "nvme", [90000]), ("hwmon1", "k10temp", [41500, 55250])):

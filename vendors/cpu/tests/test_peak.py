@@ -6,7 +6,6 @@ import itertools
 import json
 import time
 from functools import partial
-from pathlib import Path
 
 import pytest
 from llmperf import cache_dir
@@ -18,11 +17,11 @@ from llmperf_cpu import gemm_peak, host, peak
 
 
 @pytest.fixture
-def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def measured(tmp_path, monkeypatch):
     """A cache of its own, and a measurement that takes no time; lists what was measured."""
     asked: list[str] = []
 
-    def measure(key: dict[str, object], seconds: float | None = None) -> dict[str, object]:
+    def measure(key, seconds=None):
         asked.append(str(key["dtype"]))
         return {"flops_per_second": 2e11, "size": 2048, "core_share": 1.0, "date": "2026-01-01", "key": key}
 
@@ -32,7 +31,7 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return asked
 
 
-def test_measured_once_for_each_dtype(measured: list[str]) -> None:
+def test_measured_once_for_each_dtype(measured):
     model = host.cpu_model()
     for dtype in ("fp32", "fp32", "bf16", "fp32"):
         answer = peak.measured_peak(model, dtype)
@@ -42,7 +41,7 @@ def test_measured_once_for_each_dtype(measured: list[str]) -> None:
     assert measured == ["fp32", "bf16"]
 
 
-def test_another_library_version_is_measured_again(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_library_version_is_measured_again(measured, monkeypatch):
     peak.measured_peak(host.cpu_model(), "fp32")
     monkeypatch.setattr(peak, "_library", lambda dtype: "torch 10.0")
     peak.measured_peak(host.cpu_model(), "fp32")
@@ -52,7 +51,7 @@ def test_another_library_version_is_measured_again(measured: list[str], monkeypa
 @pytest.mark.parametrize(
     "bad", [b"", b"\0\1\2", b"[]", b'{"flops_per_second": 1e30', b"x" * 100_000, "other key", "busy", 0.0]
 )
-def test_bad_cache_is_measured_again_and_mended(measured: list[str], bad: object) -> None:
+def test_bad_cache_is_measured_again_and_mended(measured, bad):
     peak.measured_peak(host.cpu_model(), "fp32")
     (file,) = cache_dir("cpu-peak").iterdir()
     good = json.loads(file.read_bytes())
@@ -69,21 +68,19 @@ def test_bad_cache_is_measured_again_and_mended(measured: list[str], bad: object
     assert json.loads(file.read_bytes()) == good
 
 
-def test_unwritable_cache_still_gives_a_peak(
-    measured: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_cache_still_gives_a_peak(measured, tmp_path, monkeypatch):
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "file" / "below"))
     assert peak.measured_peak(host.cpu_model(), "fp32") is not None
 
 
-def test_unknown_is_none(measured: list[str]) -> None:
+def test_unknown_is_none(measured):
     assert peak.measured_peak("Another CPU", "fp32") is None
     assert peak.measured_peak(host.cpu_model(), "fp16") is None
     assert measured == []
 
 
-def test_failed_measurement_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_measurement_is_none(tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(peak, "_library", lambda dtype: "no-such-library 1.0")
     assert peak.measured_peak(host.cpu_model(), "fp32") is None
@@ -95,24 +92,24 @@ class Clock:
 
     now = 0.0
 
-    def perf_counter(self) -> float:
+    def perf_counter(self):
         return self.now
 
-    def process_time(self) -> float:
+    def process_time(self):
         return 0.0
 
-    def product(self, seconds: float) -> None:
+    def product(self, seconds):
         self.now += seconds
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+def clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(gemm_peak, "time", clock)
     return clock
 
 
-def test_best_of_sizes_and_repeats(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_best_of_sizes_and_repeats(clock, monkeypatch):
     monkeypatch.setattr(host, "busy_seconds", lambda: None)
     repeats = {8: [0.001], 16: [0.001, 0.003, 0.002], 32: [0.02]}
     taken = {size: itertools.cycle(seconds) for size, seconds in repeats.items()}
@@ -122,14 +119,14 @@ def test_best_of_sizes_and_repeats(clock: Clock, monkeypatch: pytest.MonkeyPatch
     assert best.core_share < 0.5  # sleeping is what a host with other work looks like
 
 
-def test_cores_that_the_library_leaves_idle_are_nobody_elses(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_that_the_library_leaves_idle_are_nobody_elses(clock, monkeypatch):
     for others, left in ((0.0, 1.0), (0.5, 0.5)):
         monkeypatch.setattr(host, "busy_seconds", partial(lambda share: share * 2 * clock.now, others))
         best = gemm_peak.best_flops(lambda size: lambda: clock.product(0.001), cores=2, sizes=(8,))
         assert best.core_share == pytest.approx(left)
 
 
-def test_busy_seconds_of_this_host_go_up_with_work() -> None:
+def test_busy_seconds_of_this_host_go_up_with_work():
     before = host.busy_seconds()
     if before is None:
         pytest.skip("this host does not show the time of its cores")
@@ -141,7 +138,7 @@ def test_busy_seconds_of_this_host_go_up_with_work() -> None:
     assert after - before >= 0.05
 
 
-def test_a_larger_peak_after_a_run_is_kept(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_larger_peak_after_a_run_is_kept(measured, monkeypatch):
     model, first = host.cpu_model(), peak._measure
     before = peak.measured_peak(model, "fp32")
     assert isinstance(before, PeakFlops)
@@ -166,7 +163,7 @@ def test_a_larger_peak_after_a_run_is_kept(measured: list[str], monkeypatch: pyt
         assert "measured on this host earlier, when it was idle" in later.source
 
 
-def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_busy_host_has_no_peak_and_none_is_kept(measured, monkeypatch):
     quiet = peak._measure
     shares = itertools.cycle([0.2, 0.28, 0.1])
     monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": next(shares)})
@@ -179,7 +176,7 @@ def test_a_busy_host_has_no_peak_and_none_is_kept(measured: list[str], monkeypat
     assert (plan.peak, plan.peak_problem) == (None, message)
 
 
-def test_a_quiet_moment_is_waited_for(measured: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_moment_is_waited_for(measured, monkeypatch):
     quiet, shares = peak._measure, iter([0.5, 0.95])
     monkeypatch.setattr(peak, "_measure", lambda key: {**quiet(key), "core_share": next(shares)})
     answer = peak.measured_peak(host.cpu_model(), "fp32")
@@ -188,7 +185,7 @@ def test_a_quiet_moment_is_waited_for(measured: list[str], monkeypatch: pytest.M
 
 
 @pytest.mark.slow
-def test_real_measurement_is_plausible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_measurement_is_plausible(tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
     first = peak.measured_peak(host.cpu_model(), "fp32")
     if isinstance(first, str):

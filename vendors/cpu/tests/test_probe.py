@@ -1,24 +1,20 @@
 """The host as llmperf sees it."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf_cpu import host
 
 
-def ask(hook: str, **arguments: Any) -> Any:
+def ask(hook, **arguments):
     return load_for("cpu", None).ask(hook, **arguments)
 
 
-def test_probe_shows_one_shared_device() -> None:
+def test_probe_shows_one_shared_device():
     probe = ask("llmperf_probe")
     (device,) = probe.devices
     assert device.kind == "cpu"
@@ -30,7 +26,7 @@ def test_probe_shows_one_shared_device() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the host has no CPU affinity")
-def test_cores_follow_the_affinity() -> None:
+def test_cores_follow_the_affinity():
     before = os.sched_getaffinity(0)
     try:
         os.sched_setaffinity(0, {min(before)})
@@ -39,7 +35,7 @@ def test_cores_follow_the_affinity() -> None:
         os.sched_setaffinity(0, before)
 
 
-def test_cores_follow_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores_follow_the_control_group(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
     (tmp_path / "cpu.max").write_text("350000 100000\n")
@@ -48,7 +44,7 @@ def test_cores_follow_the_control_group(tmp_path: Path, monkeypatch: pytest.Monk
     assert host.usable_cores() == 16
 
 
-def test_memory_follows_the_control_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_follows_the_control_group(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "CGROUP", tmp_path)
     monkeypatch.setattr(host, "meminfo", lambda: {"MemTotal": 2**34})
     assert host.memory_bytes() == 2**34
@@ -56,7 +52,7 @@ def test_memory_follows_the_control_group(tmp_path: Path, monkeypatch: pytest.Mo
     assert host.memory_bytes() == 2**30
 
 
-def test_host_without_proc_is_still_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_host_without_proc_is_still_a_device(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "PROC", tmp_path)
     monkeypatch.setattr(host, "CGROUP", tmp_path)
     (device,) = ask("llmperf_probe").devices
@@ -65,7 +61,7 @@ def test_host_without_proc_is_still_a_device(tmp_path: Path, monkeypatch: pytest
     assert ask("llmperf_query_memory", devices=(0,))[0].memory_used_bytes is None
 
 
-def test_threads_are_shared_by_the_ranks_of_a_node() -> None:
+def test_threads_are_shared_by_the_ranks_of_a_node():
     device = SimpleNamespace(details={"cores": "8"})
     for ranks, threads in ((1, "8"), (3, "2"), (16, "1")):
         plan = SimpleNamespace(probe=SimpleNamespace(devices=(device,)), layout=SimpleNamespace(devices_per_node=ranks))
@@ -74,7 +70,7 @@ def test_threads_are_shared_by_the_ranks_of_a_node() -> None:
         assert env["MALLOC_MMAP_MAX_"] == "0"
 
 
-def test_plugin_imports_nothing_heavy() -> None:
+def test_plugin_imports_nothing_heavy():
     code = (
         "import sys; from llmperf.plugins.loading import load_for; p = load_for('cpu', None); p.ask('llmperf_probe');"
         " sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'paddle')))"

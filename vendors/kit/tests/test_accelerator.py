@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 from llmperf.types import Device
@@ -13,67 +12,67 @@ from llmperf_vendorkit import AcceleratorDevice
 class Runtime:
     """A namespace as torch has it; Paddle's has the two other resets."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.calls: list[str] = []
 
-    def synchronize(self, device: Any = None) -> None:
+    def synchronize(self, device=None):
         self.calls.append(f"synchronize {device}")
 
-    def max_memory_allocated(self, device: Any = None) -> int:
+    def max_memory_allocated(self, device=None):
         return 10
 
-    def max_memory_reserved(self, device: Any = None) -> int:
+    def max_memory_reserved(self, device=None):
         return 20
 
-    def reset_peak_memory_stats(self, device: Any = None) -> None:
+    def reset_peak_memory_stats(self, device=None):
         self.calls.append(f"reset {device}")
 
-    def empty_cache(self) -> None:
+    def empty_cache(self):
         self.calls.append("empty")
 
 
 class PaddleRuntime(Runtime):
-    reset_peak_memory_stats = property()  # type: ignore[assignment]
+    reset_peak_memory_stats = property()
 
-    def reset_max_memory_allocated(self, device: Any = None) -> None:
+    def reset_max_memory_allocated(self, device=None):
         self.calls.append(f"reset allocated {device}")
 
-    def reset_max_memory_reserved(self, device: Any = None) -> None:
+    def reset_max_memory_reserved(self, device=None):
         self.calls.append(f"reset reserved {device}")
 
 
 class Clock:
-    def __init__(self, enable_timing: bool) -> None:
+    def __init__(self, enable_timing):
         assert enable_timing
 
-    def record(self) -> None:
+    def record(self):
         self.at = time.perf_counter()
 
-    def query(self) -> bool:
+    def query(self):
         return True
 
-    def elapsed_time(self, later: Clock) -> float:
+    def elapsed_time(self, later):
         return (later.at - self.at) * 1000
 
 
 class Stopped(Clock):
-    def elapsed_time(self, later: Clock) -> float:
+    def elapsed_time(self, later):
         return 0.0
 
 
 class Missing(Clock):
-    def elapsed_time(self, later: Clock) -> float:
+    def elapsed_time(self, later):
         raise RuntimeError("not supported")
 
 
-def device(runtime: Runtime, make_event: Any = Clock) -> AcceleratorDevice:
+def device(runtime, make_event=Clock):
     return AcceleratorDevice(runtime, 3, collective_backend="nccl", places={"torch": "cuda:3"}, make_event=make_event)
 
 
 @pytest.mark.parametrize(
     ("runtime", "resets"), [(Runtime(), ["reset 3"]), (PaddleRuntime(), ["reset allocated 3", "reset reserved 3"])]
 )
-def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: list[str]) -> None:
+def test_memory_and_waiting_are_those_of_its_index(runtime, resets):
     with device(runtime) as shown:
         checked: Device = shown
         assert (checked.places, checked.collective_backend) == ({"torch": "cuda:3"}, "nccl")
@@ -84,11 +83,11 @@ def test_memory_and_waiting_are_those_of_its_index(runtime: Runtime, resets: lis
 
 
 @pytest.mark.parametrize(("make_event", "tells"), [(Clock, True), (Stopped, False), (Missing, False)])
-def test_events_tell_time_even_where_the_runtimes_do_not(make_event: Any, tells: bool) -> None:
+def test_events_tell_time_even_where_the_runtimes_do_not(make_event, tells):
     shown = device(Runtime(), make_event)
     assert shown.check_events(lambda: time.sleep(0.001)) is tells
     first = shown.event()
     time.sleep(0.02)
     second = shown.event()
     assert second.ready()
-    assert 0.015 < second.seconds_since(first) < 5  # type: ignore[arg-type]
+    assert 0.015 < second.seconds_since(first) < 5

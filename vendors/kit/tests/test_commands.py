@@ -1,9 +1,6 @@
 """Several commands, and cards of several chips, become one reading for each device."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from llmperf_vendorkit import AcceleratorVendor, CommandReader, CsvCommand, JsonCommand, TableCommand
@@ -12,10 +9,10 @@ Play = Callable[[str, str], tuple[str, ...]]
 
 
 @pytest.fixture
-def play(tmp_path: Path) -> Play:
+def play(tmp_path):
     """Makes a command that prints a text; the answer is its argv."""
 
-    def make(name: str, printed: str) -> tuple[str, ...]:
+    def make(name, printed):
         (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'END'\n{printed}\nEND\n")
         (tmp_path / name).chmod(0o755)
         return (str(tmp_path / name),)
@@ -23,7 +20,7 @@ def play(tmp_path: Path) -> Play:
     return make
 
 
-def test_rows_of_two_commands_are_joined_by_index(play: Play) -> None:
+def test_rows_of_two_commands_are_joined_by_index(play):
     devices = CsvCommand(argv=play("list", "1, A1\n0, A1"), columns=("index", "model"))
     power = CsvCommand(argv=play("power", "0 90.5 x\n1 100 x"), columns=("index", "power_watts", ""), separator=None)
     readings = CommandReader(devices, power).inventory().readings
@@ -34,7 +31,7 @@ CHIPS = "| Card | Chip | Name |\n+=====+\n| 0 | 0 | D2 |\n| 0 | 1 | D2 |\n| 1 | 
 COLUMNS = {"Card": "card", "Chip": "chip", "Name": "model"}
 
 
-def test_figures_of_a_card_are_of_its_chip_only_if_it_has_one(play: Play) -> None:
+def test_figures_of_a_card_are_of_its_chip_only_if_it_has_one(play):
     chips = TableCommand(argv=play("list", CHIPS), columns=COLUMNS)
     power = CsvCommand(argv=play("power", "0, 512, 3.1\n1, 250, 3.1"), columns=("card", "power_watts", "driver"))
     inventory = CommandReader(chips, power).inventory()
@@ -44,13 +41,13 @@ def test_figures_of_a_card_are_of_its_chip_only_if_it_has_one(play: Play) -> Non
     assert inventory.driver == "3.1"
 
 
-def test_figures_of_a_card_are_left_out_if_a_row_of_its_chips_may_be_missing(play: Play) -> None:
+def test_figures_of_a_card_are_left_out_if_a_row_of_its_chips_may_be_missing(play):
     chips = CsvCommand(argv=play("list", "0, 0\nnoise"), columns=("card", "chip"))
     power = CsvCommand(argv=play("power", "0, 512"), columns=("card", "power_watts"))
     assert [reading.power_watts for reading in CommandReader(chips, power).inventory().readings] == [None]
 
 
-def test_a_row_that_does_not_fit_takes_no_devices_place_in_readings(play: Play) -> None:
+def test_a_row_that_does_not_fit_takes_no_devices_place_in_readings(play):
     devices = CsvCommand(argv=play("list", "noise\n0, 7"), columns=("index", "memory_used_gib"))
     reader = CommandReader(devices, readings=(devices,))
     shown = [reader.inventory().readings, reader.readings().readings]
@@ -59,7 +56,7 @@ def test_a_row_that_does_not_fit_takes_no_devices_place_in_readings(play: Play) 
     ] * 2
 
 
-def test_cards_with_chips_in_json(play: Play) -> None:
+def test_cards_with_chips_in_json(play):
     document = """WARNING: not root
     {"cards": [{"id": 0, "watts": 512, "bus": "c0", "chips": [{"id": 0, "t": 61}, {"id": 1, "t": "N/A"}]},
                {"id": 1, "watts": 250, "bus": "c1", "chips": [{"id": 0, "t": 58}]}, {"host": true}],
@@ -89,7 +86,7 @@ def test_cards_with_chips_in_json(play: Play) -> None:
         ('"chips": ["0"]', "expected an object for each chip in "),
     ],
 )
-def test_a_card_whose_chips_are_missing_is_no_device(play: Play, card: str, message: str) -> None:
+def test_a_card_whose_chips_are_missing_is_no_device(play, card, message):
     document = f'[{{"id": 0, "watts": 512, {card}}}, {{"id": 1, "watts": 250, "chips": [{{"id": 0}}]}}]'
     command = JsonCommand(
         argv=play("list", document),
@@ -102,7 +99,7 @@ def test_a_card_whose_chips_are_missing_is_no_device(play: Play, card: str, mess
     assert message in inventory.problems[0]
 
 
-def test_a_name_like_that_of_a_figure_is_a_problem_with_the_nearest(play: Play) -> None:
+def test_a_name_like_that_of_a_figure_is_a_problem_with_the_nearest(play):
     columns = ("index", "memory_total_mb", "power_kilowatts", "power_watts", "serial")
     command = CsvCommand(argv=play("list", "0, 64, 1, 2, x\n1, 64, 1, 2, x"), columns=columns)
     inventory = CommandReader(command).inventory()
@@ -112,7 +109,7 @@ def test_a_name_like_that_of_a_figure_is_a_problem_with_the_nearest(play: Play) 
     assert "did you mean 'power_watts'?" in power
 
 
-def test_a_device_without_a_row_in_another_command_and_a_row_of_no_device(play: Play) -> None:
+def test_a_device_without_a_row_in_another_command_and_a_row_of_no_device(play):
     devices = CsvCommand(argv=play("list", "0\n1"), columns=("index",))
     power = CsvCommand(argv=play("power", "0, 90\n7, 100\nnoise"), columns=("index", "power_watts"))
     inventory = CommandReader(devices, power).inventory()
@@ -121,7 +118,7 @@ def test_a_device_without_a_row_in_another_command_and_a_row_of_no_device(play: 
     assert "1 cells where 2 are expected: index, power_watts in 'noise'" in inventory.problems[1]
 
 
-def test_another_command_that_fails_leaves_its_figures_unknown(play: Play) -> None:
+def test_another_command_that_fails_leaves_its_figures_unknown(play):
     devices = CsvCommand(argv=play("list", "0"), columns=("index",))
     inventory = CommandReader(devices, CsvCommand(argv=("no-such-tool",), columns=("power_watts",))).inventory()
     assert (len(inventory.readings), inventory.problems) == (1, ("no-such-tool is not installed",))
@@ -129,7 +126,7 @@ def test_another_command_that_fails_leaves_its_figures_unknown(play: Play) -> No
         CommandReader(CsvCommand(argv=("no-such-tool",), columns=("index",))).inventory()
 
 
-def test_readings_repeat_only_the_commands_for_readings(play: Play, tmp_path: Path) -> None:
+def test_readings_repeat_only_the_commands_for_readings(play, tmp_path):
     devices = CsvCommand(argv=play("list", "0, 0, A1, 64, 7\n0, 1, A1, 64, 8"),
                          columns=("card", "chip", "model", "memory_total_gib", "memory_used_gib"))  # fmt: skip
     used = CsvCommand(argv=play("used", "0, 1, 9\n0, 0, 10"), columns=("card", "chip", "memory_used_gib"))
@@ -145,7 +142,7 @@ def test_readings_repeat_only_the_commands_for_readings(play: Play, tmp_path: Pa
         reader.readings()
 
 
-def test_a_document_or_table_of_another_shape_is_one_line(play: Play) -> None:
+def test_a_document_or_table_of_another_shape_is_one_line(play):
     with pytest.raises(OSError, match="expected a JSON list or object of devices under 'gpus', found "):
         JsonCommand(argv=play("list", '{"gpus": 3}'), devices="gpus", fields={}).rows()
     with pytest.raises(OSError, match="under 'card', found the keys 'gpus', 'driver'"):
@@ -156,7 +153,7 @@ def test_a_document_or_table_of_another_shape_is_one_line(play: Play) -> None:
         TableCommand(argv=play("list", "hello"), columns=COLUMNS).rows()
 
 
-def test_a_vendor_answers_probe_and_readings(play: Play, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_vendor_answers_probe_and_readings(play, tmp_path, monkeypatch):
     peaks = tmp_path / "peaks.toml"
     peaks.write_text(
         '[[device]]\nmodel = "A1"\nprecisions = ["bf16"]\ndense_tflops = {}\nsource = "x"\ndate = "2026"\n'

@@ -1,9 +1,6 @@
 """Columns without headings are read by the layout that the rows fit, or not at all."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 from llmperf.errors import UserError
@@ -42,7 +39,7 @@ Read = Callable[..., Inventory]
 
 
 @pytest.fixture
-def read(tmp_path: Path) -> Read:
+def read(tmp_path):
     """Reads lines of a driver."""
     (tmp_path / "layouts.toml").write_text(LAYOUTS)
     (tmp_path / "peaks.toml").write_text(PEAKS)
@@ -51,7 +48,7 @@ def read(tmp_path: Path) -> Read:
 
 
 @pytest.mark.parametrize("line", ["3 c0 64", "c0 3 64"])
-def test_the_layout_that_fits_is_used(read: Read, line: str) -> None:
+def test_the_layout_that_fits_is_used(read, line):
     (reading,) = read(line).readings
     assert (reading.index, reading.details, reading.memory_total_bytes) == (3, {"bus": "c0"}, 64 * 2**30)
 
@@ -65,17 +62,17 @@ def test_the_layout_that_fits_is_used(read: Read, line: str) -> None:
         ([], 1, r"fits an empty output: as 'index first': no rows"),
     ],
 )
-def test_no_layout_that_fits_is_one_line(read: Read, lines: list[str], major: int, message: str) -> None:
+def test_no_layout_that_fits_is_one_line(read, lines, major, message):
     with pytest.raises(OSError, match=message):
         read(*lines, major=major)
 
 
-def test_two_layouts_with_different_readings_are_not_chosen_between(read: Read) -> None:
+def test_two_layouts_with_different_readings_are_not_chosen_between(read):
     with pytest.raises(OSError, match="fit several layouts with different readings"):
         read("3 c0 64", "c1 4 64")
 
 
-def test_a_file_of_another_shape_says_where(tmp_path: Path) -> None:
+def test_a_file_of_another_shape_says_where(tmp_path):
     (tmp_path / "layouts.toml").write_text(LAYOUTS.replace("fields = [3, 4]", 'fields = "3"'))
     with pytest.raises(UserError, match=r"layouts\.toml: .*fields"):
         read_layouts(tmp_path / "layouts.toml")

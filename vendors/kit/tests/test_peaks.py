@@ -1,10 +1,7 @@
 """A vendor's table of devices: found by whole names, checked when it is read."""
 
-from __future__ import annotations
-
 import json
 import re
-from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
@@ -28,8 +25,8 @@ OFFERS = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="g
 
 
 @pytest.fixture
-def read(tmp_path: Path):
-    def reading(text: str) -> PeakTable:
+def read(tmp_path):
+    def reading(text):
         (tmp_path / "peaks.toml").write_text(text)
         return PeakTable.read(tmp_path / "peaks.toml", vendor="acme")
 
@@ -37,17 +34,17 @@ def read(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["Acme A1", "acme_a1", "A1", "A1-16GB", "ACME a1 16gb"])
-def test_whole_names_are_found(read, name: str) -> None:
+def test_whole_names_are_found(read, name):
     peak = read(ENTRY).peak_flops(name, "bf16")
     assert (peak.device_model, peak.flops_per_second, peak.confidence) == (name, 100.5e12, "datasheet")
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("A1", "fp16"), ("A", "fp32"), ("A10", "fp32"), ("", "fp32")])
-def test_nothing_stands_in(read, name: str, dtype: str) -> None:
+def test_nothing_stands_in(read, name, dtype):
     assert read(ENTRY).peak_flops(name, dtype) is None
 
 
-def test_the_catalogue_carries_what_a_plan_shows(read) -> None:
+def test_the_catalogue_carries_what_a_plan_shows(read):
     (probe,) = read(ENTRY).catalogue(lambda entry: OFFERS)
     (device,) = probe.devices
     assert (probe.vendor, probe.simulated, probe.interconnect) == ("acme", True, "AcmeLink")
@@ -55,7 +52,7 @@ def test_the_catalogue_carries_what_a_plan_shows(read) -> None:
     assert device.details == {"aliases": "A1-16GB", "memory_bandwidth": "900 GB/s", "cooling": "air"}
 
 
-def test_an_entry_may_know_little(read) -> None:
+def test_an_entry_may_know_little(read):
     table = read('[[device]]\nmodel = "X"\ndense_tflops = {}\nsource = "none"\ndate = "2026"\n')
     (probe,) = table.catalogue(lambda entry: OFFERS)
     assert (probe.devices[0].memory_bytes, table.peak_flops("X", "fp32")) == (None, None)
@@ -72,7 +69,7 @@ OTHER = ENTRY.replace("Acme A1", "Acme A2").replace("A1-16GB", "A2-16GB")
         (('date = "2026-01"\n', ""), r"device\[0\] \(Acme A1\): .*date.*; the entry is skipped"),
     ],
 )
-def test_a_bad_entry_is_skipped_with_a_line(read, bad, message) -> None:
+def test_a_bad_entry_is_skipped_with_a_line(read, bad, message):
     table = read(ENTRY.replace(*bad) + OTHER)
     (problem,) = table.problems
     assert re.search(message, problem)
@@ -83,7 +80,7 @@ def test_a_bad_entry_is_skipped_with_a_line(read, bad, message) -> None:
     assert [entry.problems for entry in table.catalogue(lambda entry: OFFERS)] == [(problem,)]
 
 
-def test_a_figure_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
+def test_a_figure_of_an_unknown_dtype_is_skipped_and_no_other(read):
     table = read(ENTRY.replace("fp32 =", "fp4 = 800, fp32 =") + OTHER)
     (problem,) = table.problems
     assert "device[0] (Acme A1): dense_tflops: unknown dtype 'fp4'; did you mean" in problem
@@ -92,14 +89,14 @@ def test_a_figure_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
     assert table.peak_flops("A2", "fp32") is not None
 
 
-def test_a_precision_of_an_unknown_dtype_is_skipped_and_no_other(read) -> None:
+def test_a_precision_of_an_unknown_dtype_is_skipped_and_no_other(read):
     table = read(ENTRY + 'precisions = ["fp4", "bf16"]\n')
     (problem,) = table.problems
     assert "device[0] (Acme A1): precisions: unknown dtype 'fp4'" in problem
     assert table.find("A1").precisions == ("bf16",)
 
 
-def test_a_name_that_two_entries_give_is_neithers(read) -> None:
+def test_a_name_that_two_entries_give_is_neithers(read):
     table = read(ENTRY + OTHER.replace("A2-16GB", "a1-16gb"))
     assert "(Acme A2): expected names of one device each, found 'a1-16gb' for Acme A1 too" in table.problems[0]
     assert table.find("A1-16GB") is None
@@ -110,7 +107,7 @@ def test_a_name_that_two_entries_give_is_neithers(read) -> None:
 
 
 @pytest.mark.slow
-def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(install, tmp_path, capsys) -> None:
+def test_skipped_entries_are_shown_by_doctor_devices_and_plans_that_need_them(install, tmp_path, capsys):
     (tmp_path / "peaks.toml").write_text(ENTRY.replace("bf16 =", "bf61 =") + OTHER.replace("25", "-25"))
     install("llmperf-acme", "acme", VENDOR)
     message = "(Acme A1): dense_tflops: unknown dtype 'bf61'; did you mean 'bf16'?; the figure 100.5 is skipped"
@@ -169,7 +166,7 @@ def llmperf_peak_flops(device_model, dtype):
         ("[[device\n", "not valid TOML"),
     ],
 )
-def test_faults_say_where(read, text: str, message: str) -> None:
+def test_faults_say_where(read, text, message):
     with pytest.raises(UserError, match=message) as raised:
         read(text)
     assert "peaks.toml" in str(raised.value)

@@ -1,7 +1,5 @@
 """A vendor's `rates.toml`: efficiencies times its peak table."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.errors import UserError
 from llmperf_vendorkit import PeakTable, RateTable
@@ -40,7 +38,7 @@ date = "2026-01"
 def table(tmp_path):
     """Reads the peaks above and the given rates."""
 
-    def read(rates: str = RATES) -> RateTable:
+    def read(rates=RATES):
         (tmp_path / "peaks.toml").write_text(PEAKS)
         (tmp_path / "rates.toml").write_text(rates)
         return RateTable.read(tmp_path / "rates.toml", PeakTable.read(tmp_path / "peaks.toml", "acme"))

@@ -1,13 +1,11 @@
 """Cells of management tools become figures, or the reason why not."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf_vendorkit import Misfit, Reading, Row, read_rows
 
 
 @pytest.mark.parametrize("cell", ["N/A", "[N/A]", "-", "", None, "Not Supported", "[Not Supported]", {"value": "N/A"}])
-def test_a_cell_that_shows_nothing_is_unknown(cell: object) -> None:
+def test_a_cell_that_shows_nothing_is_unknown(cell):
     reading = Reading.from_cells(
         {"index": "0", "power_watts": cell, "memory_used_mib": cell, "model": cell, "bus": cell}
     )
@@ -28,7 +26,7 @@ def test_a_cell_that_shows_nothing_is_unknown(cell: object) -> None:
         ("energy_millijoules", 1500, "energy_joules", 1.5),
     ],
 )
-def test_a_figure_has_the_unit_of_its_name(name: str, cell: object, field: str, value: float) -> None:
+def test_a_figure_has_the_unit_of_its_name(name, cell, field, value):
     assert getattr(Reading.from_cells({"index": 0, name: cell}), field) == value
 
 
@@ -48,22 +46,22 @@ def test_a_figure_has_the_unit_of_its_name(name: str, cell: object, field: str, 
         ({"index": 1e300}, "index is 1e"),
     ],
 )
-def test_a_cell_that_cannot_be_true_is_a_misfit(cells: dict[str, object], message: str) -> None:
+def test_a_cell_that_cannot_be_true_is_a_misfit(cells, message):
     with pytest.raises(Misfit, match=message):
         Reading.from_cells({"index": 0, **cells})
 
 
-def test_without_strictness_a_figure_that_cannot_be_true_is_unknown() -> None:
+def test_without_strictness_a_figure_that_cannot_be_true_is_unknown():
     reading = Reading.from_cells({"index": 0, "power_watts": 65535, "temperature_celsius": 61}, strict=False)
     assert (reading.power_watts, reading.temperature_celsius) == (None, 61)
 
 
-def test_texts_are_printable_and_short() -> None:
+def test_texts_are_printable_and_short():
     reading = Reading.from_cells({"index": 0, "model": '"A1\x1b[31m"', "uuid": "x" * 999, "bus": 7})
     assert (reading.model, len(reading.uuid or ""), reading.details) == ("A1?[31m", 80, {"bus": "7"})
 
 
-def test_bad_rows_are_quoted_and_the_others_keep_their_positions() -> None:
+def test_bad_rows_are_quoted_and_the_others_keep_their_positions():
     rows = [Row({"model": "A"}, "A"), Row({}, "noise", "1 cell"), Row({"model": "B", "driver": "2"}, "B")]
     inventory = read_rows([*rows, *[Row({}, "noise", "1 cell")] * 20], "acme-smi")
     assert [(reading.index, reading.model) for reading in inventory.readings] == [(0, "A"), (2, "B")]

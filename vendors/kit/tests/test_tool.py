@@ -1,21 +1,18 @@
 """A vendor's tool may hang, flood, fail, or not be there: one line says which."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 from llmperf_vendorkit import tool_output
 
 
-def script(code: str) -> list[str]:
+def script(code):
     return [sys.executable, "-c", code]
 
 
-def test_output_is_text_that_a_terminal_can_bear() -> None:
+def test_output_is_text_that_a_terminal_can_bear():
     printed = tool_output(script(r"import sys; sys.stdout.buffer.write(b'a\tb\r\n\x1b[31mred\xff\n')"))
     assert printed == "a\tb\n?[31mred\ufffd\n"
 
@@ -31,7 +28,7 @@ def test_output_is_text_that_a_terminal_can_bear() -> None:
         ("import sys; sys.exit(3)", "exit code 3"),
     ],
 )
-def test_a_tool_that_gives_no_answer_is_one_line(code: str, message: str) -> None:
+def test_a_tool_that_gives_no_answer_is_one_line(code, message):
     began = time.monotonic()
     with pytest.raises(OSError, match=message) as caught:
         tool_output(script(code), seconds=0.3 if "0.3 s" in message else 100, max_bytes=5000)
@@ -39,7 +36,7 @@ def test_a_tool_that_gives_no_answer_is_one_line(code: str, message: str) -> Non
     assert len(str(caught.value).splitlines()) == 1
 
 
-def test_a_tool_that_is_not_there_or_no_program(tmp_path: Path) -> None:
+def test_a_tool_that_is_not_there_or_no_program(tmp_path):
     with pytest.raises(OSError, match=r"^no-such-tool is not installed$"):
         tool_output(["no-such-tool"])
     (tmp_path / "text").write_text("plain")
@@ -47,7 +44,7 @@ def test_a_tool_that_is_not_there_or_no_program(tmp_path: Path) -> None:
         tool_output([str(tmp_path / "text")])
 
 
-def test_what_a_tool_started_is_ended_with_it(tmp_path: Path) -> None:
+def test_what_a_tool_started_is_ended_with_it(tmp_path):
     mark = tmp_path / "mark"
     code = (
         "import subprocess; child = subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL)\n"
@@ -61,7 +58,7 @@ def test_what_a_tool_started_is_ended_with_it(tmp_path: Path) -> None:
         time.sleep(0.01)
 
 
-def runs(pid: int) -> bool:
+def runs(pid):
     """Whether a process has not ended."""
     listed = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True).stdout
     return bool(listed.strip()) and not listed.startswith("Z")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
 from llmperf_kunlunxin import cards
@@ -24,20 +22,20 @@ class Card:
     celsius: str = "61"
     percent: str = "99"
 
-    def table(self, index: int) -> str:
+    def table(self, index):
         """A row for people, of driver 4."""
         memory = f"{self.used} / {self.total} MB"
         where = f"0000:{index + 1:02x}:00.0 | {self.model}  | 02K00Y6217V0000{index:x} | /dev/xpu{index}  "
         return f"|     {index} | {where}|     N |    99 % | 0 / 63 MB | {memory} |"
 
-    def row(self, index: int) -> str:
+    def row(self, index):
         """A row for machines, of driver 4."""
         clocks = " ".join(["1450"] * 6)
         start = f"0000:{index + 1:02x}:00.0 {index} {index} 02K00Y6217V0000{index:x}"
         memory = f"0 63 {self.used} {self.total} {self.percent}"
         return f"{start} {self.celsius} 0 0 0 {self.watts} {clocks} {memory} 0001.0002.0022"
 
-    def old_row(self, index: int) -> str:
+    def old_row(self, index):
         """As a tool prints it that shows no serial number."""
         clocks = " ".join(["1450"] * 6)
         memory = f"0 63 {self.used} {self.total} {self.percent}"
@@ -47,7 +45,7 @@ class Card:
 class Machines:
     """Makes this process, and those it starts, see the cards that a test names."""
 
-    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, folder, monkeypatch):
         self._folder = folder
         self._patch = monkeypatch
         monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
@@ -56,20 +54,20 @@ class Machines:
             if name.startswith(("XPU_", "BKCL_", "XDNN_", "XMLIR_", "XBLAS_")):
                 monkeypatch.delenv(name)
 
-    def play(self, *shown: Card, driver: str = "4.23", old: bool = False) -> None:
+    def play(self, *shown, driver="4.23", old=False):
         """`xpu_smi` of a driver, with these cards."""
         table = [f"Runtime Version: {driver}", f"Driver Version: {driver}", "  DEVICES", "-" * 99, HEAD]
         rows = [card.old_row(index) if old else card.row(index) for index, card in enumerate(shown)]
         self.print([*table, *(card.table(index) for index, card in enumerate(shown))], rows)
 
-    def print(self, about: list[str], rows: list[str], name: str = "xpu_smi") -> None:
+    def print(self, about, rows, name="xpu_smi"):
         """A tool that prints these lines, the second ones for `-m`."""
         (self._folder / "about").write_text("\n".join(about) + "\n")
         (self._folder / "rows").write_text("\n".join(rows) + "\n")
         choose = f'case "$1" in -m) cat {self._folder}/rows;; *) cat {self._folder}/about;; esac'
         self.tool(choose, name)
 
-    def tool(self, script: str, name: str = "xpu_smi") -> None:
+    def tool(self, script, name="xpu_smi"):
         """A tool that does this."""
         path = self._folder / name
         path.write_text(f"#!/bin/sh\n{script}\n")
@@ -77,7 +75,7 @@ class Machines:
 
 
 @pytest.fixture
-def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+def machines(tmp_path, monkeypatch):
     """Machines to play; without one there is no tool."""
     folder = tmp_path / "bin"
     folder.mkdir()
@@ -86,6 +84,6 @@ def machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machin
 
 
 @pytest.fixture
-def card() -> type[Card]:
+def card():
     """What a machine is made of."""
     return Card

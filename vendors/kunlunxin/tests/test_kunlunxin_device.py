@@ -1,7 +1,5 @@
 """A rank's card through runtimes that only play: no XPU has been asked."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import time

@@ -1,7 +1,5 @@
 """Cards as `xpu_smi` shows them; rows that are not plausible are left out."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.plugins.loading import load_for
 

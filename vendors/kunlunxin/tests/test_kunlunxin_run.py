@@ -1,7 +1,5 @@
 """The published case on a machine that plays R300s: tool and runtime are stand-ins, and the result says so."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The published row of 8 R300, planned as a user plans it, and the variables its ranks get."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready

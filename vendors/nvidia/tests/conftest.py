@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +34,7 @@ class Gpu:
     error: int = 0
     after: int = 0
 
-    def line(self) -> str:
+    def line(self):
         """As the stand-in reads it."""
         fields = (self.mib, *self.capability, self.links, self.mig, self.watts, self.joules, f"{self.mask:x}", self.pid)
         return " ".join(map(str, ("gpu", *fields, self.error, self.after, self.name)))
@@ -51,12 +50,12 @@ class Machines:
     NO_PERMISSION, LOST, MISMATCH = 4, 15, 18
     """Codes of nvml.h."""
 
-    def __init__(self, library: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, library, folder, monkeypatch):
         self.library = library
         self._folder = folder
         self._monkeypatch = monkeypatch
 
-    def play(self, *gpus: Gpu, init: int = 0, driver: str = DRIVER) -> None:
+    def play(self, *gpus, init=0, driver=DRIVER):
         """Load the stand-in under the name by which `nvidia-ml-py` asks for NVML, with no `nvidia-smi` beside it."""
         import pynvml
 
@@ -69,7 +68,7 @@ class Machines:
         patch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         patch.setenv("PATH", str(self.library.parent))
 
-    def describe(self, *gpus: Gpu, init: int = 0, driver: str = DRIVER) -> Path:
+    def describe(self, *gpus, init=0, driver=DRIVER):
         """The file that tells the stand-in what to play."""
         path = self._folder / "machine.txt"
         lines = [f"init {init}", f"driver {driver}", f"cuda {CUDA[driver]}", *(device.line() for device in gpus)]
@@ -77,7 +76,7 @@ class Machines:
         return path
 
 
-def compile_library(folder: Path, *flags: str) -> Path:
+def compile_library(folder, *flags):
     """The stand-in as a shared object; skips without a C compiler."""
     compiler = shutil.which("gcc") or shutil.which("cc")
     if compiler is None:
@@ -90,26 +89,26 @@ def compile_library(folder: Path, *flags: str) -> Path:
 
 
 @pytest.fixture(scope="session")
-def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def nvml_library(tmp_path_factory):
     """`libnvidia-ml.so.1`, in a folder of its own."""
     return compile_library(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture(scope="session")
-def old_nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def old_nvml_library(tmp_path_factory):
     """The same as drivers before 535 have it."""
     return compile_library(tmp_path_factory.mktemp("old-nvml"), "-DBEFORE_535")
 
 
 @pytest.fixture
-def machines(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+def machines(nvml_library, tmp_path, monkeypatch):
     """Machines to play, with a driver of today."""
     yield Machines(nvml_library, tmp_path, monkeypatch)
     sampler._library.clear()
 
 
 @pytest.fixture
-def old_machines(old_nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Machines]:
+def old_machines(old_nvml_library, tmp_path, monkeypatch):
     """Machines with an older driver."""
     yield Machines(old_nvml_library, tmp_path, monkeypatch)
     sampler._library.clear()

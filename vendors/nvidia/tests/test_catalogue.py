@@ -1,12 +1,9 @@
 """The peak table: exact names, dense figures, a source for each."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.types import PeakFlops
 from llmperf_nvidia import probe as catalogue
-from llmperf_vendorkit import PeakEntry
 
 ENTRIES = catalogue.table().entries
 SPARSE = (
@@ -23,7 +20,7 @@ SPARSE = (
 """The figure that a datasheet prints with sparsity, and the dense one that is used, in bf16 TFLOP/s."""
 
 
-def peak(model: str, dtype: str = "bf16") -> PeakFlops | None:
+def peak(model, dtype="bf16"):
     answer = load_for("nvidia", None).ask("llmperf_peak_flops", device_model=model, dtype=dtype)
     assert answer is None or isinstance(answer, PeakFlops)
     return answer
@@ -32,14 +29,14 @@ def peak(model: str, dtype: str = "bf16") -> PeakFlops | None:
 @pytest.mark.parametrize(
     "name", ["NVIDIA A100-SXM4-40GB", "A100-SXM4-40GB", "NVIDIA_A100-SXM4-40GB", "nvidia a100 sxm4 40gb"]
 )
-def test_names_differ_in_case_and_separators_only(name: str) -> None:
+def test_names_differ_in_case_and_separators_only(name):
     answer = peak(name)
     assert answer is not None
     assert (answer.device_model, answer.flops_per_second, answer.confidence) == (name, 312e12, "datasheet")
 
 
 @pytest.mark.parametrize("name", ["H800", "NVIDIA_H800-80GB", "NVIDIA H800"])
-def test_h800_by_its_published_names_is_marked_as_uncertain(name: str) -> None:
+def test_h800_by_its_published_names_is_marked_as_uncertain(name):
     answer = peak(name)
     assert answer is not None
     assert (answer.flops_per_second, answer.confidence) == (989.4e12, "low")
@@ -49,25 +46,25 @@ def test_h800_by_its_published_names_is_marked_as_uncertain(name: str) -> None:
     "name",
     ["A100", "H100", "H8000", "NVIDIA H800 PCIe", "NVIDIA A100-SXM4-160GB", "L4S", "NVIDIA H20-3e", "", "NVIDIA"],
 )
-def test_the_figure_of_a_similar_gpu_is_never_used(name: str) -> None:
+def test_the_figure_of_a_similar_gpu_is_never_used(name):
     assert peak(name) is None
 
 
-def test_an_fp32_run_is_not_held_against_tensor_cores() -> None:
+def test_an_fp32_run_is_not_held_against_tensor_cores():
     for model, fp32, tf32 in (("A100-SXM4-80GB", 19.5e12, 156e12), ("H100 80GB HBM3", 66.9e12, 494.7e12)):
         assert peak(model, "fp32").flops_per_second == fp32
         assert peak(model, "tf32").flops_per_second == tf32
 
 
 @pytest.mark.parametrize(("model", "sparse", "dense"), SPARSE)
-def test_sparse_figures_are_never_used(model: str, sparse: float, dense: float) -> None:
+def test_sparse_figures_are_never_used(model, sparse, dense):
     assert peak(model).flops_per_second == dense * 1e12
     entry = catalogue.table().find(model)
     assert all(figure < 0.9 * sparse for dtype, figure in entry.dense_tflops.items() if dtype != "fp8")
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.model)
-def test_entry_is_dense_sourced_and_whole(entry: PeakEntry) -> None:
+def test_entry_is_dense_sourced_and_whole(entry):
     dense = entry.dense_tflops
     if "bf16" in dense:
         assert dense["bf16"] == dense["fp16"]
@@ -84,7 +81,7 @@ def test_entry_is_dense_sourced_and_whole(entry: PeakEntry) -> None:
     assert set(dense) <= set(offered)
 
 
-def test_catalogue_has_every_entry_as_a_machine_to_plan_for() -> None:
+def test_catalogue_has_every_entry_as_a_machine_to_plan_for():
     probes = list(load_for("nvidia", None).ask("llmperf_catalogue"))
     assert [probe.devices[0].model for probe in probes] == [entry.model for entry in ENTRIES]
     assert len(ENTRIES) >= 20
@@ -94,7 +91,7 @@ def test_catalogue_has_every_entry_as_a_machine_to_plan_for() -> None:
         assert probe.interconnect
 
 
-def test_every_device_has_rates_of_memory_links_and_each_of_its_peaks() -> None:
+def test_every_device_has_rates_of_memory_links_and_each_of_its_peaks():
     plugins = load_for("nvidia", None)
     for entry in ENTRIES:
         rates = plugins.rates(entry.model)
@@ -107,16 +104,13 @@ def test_every_device_has_rates_of_memory_links_and_each_of_its_peaks() -> None:
 
 
 @pytest.mark.parametrize(("name", "bf16"), [("B300", 2250), ("NVIDIA B300 SXM6 AC", 2250), ("GB300", 2500)])
-def test_blackwell_ultra_is_known(name: str, bf16: float) -> None:
+def test_blackwell_ultra_is_known(name, bf16):
     assert peak(name).flops_per_second == bf16 * 1e12
 
 
-def test_before_ampere_there_is_neither_bf16_nor_tf32() -> None:
+def test_before_ampere_there_is_neither_bf16_nor_tf32():
     (probe,) = [
         device for device in load_for("nvidia", None).ask("llmperf_catalogue") if "T4" in device.devices[0].model
     ]
-    assert (probe.offers.precisions, probe.offers.features) == (
-        ("fp32", "fp16"),
-        ("efficient_attention", "compiler"),
-    )
+    assert (probe.offers.precisions, probe.offers.features) == (("fp32", "fp16"), ("efficient_attention", "compiler"))
     assert peak("Tesla T4", "bf16") is None

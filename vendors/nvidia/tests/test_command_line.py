@@ -1,19 +1,15 @@
 """`llmperf devices` and `llmperf plan` on machines that are not here, from the loader's search path on."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 
-def llmperf(machines: Any, machine: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def llmperf(machines, machine, *arguments, **environment):
     ours = {"CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"}
     env = {name: value for name, value in os.environ.items() if name not in ours}
     env |= {"LD_LIBRARY_PATH": str(machines.library.parent), "FAKE_NVML": str(machine), **environment}
@@ -21,7 +17,7 @@ def llmperf(machines: Any, machine: Path, *arguments: str, **environment: str) -
     return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120)
 
 
-def test_devices_lists_what_is_there_and_what_is_left_out(machines: Any) -> None:
+def test_devices_lists_what_is_there_and_what_is_left_out(machines):
     machine = machines.describe(machines.A100, replace(machines.A100, error=machines.LOST), machines.V100)
     done = llmperf(machines, machine, "devices")
     assert done.returncode == 0, done.stderr
@@ -32,7 +28,7 @@ def test_devices_lists_what_is_there_and_what_is_left_out(machines: Any) -> None
 
 
 @pytest.mark.slow
-def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
+def test_plan_is_for_the_gpus_that_are_here(machines):
     machine = machines.describe(*[machines.H800] * 8)
     done = llmperf(machines, machine, "plan", "llama2_7b_pretrain_zero", "--set", "dataset=synthetic", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -43,7 +39,7 @@ def test_plan_is_for_the_gpus_that_are_here(machines: Any) -> None:
 
 
 @pytest.mark.slow
-def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
+def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines):
     machine = machines.describe(replace(machines.A100, mig=1), machines.A100, machines.A100)
     done = llmperf(machines, machine, "plan", "default", "--devices", "2", "--json")
     plan = json.loads(done.stdout)["plan"]
@@ -65,9 +61,7 @@ def test_plan_has_the_ranks_see_the_gpus_it_is_for(machines: Any) -> None:
         ("paddle", {}, None),
     ],
 )
-def test_torchs_segments_grow_unless_the_user_has_it_otherwise(
-    machines: Any, framework: str, theirs: dict[str, str], set_by_us: str | None
-) -> None:
+def test_torchs_segments_grow_unless_the_user_has_it_otherwise(machines, framework, theirs, set_by_us):
     machine = machines.describe(machines.A100)
     words = ("plan", "default", "--framework", framework, "--devices", "1", "--set", "sharding_stage=0", "--json")
     done = llmperf(machines, machine, *words, **theirs)
@@ -76,7 +70,7 @@ def test_torchs_segments_grow_unless_the_user_has_it_otherwise(
     assert "PYTORCH_ALLOC_CONF" not in plan["env"]
 
 
-def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> None:
+def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines):
     done = llmperf(
         machines, machines.describe(init=machines.MISMATCH), "plan", "default", "--vendor", "nvidia", PATH=""
     )
@@ -85,7 +79,7 @@ def test_a_vendor_asked_for_that_cannot_answer_is_one_line(machines: Any) -> Non
     assert len(done.stderr.splitlines()) == 1
 
 
-def test_probing_and_sampling_need_no_torch(machines: Any) -> None:
+def test_probing_and_sampling_need_no_torch(machines):
     code = (
         "import sys; sys.modules['torch'] = None; from llmperf.plugins.loading import load_for;"
         " p = load_for('nvidia', None);"

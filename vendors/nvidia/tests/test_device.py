@@ -1,19 +1,16 @@
 """A real GPU: events, synchronising, peak memory, samples, a whole run."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from llmperf.plugins.loading import load_for
 
 
-def no_gpu() -> str | None:
+def no_gpu():
     """Why the tests here cannot run; None where they can."""
     answer = load_for("nvidia", None).ask("llmperf_probe")
     if not answer.devices:
@@ -29,7 +26,7 @@ REASON = no_gpu()
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(REASON is not None, reason=f"no NVIDIA GPU: {REASON}")]
 
 
-def test_events_and_synchronise() -> None:
+def test_events_and_synchronise():
     import torch
 
     with load_for("nvidia", None).ask("llmperf_setup_device", plan=PLAN, local_rank=0) as device:
@@ -47,7 +44,7 @@ def test_events_and_synchronise() -> None:
         assert 0.2 * wall < second.seconds_since(first) <= 1.1 * wall
 
 
-def test_peak_memory_rises_and_begins_anew() -> None:
+def test_peak_memory_rises_and_begins_anew():
     import torch
 
     with load_for("nvidia", None).ask("llmperf_setup_device", plan=PLAN, local_rank=0) as device:
@@ -61,7 +58,7 @@ def test_peak_memory_rises_and_begins_anew() -> None:
         assert device.peak_memory_bytes() < 2**28
 
 
-def test_samples_of_the_whole_gpu() -> None:
+def test_samples_of_the_whole_gpu():
     plugins = load_for("nvidia", None)
     device = plugins.ask("llmperf_probe").devices[0]
     (sample,) = plugins.ask("llmperf_query_memory", devices=(device.index,))
@@ -74,7 +71,7 @@ def test_samples_of_the_whole_gpu() -> None:
     assert (time.perf_counter() - begin) / 20 < 0.1
 
 
-def test_the_energy_counter_agrees_with_power() -> None:
+def test_the_energy_counter_agrees_with_power():
     plugins = load_for("nvidia", None)
     index = plugins.ask("llmperf_probe").devices[0].index
     (first,) = plugins.ask("llmperf_query_memory", devices=(index,))
@@ -88,7 +85,7 @@ def test_the_energy_counter_agrees_with_power() -> None:
     assert (last.energy_joules - first.energy_joules) / seconds == pytest.approx(sum(watts) / len(watts), rel=0.3)
 
 
-def test_a_run_on_one_gpu(tmp_path: Path) -> None:
+def test_a_run_on_one_gpu(tmp_path):
     command = [sys.executable, "-m", "llmperf", "run", "default", "--vendor", "nvidia", "--devices", "1"]
     command += ["--set", "steps=400", "--out", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=280)

@@ -20,7 +20,7 @@ from llmperf_nvidia import rules
         ({"torch": "2.9.0"}, 0),
     ],
 )
-def test_a_torch_without_cuda_trains_on_no_gpu(packages: dict[str, str], found: int) -> None:
+def test_a_torch_without_cuda_trains_on_no_gpu(packages, found):
     document: dict[str, Any] = llmperf_schemas.example("result")
     document["hardware"]["vendor"] = "nvidia"
     document["software"]["packages"] = packages

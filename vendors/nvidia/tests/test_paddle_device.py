@@ -1,7 +1,5 @@
 """A Paddle framework gets a device that needs no torch. Paddle itself is a stand-in here: no GPU is asked."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

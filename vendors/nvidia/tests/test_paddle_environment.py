@@ -1,12 +1,9 @@
 """Paddle's GPU build in an environment of its own, named by `--python`: what is planned there, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import venv
 from pathlib import Path
 from sysconfig import get_paths
-from typing import Any
 
 import pytest
 from llmperf.cli.main import call
@@ -30,10 +27,10 @@ CASE = ("llama1_7b_pretrain_paddle", "--set", "dataset=synthetic", "--python")
 class Environments:
     """Makes environments with llmperf, what it needs, and a stand-in for a build of Paddle."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
 
-    def make(self, *builds: tuple[str, str], cuda: str = "12.9") -> Path:
+    def make(self, *builds, cuda="12.9"):
         """The folder of an environment with these distributions of Paddle and their versions."""
         folder = self.folder / "paddle-gpu"
         venv.EnvBuilder(symlinks=True).create(folder)
@@ -54,7 +51,7 @@ class Environments:
 
 
 @pytest.fixture
-def environments(machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environments:
+def environments(machines, tmp_path, monkeypatch):
     """Eight A100s, and a folder whose `llmperf.toml` names the environment."""
     gpu = machines.describe(*[machines.A100_80] * 8)
     monkeypatch.setenv("FAKE_NVML", str(gpu))
@@ -67,9 +64,7 @@ def environments(machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return Environments(tmp_path)
 
 
-def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(
-    environments: Environments, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(environments, capsys, monkeypatch):
     python = environments.make(("paddlepaddle-gpu", "3.3.1")) / "bin" / "python"
     monkeypatch.setattr("llmperf_paddle.installed.find_spec", lambda name: None)  # not in this environment
     monkeypatch.setattr("llmperf_paddle.installed.installed_builds", lambda: {})
@@ -86,9 +81,7 @@ def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(
     assert json.loads(result.read_text())["software"]["worker_environment"] == "paddle-gpu"
 
 
-def test_an_environment_without_paddle_is_refused_although_this_one_has_it(
-    environments: Environments, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_environment_without_paddle_is_refused_although_this_one_has_it(environments, capsys):
     folder = environments.make()
     assert call(["run", *CASE, "paddle-gpu"]) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "framework_unusable" in line]
@@ -96,9 +89,7 @@ def test_an_environment_without_paddle_is_refused_although_this_one_has_it(
     assert not (environments.folder / "runs").exists()
 
 
-def test_the_cpu_build_there_is_refused_with_the_page_that_helps(
-    environments: Environments, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_cpu_build_there_is_refused_with_the_page_that_helps(environments, capsys):
     environments.make(("paddlepaddle", "3.3.1"), cuda="False")
     assert call(["plan", *CASE, "paddle-gpu"]) == 2
     printed = capsys.readouterr().out

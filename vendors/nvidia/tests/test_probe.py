@@ -1,11 +1,8 @@
 """Seeing GPUs through NVML: whole machines, mixed ones, faulty ones."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from llmperf.plugins.loading import load_for
@@ -13,11 +10,11 @@ from llmperf.types import DeviceInfo
 from llmperf_vendorkit import visible_devices
 
 
-def probe() -> Any:
+def probe():
     return load_for("nvidia", None).ask("llmperf_probe")
 
 
-def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
+def test_eight_a100_are_seen_with_all_that_matters(machines):
     machines.play(*[machines.A100] * 8)
     answer = probe()
     assert (len(answer.devices), answer.driver, answer.interconnect) == (8, "580.65.06", "NVLink, 12 links each")
@@ -43,7 +40,7 @@ def test_eight_a100_are_seen_with_all_that_matters(machines: Any) -> None:
     assert "flash_attention" in answer.offers.features
 
 
-def test_eight_h800_have_the_peak_of_their_name(machines: Any) -> None:
+def test_eight_h800_have_the_peak_of_their_name(machines):
     machines.play(*[machines.H800] * 8)
     answer = probe()
     assert (answer.devices[0].model, answer.interconnect) == ("NVIDIA H800", "NVLink, 8 links each")
@@ -51,7 +48,7 @@ def test_eight_h800_have_the_peak_of_their_name(machines: Any) -> None:
     assert peak.flops_per_second == 989.4e12
 
 
-def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines: Any) -> None:
+def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines):
     machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
     answer = probe()
     assert [shown.index for shown in answer.devices] == [0, 2]
@@ -61,7 +58,7 @@ def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines:
     assert "CUDA_VISIBLE_DEVICES=1,3" in line
 
 
-def test_the_line_of_a_mixed_machine_works(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_line_of_a_mixed_machine_works(machines, monkeypatch):
     machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
     answer = probe()
@@ -69,13 +66,13 @@ def test_the_line_of_a_mixed_machine_works(machines: Any, monkeypatch: pytest.Mo
     assert answer.interconnect == "NVLink, 12 links each"
 
 
-def test_gpus_without_nvlink_talk_over_pcie(machines: Any) -> None:
+def test_gpus_without_nvlink_talk_over_pcie(machines):
     machines.play(machines.V100, machines.V100)
     assert probe().interconnect == "PCIe gen 4 x16"
     assert "mig" not in probe().devices[0].details
 
 
-def test_a_sliced_gpu_is_left_out(machines: Any) -> None:
+def test_a_sliced_gpu_is_left_out(machines):
     machines.play(replace(machines.A100, mig=1), machines.A100)
     answer = probe()
     assert [shown.index for shown in answer.devices] == [1]
@@ -84,21 +81,21 @@ def test_a_sliced_gpu_is_left_out(machines: Any) -> None:
     assert "nvidia-smi -i 0 -mig 0" in line
 
 
-def test_a_machine_of_slices_only_has_no_device(machines: Any) -> None:
+def test_a_machine_of_slices_only_has_no_device(machines):
     machines.play(*[replace(machines.A100, mig=1)] * 2)
     answer = probe()
     assert answer.devices == ()
     assert len(answer.problems) == 2
 
 
-def test_a_lost_gpu_is_left_out(machines: Any) -> None:
+def test_a_lost_gpu_is_left_out(machines):
     machines.play(machines.A100, replace(machines.A100, error=machines.LOST), machines.A100)
     answer = probe()
     assert [shown.index for shown in answer.devices] == [0, 2]
     assert answer.problems == ("GPU 1 is left out: GPU is lost (reset it or reboot)",)
 
 
-def test_a_gpu_that_this_user_may_not_use_is_left_out(machines: Any) -> None:
+def test_a_gpu_that_this_user_may_not_use_is_left_out(machines):
     machines.play(replace(machines.A100, error=machines.NO_PERMISSION), machines.A100)
     assert [shown.index for shown in probe().devices] == [1]
     assert "GPU 0 is left out: Insufficient Permissions (give this user access" in probe().problems[0]
@@ -109,7 +106,7 @@ def test_a_gpu_that_this_user_may_not_use_is_left_out(machines: Any) -> None:
     [(4, "give this user access to /dev/nvidia*"), (9, "modprobe nvidia"), (18, "reload the module or reboot")],
     ids=["no permission", "driver not loaded", "version mismatch"],
 )
-def test_a_driver_that_does_not_answer_is_one_line(machines: Any, init: int, message: str) -> None:
+def test_a_driver_that_does_not_answer_is_one_line(machines, init, message):
     machines.play(machines.A100, init=init)
     answer = probe()
     assert answer.devices == ()
@@ -120,7 +117,7 @@ def test_a_driver_that_does_not_answer_is_one_line(machines: Any, init: int, mes
     assert "\n" not in line
 
 
-def test_a_driver_without_gpus_is_one_line(machines: Any) -> None:
+def test_a_driver_without_gpus_is_one_line(machines):
     machines.play()
     assert probe().problems == ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
 
@@ -134,11 +131,11 @@ DEVICES = tuple(
     ("allowed", "indices"),
     [(None, [0, 1, 2, 3]), ("2,0", [2, 0]), ("GPU-1,3", [1, 3]), ("", []), ("1,-1,2", [1]), ("0,9,1", [0])],
 )
-def test_visible_devices_keep_cuda_rules(allowed: str | None, indices: list[int]) -> None:
+def test_visible_devices_keep_cuda_rules(allowed, indices):
     assert [shown.index for shown in visible_devices(DEVICES, allowed, uuid_prefix="GPU-")] == indices
 
 
-def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_mig_slice_cannot_be_asked_for(machines, monkeypatch):
     machines.play(machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1234")
     answer = probe()
@@ -146,7 +143,7 @@ def test_a_mig_slice_cannot_be_asked_for(machines: Any, monkeypatch: pytest.Monk
     assert "expected whole GPUs, found the MIG slice MIG-1234" in answer.problems[0]
 
 
-def test_plugin_imports_neither_torch_nor_nvml() -> None:
+def test_plugin_imports_neither_torch_nor_nvml():
     code = (
         "import sys; from llmperf.plugins.loading import load_for;"
         " p = load_for('nvidia', None); p.ask('llmperf_catalogue');"

@@ -1,13 +1,9 @@
 """An installed torch or Paddle that cannot use the GPUs is named before anything starts, with what mends it."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from llmperf.types import DeviceInfo
@@ -28,9 +24,7 @@ cuda_version     = '{cuda}'
 A100 = DeviceInfo(index=0, model="A100", memory_bytes=None, details={"compute_capability": "8.0"})
 
 
-def site(
-    folder: Path, torch: tuple[str, str | None] | None, paddle: tuple[str, str] | None, flags: bytes = b""
-) -> None:
+def site(folder, torch, paddle, flags=b""):
     """Write what of torch and Paddle is read."""
     if torch is not None:
         (folder / "torch" / "lib").mkdir(parents=True)
@@ -45,19 +39,17 @@ def site(
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def here(tmp_path, monkeypatch):
     """A function that has this process find a torch and a Paddle in their versions, and nothing of the real ones."""
 
-    def play(
-        torch: tuple[str, str | None] | None = None, paddle: tuple[str, str] | None = None, flags: str = ""
-    ) -> None:
+    def play(torch=None, paddle=None, flags=""):
         site(tmp_path, torch, paddle, flags.encode())
         monkeypatch.setattr(runtimes, "_folder", lambda name: tmp_path / name if (tmp_path / name).is_dir() else None)
 
     return play
 
 
-def llmperf(machines: Any, machine: Path, site: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def llmperf(machines, machine, site, *arguments):
     """The command on a machine and with packages that are played."""
     env = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES"}
     env |= {"LD_LIBRARY_PATH": str(machines.library.parent), "FAKE_NVML": str(machine), "PYTHONPATH": str(site)}
@@ -80,9 +72,7 @@ NO_CODE = (
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("gpu", "driver", "message"), [("A100", "535.129.03", OLD_DRIVER), ("V100", None, NO_CODE)])
-def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(
-    machines: Any, tmp_path: Path, gpu: str, driver: str | None, message: str
-) -> None:
+def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(machines, tmp_path, gpu, driver, message):
     site(tmp_path, ("2.15.0+cu132", "13.2"), None, SIX.encode())
     options = {} if driver is None else {"driver": driver}
     machine = machines.describe(getattr(machines, gpu), **options)
@@ -99,7 +89,7 @@ def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(
 
 
 @pytest.mark.slow
-def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path: Path) -> None:
+def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines, tmp_path):
     site(tmp_path, None, ("3.3.1", "False"))
     machine = machines.describe(machines.A100)
     words = ("default", "--framework", "paddle", "--devices", "1", "--set", "sharding_stage=0")
@@ -115,7 +105,7 @@ def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines: Any, tmp_path
 
 
 @pytest.mark.slow
-def test_what_fits_is_no_problem(machines: Any, tmp_path: Path) -> None:
+def test_what_fits_is_no_problem(machines, tmp_path):
     site(tmp_path, ("2.15.0+cu132", "13.2"), ("3.3.1", "12.9"), SIX.encode())
     machine = machines.describe(machines.A100)
     done = llmperf(machines, machine, tmp_path, "plan", "default", "--devices", "1", "--json")
@@ -123,7 +113,7 @@ def test_what_fits_is_no_problem(machines: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout)["plan"]["probe"]["offers"]["runtime_problems"] == {}
 
 
-def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here: Any) -> None:
+def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here):
     here(("2.15.0+cu132", "13.2"), ("3.3.1", "False"), SIX)
     assert runtimes.runtime_problems(A100, "580.65.06") == {
         "paddle": "paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of paddlepaddle-gpu"
@@ -132,7 +122,7 @@ def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here: Any) -> None:
     }
 
 
-def test_without_either_or_without_facts_there_is_no_problem(here: Any) -> None:
+def test_without_either_or_without_facts_there_is_no_problem(here):
     here()
     assert runtimes.runtime_problems(A100, "580.65.06") == {}
     here(("2.15.0+cu132", "13.2"))
@@ -150,14 +140,12 @@ def test_without_either_or_without_facts_there_is_no_problem(here: Any) -> None:
         ("14.0", "580.1", False),
     ],
 )
-def test_drivers_by_their_branch_where_they_do_not_tell_their_cuda(
-    here: Any, cuda: str, driver: str, runs: bool
-) -> None:
+def test_drivers_by_their_branch_where_they_do_not_tell_their_cuda(here, cuda, driver, runs):
     here(("2.7.0", cuda), flags=SIX)
     assert (runtimes.runtime_problems(A100, driver) == {}) is runs
 
 
-def test_what_the_driver_says_of_itself_goes_before_its_branch(here: Any) -> None:
+def test_what_the_driver_says_of_itself_goes_before_its_branch(here):
     """NVIDIA's forward compatibility packages run newer code under an older driver."""
     here(("2.15.0+cu132", "13.2"), flags=SIX)
     forward = DeviceInfo(
@@ -166,7 +154,7 @@ def test_what_the_driver_says_of_itself_goes_before_its_branch(here: Any) -> Non
     assert runtimes.runtime_problems(forward, "535.129.03") == {}
 
 
-def test_a_torch_for_cpus(here: Any) -> None:
+def test_a_torch_for_cpus(here):
     here(("2.15.0+cpu", None))
     (line,) = runtimes.runtime_problems(A100, "535.129.03").values()
     assert line.startswith("torch 2.15.0+cpu is built without CUDA and computes on the CPU only")
@@ -184,13 +172,13 @@ def test_a_torch_for_cpus(here: Any) -> None:
         ("570.86.15", "torch 2.14.1 built for CUDA 12.6"),
     ],
 )
-def test_the_newest_torch_for_a_driver_is_named(here: Any, driver: str, newest: str) -> None:
+def test_the_newest_torch_for_a_driver_is_named(here, driver, newest):
     here(("2.15.0+cu132", "13.2"), flags=SIX)
     (line,) = runtimes.runtime_problems(A100, driver).values()
     assert newest in line
 
 
-def test_a_driver_too_old_for_every_torch_is_no_reason_to_name_one(here: Any) -> None:
+def test_a_driver_too_old_for_every_torch_is_no_reason_to_name_one(here):
     here(("2.7.1+cu118", "11.8"), flags=SIX)
     (line,) = runtimes.runtime_problems(
         DeviceInfo(index=0, model="A100", memory_bytes=None, details={"compute_capability": "8.0", "cuda": "10.2"}),
@@ -211,7 +199,7 @@ def test_a_driver_too_old_for_every_torch_is_no_reason_to_name_one(here: Any) ->
         ("sm_120", "12.1", True),
     ],
 )
-def test_code_runs_on_later_minor_versions_and_ptx_on_all_later_ones(built: str, capability: str, runs: bool) -> None:
+def test_code_runs_on_later_minor_versions_and_ptx_on_all_later_ones(built, capability, runs):
     assert runtimes.runs_on(built.split(), capability) is runs
     device = DeviceInfo(index=0, model="GPU", memory_bytes=None, details={"compute_capability": capability})
     build = Build(runtime="torch", version="2.15.0", cuda="13.2", architectures=tuple(built.split()))
@@ -219,7 +207,7 @@ def test_code_runs_on_later_minor_versions_and_ptx_on_all_later_ones(built: str,
 
 
 @pytest.mark.slow
-def test_the_installed_torch_is_read_as_it_tells_itself() -> None:
+def test_the_installed_torch_is_read_as_it_tells_itself():
     torch = pytest.importorskip("torch")
     (build,) = [shown for shown in runtimes.installed_builds() if shown.runtime == "torch"]
     assert (build.version, build.cuda) == (torch.__version__, torch.version.cuda)

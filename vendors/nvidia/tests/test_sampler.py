@@ -1,11 +1,7 @@
 """Readings of whole GPUs while a run goes."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
 from llmperf.measuring.sampler import Sampler
@@ -14,11 +10,11 @@ from llmperf.runfolder.reader import read_records
 from llmperf_nvidia import nvml
 
 
-def sample(*devices: int) -> Any:
+def sample(*devices):
     return load_for("nvidia", None).ask("llmperf_query_memory", devices=devices)
 
 
-def test_a_reading_has_memory_power_energy_and_reasons(machines: Any) -> None:
+def test_a_reading_has_memory_power_energy_and_reasons(machines):
     machines.play(machines.A100, replace(machines.A100, mask=0x44, watts=400))
     first, second = sample(0, 1)
     assert (first.memory_used_bytes, first.memory_total_bytes) == (512 * 2**20, 40 * 2**30)
@@ -29,13 +25,13 @@ def test_a_reading_has_memory_power_energy_and_reasons(machines: Any) -> None:
     assert sample(0, 1)[1].energy_joules - second.energy_joules == 400
 
 
-def test_processes_on_a_gpu_are_listed_where_it_tells(machines: Any) -> None:
+def test_processes_on_a_gpu_are_listed_where_it_tells(machines):
     gpu = machines.A100
     machines.play(gpu, replace(gpu, pid=4321), replace(gpu, pid=-1))
     assert [device.process_ids for device in sample(0, 1, 2)] == [(), (4321,), None]
 
 
-def test_what_a_gpu_does_not_tell_is_unknown(machines: Any) -> None:
+def test_what_a_gpu_does_not_tell_is_unknown(machines):
     machines.play(machines.V100)
     (answer,) = sample(0)
     assert answer.energy_joules is None
@@ -43,7 +39,7 @@ def test_what_a_gpu_does_not_tell_is_unknown(machines: Any) -> None:
     assert sample(5)[0].memory_total_bytes is None
 
 
-def test_older_drivers_call_the_reasons_otherwise(old_machines: Any) -> None:
+def test_older_drivers_call_the_reasons_otherwise(old_machines):
     old_machines.play(replace(old_machines.A100, mask=0x80))
     assert sample(0)[0].throttle_reasons == ("power brake",)
 
@@ -62,11 +58,11 @@ def test_older_drivers_call_the_reasons_otherwise(old_machines: Any) -> None:
         (0x8000000000000001, ("other",)),
     ],
 )
-def test_reasons_in_words(mask: int, reasons: tuple[str, ...]) -> None:
+def test_reasons_in_words(mask, reasons):
     assert nvml.reasons_of(mask) == reasons
 
 
-def test_the_bits_are_those_of_nvml() -> None:
+def test_the_bits_are_those_of_nvml():
     import pynvml
 
     assert pynvml.nvmlClocksEventReasonGpuIdle == nvml.IDLE
@@ -82,7 +78,7 @@ def test_the_bits_are_those_of_nvml() -> None:
     assert {bit: nvml.reasons_of(bit) for bit in words} == {bit: (word,) for bit, word in words.items()}
 
 
-def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines: Any, tmp_path: Path) -> None:
+def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines, tmp_path):
     machines.play(machines.A100, replace(machines.A100, error=machines.LOST, after=3))
     path = tmp_path / "memory.jsonl"
     sampler = Sampler(path, lambda devices: sample(*devices), (0, 1), interval=0.005)
@@ -95,7 +91,7 @@ def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines: Any
     assert sum(bool(record.devices) for record in read_records(path)) == 3  # the last reading is of the host alone
 
 
-def test_nvml_stays_open_between_readings(machines: Any) -> None:
+def test_nvml_stays_open_between_readings(machines):
     machines.play(machines.A100)
     before = sample(0)[0].energy_joules
     machines.describe()  # a driver asked anew would show no GPU

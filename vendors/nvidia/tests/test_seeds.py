@@ -3,10 +3,7 @@
 Layout, batch and tokens of each row, and its printed MFU from its printed token/p/s.
 """
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Any
 
 import pytest
 from llmperf.accounting.flops import utilisation
@@ -19,14 +16,14 @@ PADDLE_7B, PADDLE_13B = "llama1_7b_pretrain_paddle", "llama1_13b_pretrain_paddle
 MILLION = 2**20
 
 
-def planned(case: str, on: str, *settings: str) -> Any:
+def planned(case, on, *settings):
     """What is worked out for a request, whether or not the framework has something to object."""
     answer = ready(plan_run(Selection(case, settings=settings), Site(on=on)))
     assert answer.plan is not None, answer.problems
     return answer.plan
 
 
-def degrees(plan: Any) -> tuple[int, int, int]:
+def degrees(plan):
     layout = plan.layout
     return layout.tensor_parallel, layout.pipeline_parallel, layout.data_parallel
 
@@ -63,16 +60,8 @@ def degrees(plan: Any) -> tuple[int, int, int]:
     ],
 )
 def test_a_published_row_gives_its_published_mfu(
-    case: str,
-    on: str,
-    settings: tuple[str, ...],
-    layout: tuple[int, int, int],
-    global_batch: int,
-    tokens: int,
-    flops: float,
-    token_per_second: float,
-    published: str | None,
-) -> None:
+    case, on, settings, layout, global_batch, tokens, flops, token_per_second, published
+):
     plan = planned(case, on, *settings)
     assert degrees(plan) == layout
     assert (plan.batch.global_batch, plan.batch.tokens_per_step) == (global_batch, tokens)
@@ -104,9 +93,7 @@ PADDLE_ROWS = [
 
 
 @pytest.mark.parametrize(("case", "on", "micro", "rounds", "tensor", "pipeline", "stage", "named"), PADDLE_ROWS)
-def test_published_paddle_rows(
-    case: str, on: str, micro: int, rounds: int, tensor: int, pipeline: int, stage: int, named: tuple[str, ...]
-) -> None:
+def test_published_paddle_rows(case, on, micro, rounds, tensor, pipeline, stage, named):
     settings = [f"tensor_parallel={tensor}", f"pipeline_parallel={pipeline}", f"sharding_stage={stage}"]
     degree = 8 // (tensor * pipeline)
     plan = planned(case, on, *settings, f"sharding_degree={degree}", *named)
@@ -116,7 +103,7 @@ def test_published_paddle_rows(
     assert plan.spec.contract.precision == "fp16"
 
 
-def test_forty_gigabytes_are_tuned_as_published() -> None:
+def test_forty_gigabytes_are_tuned_as_published():
     """`per_device_bs=2, recompute=True, use_fused_rms_norm=False`; at 80 GB 4, False and True."""
     small = planned(PADDLE_7B, "A100-SXM4-40GB:1x8").spec.tuning
     large = planned(PADDLE_7B, "A100-SXM4-80GB:1x8").spec.tuning
@@ -124,12 +111,12 @@ def test_forty_gigabytes_are_tuned_as_published() -> None:
     assert (large.micro_batch, large.gradient_checkpointing, large.fused_ops) == (4, False, ("rms_norm",))
 
 
-def memory_problems(answer: Any) -> list[str]:
+def memory_problems(answer):
     return [device.message for device in answer.problems if device.message.startswith("weights, gradients")]
 
 
 @pytest.mark.parametrize("case", ["llama2_7b_pretrain_zero", "llama2_7b_lora", PADDLE_7B])
-def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
+def test_seven_billion_parameters_fit_one_h200(case):
     answer = plan_run(Selection(case), Site(on="H200:1x1"))
     assert answer.plan is not None, answer.problems
     assert degrees(answer.plan) == (1, 1, 1)
@@ -137,7 +124,7 @@ def test_seven_billion_parameters_fit_one_h200(case: str) -> None:
     assert not any(change.contract for change in answer.plan.spec.changes)
 
 
-def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu() -> None:
+def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu():
     """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
     answer = plan_run(Selection(MEGATRON), Site(on="H200:1x1"))
     assert {device.where for device in answer.problems} == {"tuning.tensor_parallel"}
@@ -147,14 +134,14 @@ def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu
 
 
 @pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
-def test_thirteen_billion_do_not_and_one_line_says_why(case: str) -> None:
+def test_thirteen_billion_do_not_and_one_line_says_why(case):
     (line,) = memory_problems(plan_run(Selection(case), Site(on="H200:1x1")))
     assert "141.0 GiB are there" in line
 
 
 @pytest.mark.parametrize("on", ["A100-SXM4-40GB:1x8", "A100-SXM4-80GB:1x8", "H800:1x8", "H800:2x8"])
 @pytest.mark.parametrize("case", [MEGATRON, "llama2_7b_pretrain_zero", ZERO, PADDLE_7B, PADDLE_13B])
-def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> None:
+def test_model_states_fit_wherever_a_case_is_tuned_for(case, on):
     answer = plan_run(Selection(case), Site(on=on))
     assert memory_problems(answer) == []
     if answer.plan is not None:
@@ -163,6 +150,6 @@ def test_model_states_fit_wherever_a_case_is_tuned_for(case: str, on: str) -> No
         assert not any(change.contract for change in answer.plan.spec.changes)
 
 
-def test_overlays_leave_other_frameworks_alone() -> None:
+def test_overlays_leave_other_frameworks_alone():
     answer = plan_run(Selection("llama2_7b_pretrain_zero", framework="pytorch"), Site(on="A100-SXM4-80GB:1x8"))
     assert answer.spec.tuning.gradient_checkpointing

@@ -1,11 +1,7 @@
 """`nvidia-smi` where NVML cannot be loaded from Python."""
 
-from __future__ import annotations
-
 import os
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 from llmperf.plugins.loading import load_for
@@ -33,24 +29,24 @@ esac
 
 
 @pytest.fixture
-def no_nvml(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_nvml(monkeypatch):
     """Python cannot load NVML."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(sampler, "_library", [])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def install(folder: Path, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def install(folder, text, monkeypatch):
     (folder / "nvidia-smi").write_text(text)
     (folder / "nvidia-smi").chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.defpath}")
 
 
-def ask(hook: str, **arguments: object) -> Any:
+def ask(hook, **arguments):
     return load_for("nvidia", None).ask(hook, **arguments)
 
 
-def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_driver_is_one_line_and_no_device(no_nvml, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     answer = ask("llmperf_probe")
     assert answer.devices == ()
@@ -69,15 +65,13 @@ def test_no_driver_is_one_line_and_no_device(no_nvml: None, tmp_path: Path, monk
         ("#!/no/such/shell\n", "nvidia-smi"),
     ],
 )
-def test_a_broken_tool_is_a_problem(
-    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, message: str
-) -> None:
+def test_a_broken_tool_is_a_problem(no_nvml, tmp_path, monkeypatch, text, message):
     install(tmp_path, text, monkeypatch)
     (problem,) = ask("llmperf_probe").problems
     assert message in problem
 
 
-def test_it_replaces_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_replaces_nvml(no_nvml, tmp_path, monkeypatch):
     install(tmp_path, OF_TODAY, monkeypatch)
     answer = ask("llmperf_probe")
     (device,) = answer.devices  # the other is of another model
@@ -100,7 +94,7 @@ def test_it_replaces_nvml(no_nvml: None, tmp_path: Path, monkeypatch: pytest.Mon
     assert (second.throttle_reasons, missing.memory_total_bytes) == (None, None)
 
 
-def test_an_older_tool_knows_fewer_fields(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_tool_knows_fewer_fields(no_nvml, tmp_path, monkeypatch):
     install(tmp_path, OLDER, monkeypatch)
     answer = ask("llmperf_probe")
     assert answer.devices[0].details["compute_capability"] == "8.0"  # of the table
@@ -130,9 +124,7 @@ LOST = "Unable to determine the device handle for GPU 0000:41:00.0: Unknown Erro
         ([GOOD.replace("8.0", "i")], "compute_cap cannot be so"),
     ],
 )
-def test_a_row_that_does_not_fit_is_shown(
-    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: list[str], message: str
-) -> None:
+def test_a_row_that_does_not_fit_is_shown(no_nvml, tmp_path, monkeypatch, rows, message):
     shown = "".join(f"echo '{row}'\n" for row in rows)
     install(tmp_path, f"#!/bin/sh\n{shown}", monkeypatch)
     answer = ask("llmperf_probe")
@@ -145,16 +137,14 @@ def test_a_row_that_does_not_fit_is_shown(
     assert sample.memory_used_bytes is None
 
 
-def test_what_the_tool_does_not_know_stays_unknown(
-    no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_the_tool_does_not_know_stays_unknown(no_nvml, tmp_path, monkeypatch):
     row = GOOD.replace("40960", "[N/A]").replace("400.00", "[Not Supported]").replace("8.0", "[Unknown Error]")
     install(tmp_path, f"#!/bin/sh\necho '{row}'\n", monkeypatch)
     (device,) = ask("llmperf_probe").devices
     assert (device.memory_bytes, "power_limit" in device.details) == (None, False)
 
 
-def test_a_sensor_that_cannot_be_so_is_unknown(no_nvml: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sensor_that_cannot_be_so_is_unknown(no_nvml, tmp_path, monkeypatch):
     install(tmp_path, "#!/bin/sh\necho '0, 1000, 40960, nan, -5, inf, [N/A]'\n", monkeypatch)
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert (sample.memory_used_bytes, sample.utilisation_percent) == (1000 * 2**20, None)

@@ -1,7 +1,5 @@
 """A rank's GPU through a torch that only plays: no AMD GPU has been asked."""
 
-from __future__ import annotations
-
 import sys
 from types import SimpleNamespace
 

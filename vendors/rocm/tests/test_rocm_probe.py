@@ -1,7 +1,5 @@
 """AMD GPUs as the library and the two commands show them, whole and faulty."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready

@@ -3,8 +3,6 @@
 Each is traced in a process of its own, forked when torch has been imported.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

@@ -1,7 +1,5 @@
 """Chains of operations that a compiler would join: what is read and written, what ends one, what runs once."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from llmperf_pytorch.tracing.fusion import COMPILED, Chain

@@ -1,7 +1,5 @@
 """Memory of traced steps: the same as torch's own tracker sees, and what each allocation holds."""
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections import Counter

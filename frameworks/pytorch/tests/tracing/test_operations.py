@@ -1,7 +1,5 @@
 """FLOPs and bytes of single calls."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from llmperf_pytorch.tracing.operations import work_of
@@ -11,7 +9,7 @@ pytestmark = pytest.mark.slow
 ROWS, INNER, COLUMNS = 512, 4096, 1024
 
 
-def empty(*shape: int) -> torch.Tensor:
+def empty(*shape):
     return torch.empty(shape, dtype=torch.bfloat16, device="meta")
 
 

@@ -1,7 +1,5 @@
 """Traces of trainers that use torch's own DistributedDataParallel and AdamW, and traces that cannot be right."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
