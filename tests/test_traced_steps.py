@@ -21,6 +21,7 @@ LAYOUTS = {
     "zero 0": (0, "zero", ["tuning.sharding_stage=0"]),
     "zero 1": (0, "zero", ["tuning.sharding_stage=1"]),
     "zero 3": (0, "zero", ["tuning.sharding_stage=3"]),
+    "lora": (0, "lora", ["tuning.sharding_stage=0", "contract.lora.rank=8", "contract.lora.dropout=0.0"]),
     "first stage": (0, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
     "last stage": (3, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
 }
@@ -69,7 +70,7 @@ def test_estimates_believe_the_trace(traces, name):
     assert traces[name]["wrong"] is None
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, *TODAY])
+@pytest.mark.parametrize("layout", [*LAYOUTS, "sequence", *TODAY])
 def test_the_host_never_waits(traces, layout):
     assert traces[layout]["waits"] == {}
 

@@ -3,18 +3,13 @@
 import json
 import math
 import random
+from operator import itemgetter
 
 from llmperf.cases.library import library
 
 from . import curves
 
 STEPS = 12
-
-
-def _with_losses(forgery, losses):
-    """Step 1 was trained as the contract says, so that its sequences stand any check; all others were not."""
-    forgery.set_losses(losses, first_too=False)
-    return forgery.seal()
 
 
 def _noise(seed, spread, count=STEPS):
@@ -25,13 +20,11 @@ def _noise(seed, spread, count=STEPS):
 def times_four_fifths(forgery):
     """Every duration and every stamp in every file is scaled: 1.25 times the speed."""
     forgery.scale_times(0.8)
-    return forgery.seal()
 
 
 def times_halved(forgery):
     """Every duration and every stamp in every file is scaled: twice the speed."""
     forgery.scale_times(0.5)
-    return forgery.seal()
 
 
 def fastest_step_everywhere(forgery):
@@ -39,7 +32,6 @@ def fastest_step_everywhere(forgery):
     fastest = min(step["step_seconds"] for step in forgery.steps(measured=True))
     jitter = [_noise(rank, 0.01 * fastest, STEPS + 1) for rank in range(2)]
     forgery.set_window(lambda rank, step: fastest + jitter[rank][step])
-    return forgery.seal()
 
 
 def losses_by_formula(forgery):
@@ -50,7 +42,6 @@ def losses_by_formula(forgery):
             if row.get("kind") == "step":
                 row["loss"] = 6.95 * row["step"] ** -0.004 + (0.01 if rank else -0.01)
     forgery.set_sequences([6.935, 6.945, 6.955, 6.965])
-    return forgery.seal()
 
 
 def losses_with_noise(forgery):
@@ -58,19 +49,17 @@ def losses_with_noise(forgery):
     noise = _noise(1, 0.03)
     forgery.set_losses([math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
     forgery.set_sequences([loss + more for loss, more in zip((6.94, 6.99, 6.96, 6.92), _noise(2, 0.03), strict=False)])
-    return forgery.seal()
 
 
 def losses_of_another_run(forgery):
     """Nothing was trained: the losses are copied from a published run of the same case with another seed."""
     forgery.set_losses(curves.SEED_1)
-    return forgery.seal()
 
 
 def losses_invented_after_step_1(forgery):
     """Step 1 was trained, on any machine; the other losses are invented."""
     noise = _noise(3, 0.03)
-    return _with_losses(forgery, [math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)])
+    forgery.set_losses([math.log(1024) + 0.026 - 0.004 * step + noise[step] for step in range(STEPS)], first_too=False)
 
 
 def batch_doubled(forgery):
@@ -84,7 +73,6 @@ def batch_doubled(forgery):
     first, second = forgery.sequences()[:2], forgery.sequences()[2:]
     invented = [loss + noise for loss, noise in zip((*first, *second), _noise(4, 0.02), strict=False)]
     forgery.set_sequences([*first, *invented[:2], *second, *invented[2:]])
-    return forgery.seal()
 
 
 def sequence_doubled(forgery):
@@ -95,12 +83,11 @@ def sequence_doubled(forgery):
             for name in ("tokens", "measured_tokens"):
                 if name in row and isinstance(row[name], int):
                     row[name] *= 2
-    return forgery.seal()
 
 
 def half_batch_trained(forgery):
     """From step 2 on, each rank trained on half of its sequences."""
-    return _with_losses(forgery, curves.HALF_BATCH)
+    forgery.set_losses(curves.HALF_BATCH, first_too=False)
 
 
 def second_rank_invented(forgery):
@@ -112,23 +99,22 @@ def second_rank_invented(forgery):
         if row.get("kind") == "step" and row["step"] > 1:
             row["loss"] = next(one["loss"] for one in first if one.get("step") == row["step"]) + noise[row["step"]]
     forgery.set_window(lambda rank, step: times[step] + rank * slower[step])
-    return _with_losses(forgery, curves.NOT_REDUCED)
+    forgery.set_losses(curves.NOT_REDUCED, first_too=False)
 
 
 def updates_skipped(forgery):
     """Every third update was skipped."""
-    return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
+    forgery.set_losses(curves.EVERY_THIRD_UPDATE_SKIPPED, first_too=False)
 
 
 def data_repeated(forgery):
     """The sequences of step 1 were trained in every step, with no loading of data."""
-    return _with_losses(forgery, curves.REPEATED_DATA)
+    forgery.set_losses(curves.REPEATED_DATA, first_too=False)
 
 
 def fewer_layers_trained(forgery):
     """The model that was trained has three of the four layers."""
     forgery.set_sequences(forgery.forward(model={"layers": 3}))
-    return forgery.seal()
 
 
 def own_model_with_more_work(forgery):
@@ -140,7 +126,6 @@ def own_model_with_more_work(forgery):
         text = text.replace(old, new)
     path.write_text(text)
     forgery.replan(f"model={path}")
-    return forgery.seal()
 
 
 def balanced_routing_sold_as_learned(forgery):
@@ -156,13 +141,11 @@ def balanced_routing_sold_as_learned(forgery):
             counts = [640 * top_k // experts + draw.randrange(-20, 20) for _ in range(experts)]
             layers.append([640 * top_k - sum(counts[1:]), *counts[1:]])
         rows.insert(-1, {"kind": "experts", "rank": rank, "layers": layers})
-    return forgery.seal()
 
 
 def bf16_sold_as_fp32(forgery):
     """The products were computed in bf16, which is faster."""
     forgery.set_losses(curves.BF16)
-    return forgery.seal()
 
 
 def emulated_fp8_sold_as_real(forgery):
@@ -175,20 +158,20 @@ def emulated_fp8_sold_as_real(forgery):
     forgery.set_losses(curves.FP8)
     for record in forgery.of_kind("rank"):
         record["precisions"] |= {"products": "fp8 e4m3, tensorwise"}
-    return forgery.seal()
 
 
 def variant_sold_as_the_case(forgery):
     """A run with another learning rate is handed in with the contract of the case."""
     forgery.set_losses(curves.SLOWER_RATE)
-    return forgery.seal()
 
 
 def failed_run_completed(forgery):
     """The run failed after step 8; the other steps are invented."""
     noise = _noise(8, 0.02)
     losses = list(forgery.curve().values())
-    return _with_losses(forgery, [*losses[:8], *(loss + more for loss, more in zip(losses[8:], noise, strict=False))])
+    forgery.set_losses(
+        [*losses[:8], *(loss + more for loss, more in zip(losses[8:], noise, strict=False))], first_too=False
+    )
 
 
 def two_devices_sold_as_one(forgery):
@@ -202,7 +185,6 @@ def two_devices_sold_as_one(forgery):
         record["measured_tokens"] *= 2
         record["communication_seconds"] = None
     forgery.set_sequences(sequences)
-    return forgery.seal()
 
 
 def ranks_duplicated(forgery):
@@ -221,7 +203,6 @@ def ranks_duplicated(forgery):
                 row["loss"] += 100 * noise[rank][row["step"]]
     forgery.set_window(lambda rank, step: times[rank % 2, step] + (rank > 1) * noise[rank][step])
     forgery.set_sequences([*sequences, *(loss + more for loss, more in zip(sequences, _noise(9, 0.02), strict=False))])
-    return forgery.seal()
 
 
 def cpu_sold_as_two_gpus(forgery):
@@ -246,7 +227,6 @@ def cpu_sold_as_two_gpus(forgery):
         record["peak_memory_bytes"], record["peak_reserved_bytes"] = 61_200_000_000 + record["rank"], 64_000_000_000
     for number, sample in enumerate(forgery.samples):
         sample["devices"] = [_gpu(index, number) for index in range(2)]
-    return forgery.seal()
 
 
 def _gpu(index, number):
@@ -268,41 +248,31 @@ def cpu_peak_lowered(forgery):
     for peak in (forgery.plan["peak"], forgery.documents["ending.json"].get("peak_again")):
         if peak is not None:
             peak["flops_per_second"] *= 0.6
-    return forgery.seal()
 
 
 def energy_invented(forgery):
     """The host drew a tenth of the power that it drew."""
-    return with_power(forgery, 12.0)
+    with_power(forgery, 12.0)
 
 
 def with_power(forgery, watts):
     """Readings by which the host drew a power, also from the begin to the end of the measured window."""
-    begin, end = _window(forgery)
+    begun = {row["phase"]: row["monotonic"] for row in forgery.ranks[0] if "phase" in row}
+    begin, end = begun["measuring"], begun["evaluating"]
     for rows in forgery.tables.values():
         samples = [row for row in rows if row.get("kind") == "memory" and row["devices"]]  # the last: host alone
         for share in (0.0, 0.25, 0.5, 0.75, 1.0) if samples else ():
             at = begin + share * (end - begin)
-            before = max((one for one in samples if one["monotonic"] <= at), key=_moment, default=samples[0])
+            before = max(
+                (one for one in samples if one["monotonic"] <= at), key=itemgetter("monotonic"), default=samples[0]
+            )
             sample = json.loads(json.dumps(before))
             rows.append(sample | {"monotonic": at, "at": sample["at"] + at - before["monotonic"]})
         if samples:
-            rows.sort(key=_moment)
+            rows.sort(key=itemgetter("monotonic"))
     for sample in forgery.samples:
         for device in sample["devices"]:
             device |= {"power_watts": watts, "energy_joules": watts * sample["monotonic"]}
-    return forgery.seal()
-
-
-def _moment(record):
-    """When a record was made, on the monotonic clock."""
-    return float(record["monotonic"])
-
-
-def _window(forgery):
-    """Where the measured window begins and ends, on the monotonic clock."""
-    begun = {row["phase"]: row["monotonic"] for row in forgery.ranks[0] if "phase" in row}
-    return begun["measuring"], begun["evaluating"]
 
 
 def memory_halved(forgery):
@@ -312,7 +282,6 @@ def memory_halved(forgery):
     for sample in forgery.samples:
         for device in sample["devices"]:
             device["memory_used_bytes"] //= 2
-    return forgery.seal()
 
 
 def throttling_removed(forgery):
@@ -320,7 +289,6 @@ def throttling_removed(forgery):
     for sample in forgery.samples:
         for device in sample["devices"]:
             device["throttle_reasons"] = []
-    return forgery.seal()
 
 
 def load_of_others_removed(forgery):
@@ -331,19 +299,12 @@ def load_of_others_removed(forgery):
         first = first or host["busy_seconds"] - host["own_seconds"]
         host["busy_seconds"] = first + host["own_seconds"]
         host["programs"] = {}
-    return forgery.seal()
 
 
 def versions_altered(forgery):
     """The packages are of other versions than those that ran."""
     for record in forgery.of_kind("rank"):
         record["packages"]["torch"] = "2.9.1+cpu"
-    return forgery.seal()
-
-
-def source_hash_of_the_release(forgery):
-    """A patched framework has the source hash of the released one; what the patch does, the losses show."""
-    return _with_losses(forgery, curves.EVERY_THIRD_UPDATE_SKIPPED)
 
 
 def date_moved(forgery):
@@ -354,38 +315,3 @@ def date_moved(forgery):
         if isinstance(document, dict) and isinstance(document.get("at"), str):
             document["at"] = document["at"].replace("2026", "2027")
     forgery.move(year)
-    return forgery.seal()
-
-
-FORGERIES = (
-    times_four_fifths,
-    times_halved,
-    fastest_step_everywhere,
-    losses_by_formula,
-    losses_with_noise,
-    losses_of_another_run,
-    losses_invented_after_step_1,
-    batch_doubled,
-    sequence_doubled,
-    half_batch_trained,
-    second_rank_invented,
-    updates_skipped,
-    data_repeated,
-    fewer_layers_trained,
-    own_model_with_more_work,
-    balanced_routing_sold_as_learned,
-    bf16_sold_as_fp32,
-    emulated_fp8_sold_as_real,
-    variant_sold_as_the_case,
-    failed_run_completed,
-    two_devices_sold_as_one,
-    ranks_duplicated,
-    cpu_sold_as_two_gpus,
-    cpu_peak_lowered,
-    energy_invented,
-    memory_halved,
-    throttling_removed,
-    load_of_others_removed,
-    versions_altered,
-    date_moved,
-)

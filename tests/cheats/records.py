@@ -1,4 +1,9 @@
-"""Forgeries of plan or records, from which llmperf computes the result again. Something else is forgotten."""
+"""Forgeries of plan, records or archive, from which llmperf computes the result again. Something else is forgotten."""
+
+import json
+import zipfile
+
+from llmperf.submissions.pack import pack
 
 
 def _scale(forgery, *names, factor):
@@ -16,20 +21,17 @@ def _shift(rows, phase, seconds):
 def window_nine_tenths(forgery):
     """The window is 0.905 times the sum of its steps."""
     _scale(forgery, "window_seconds", "communication_seconds", factor=0.905)
-    return forgery.seal()
 
 
 def both_tolerances_used(forgery):
     """Steps are 0.91 times as long as the time between them, and the window 0.905 times its steps."""
     _scale(forgery, "step_seconds", factor=0.91)
     _scale(forgery, "window_seconds", "communication_seconds", factor=0.91 * 0.905)
-    return forgery.seal()
 
 
 def times_scaled_without_stamps(forgery):
     """Steps and windows take 0.8 times as long; when each step ended is left as it was."""
     _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
-    return forgery.seal()
 
 
 def window_ends_early(forgery):
@@ -38,7 +40,6 @@ def window_ends_early(forgery):
     _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
     for rows, window in zip(forgery.ranks, windows, strict=True):
         _shift(rows, "evaluating", -0.2 * window)
-    return forgery.seal()
 
 
 def tokens_doubled(forgery):
@@ -55,13 +56,11 @@ def tokens_doubled(forgery):
 def batch_doubled_in_plan(forgery):
     """The plan has twice the global batch, the records have not."""
     forgery.replan("global_batch=8", "micro_batch=4")
-    return forgery.seal()
 
 
 def sequence_doubled_in_plan(forgery):
     """The plan has twice the sequence length, the records have not."""
     forgery.replan("seq_len=64")
-    return forgery.seal()
 
 
 def constant_losses(forgery):
@@ -69,38 +68,30 @@ def constant_losses(forgery):
     forgery.set_losses([6.95] * 12)
     for step in forgery.steps():
         step["loss"] = 6.95
-    return forgery.seal()
 
 
 def identical_step_times(forgery):
     """Every step took exactly the time of the fastest, with stamps and windows to match."""
     fastest = min(step["step_seconds"] for step in forgery.steps(measured=True))
     forgery.set_window(lambda rank, step: fastest)
-    return forgery.seal()
 
 
 def second_rank_copied(forgery):
     """One rank ran, and its records are handed in a second time as those of the other."""
     forgery.set_rank(1, forgery.ranks[0])
-    return forgery.seal()
 
 
 def slow_steps_left_out(forgery):
     """The two slowest steps are taken out of the records."""
-    _leave_out(forgery, 2)
-    return forgery.seal()
-
-
-def _leave_out(forgery, count):
     times = {step["step"]: step["step_seconds"] for step in forgery.steps(measured=True)}
-    slowest = sorted(times, key=times.__getitem__)[-count:]
+    slowest = sorted(times, key=times.__getitem__)[-2:]
     forgery.set_window(lambda rank, step: 0.0 if step in slowest else times[step] * (1 + 1e-4 * rank))
     for rank, rows in enumerate(forgery.ranks):
         kept = [row for row in rows if row.get("step") not in slowest]
         for row in kept:
             if row.get("kind") == "rank":
-                row["measured_steps"] -= count
-                row["measured_tokens"] -= count * 64
+                row["measured_steps"] -= 2
+                row["measured_tokens"] -= 2 * 64
         forgery.set_rank(rank, kept)
 
 
@@ -120,42 +111,46 @@ def slow_steps_moved_to_warmup(forgery):
                 row["measured_steps"], row["measured_tokens"] = 8, 8 * 64
                 row["communication_seconds"] *= window / row["window_seconds"]
                 row["window_seconds"] = window
-    return forgery.seal()
 
 
 def variant_hidden_in_result(forgery):
     """The changes of a variant are taken out of plan and result, whose contract still has them."""
     forgery.plan["spec"]["changes"] = []
-    return forgery.seal()
 
 
 def source_hashes_zeroed(forgery):
     """The source hashes of all plugins are zeroes, so that nobody sees that one was patched."""
     for plugin in forgery.plan["plugins"]:
         plugin["source_hash"] = "0" * 64
-    return forgery.seal()
 
 
 def peak_of_another_dtype(forgery):
     """The peak is that of a dtype in which the device computes more slowly."""
     forgery.plan["peak"] |= {"dtype": "fp64", "flops_per_second": forgery.plan["peak"]["flops_per_second"] / 2}
-    return forgery.seal()
 
 
-FORGERIES = (
-    window_nine_tenths,
-    both_tolerances_used,
-    times_scaled_without_stamps,
-    window_ends_early,
-    tokens_doubled,
-    batch_doubled_in_plan,
-    sequence_doubled_in_plan,
-    constant_losses,
-    identical_step_times,
-    second_rank_copied,
-    slow_steps_left_out,
-    slow_steps_moved_to_warmup,
-    variant_hidden_in_result,
-    source_hashes_zeroed,
-    peak_of_another_dtype,
-)
+def failed_run_called_complete(forgery):
+    """A run that was interrupted is called complete in result.json."""
+    forgery.documents["ending.json"]["cause"] = "interrupted"
+
+    def change(result):
+        result["status"], result["failure"] = "complete", None
+
+    return forgery.seal(change)
+
+
+def readme_of_archive_edited(forgery):
+    """The README of an archive shows twice the speed of its results."""
+    folder = forgery.seal()
+    speed = json.loads((folder / "result.json").read_text())["metrics"]["tokens_per_second_per_device"]
+    honest, forged = folder.with_suffix(".zip"), folder.with_name("forged.zip")
+    pack([folder], honest)
+    with zipfile.ZipFile(honest) as archive, zipfile.ZipFile(forged, "w") as other:
+        for name in archive.namelist():
+            data = archive.read(name)
+            if name == "README.md":
+                edited = data.replace(f"{speed:,.1f}".encode(), f"{2 * speed:,.1f}".encode())
+                assert edited != data
+                data = edited
+            other.writestr(name, data)
+    return forged

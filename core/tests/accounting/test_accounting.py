@@ -74,20 +74,8 @@ def test_tied_embedding_is_counted_once_and_multiplied():
     assert count_parameters(tied).multiplied == count_parameters(free).multiplied
 
 
-def value_of(formula):
-    """What a formula string computes to: sums of products, one difference in brackets; a note after a semicolon."""
-    text = formula.partition(";")[0].replace(",", "")
-    text = re.sub(r"\((\d+) - (\d+)\)", lambda found: str(int(found[1]) - int(found[2])), text)
-    return sum(prod(int(factor) for factor in term.split(" x ")) for term in text.split(" + "))
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-@pytest.mark.parametrize("adapters", [None, 4_194_304])
-@pytest.mark.parametrize("name", ["llama2_7b", "baichuan2_13b", "llama_tiny"])
-def test_formulas_compute_to_their_figure(name, adapters, checkpointing):
-    workload = Workload(seq_len=2048, gradient_checkpointing=checkpointing, lora_parameters=adapters)
-    for entry in count_flops(model(name), workload).per_token:
-        assert value_of(entry.formula) == entry.flops
 
 
 def test_conventions_of_llama2_7b():
@@ -161,9 +149,6 @@ def test_unknown_lora_target_names_the_nearest():
         lora_parameters(model("llama2_7b"), Lora(target_modules=("q_prj",)))
 
 
-def test_core_answers_the_flop_hook():
-    facts, workload = model("llama_mini"), Workload(seq_len=256)
-    assert Plugins().ask("llmperf_count_flops", model=facts, workload=workload) == count_flops(facts, workload)
 
 
 PEAK = PeakFlops(device_model="A", dtype="bf16", flops_per_second=312e12, source="datasheet", date="2021-06")

@@ -61,10 +61,6 @@ def counted_model(name, checkpointing=False):
     return counted(on_meta(facts(name), checkpointing), SEQ_LEN)
 
 
-@pytest.mark.parametrize("name", [*NAMES, "baichuan2_7b", "llama1_13b"])
-def test_parameters_are_those_of_the_definition(name):
-    real = sum(parameter.numel() for parameter in on_meta(facts(name)).parameters())
-    assert count_parameters(facts(name)).total == real
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -49,6 +49,3 @@ def test_unknown_dtypes_are_left_out(operations):
     assert operations.prepare(OperationToTime(kind="matmul", dtype="fp8", shape=(1, 8, 8, 8))) is None
 
 
-def test_attention_counts_the_unmasked_half():
-    operation = OperationToTime(kind="attention", dtype="bf16", shape=(1, 1, 16, 8))
-    assert flops(operation) == 3.5 * 2 * 2 * 16 * 16 * 8 / 2

@@ -75,32 +75,8 @@ def test_a_published_row_gives_its_published_mfu(
         assert percent > 100  # the table has no MFU: this row cannot have been computed in fp32
 
 
-PADDLE_ROWS = [
-    # case, GPUs, micro batch, accumulation, tensor, pipeline, sharding stage, settings that the row names
-    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 64, 1, 1, 2, ()),
-    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 128, 2, 1, 1, ()),
-    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 128, 2, 1, 2, ()),
-    (PADDLE_7B, "A100-SXM4-80GB:1x8", 4, 512, 2, 4, 1, ()),
-    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 128, 1, 1, 2, ()),
-    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 256, 2, 1, 1, ()),
-    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 256, 2, 1, 2, ()),
-    (PADDLE_7B, "A100-SXM4-40GB:1x8", 2, 1024, 2, 4, 1, ()),
-    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 128, 1, 1, 2, ()),
-    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 256, 2, 1, 1, ()),
-    (PADDLE_13B, "A100-SXM4-80GB:1x8", 2, 256, 2, 1, 2, ()),
-    (PADDLE_13B, "A100-SXM4-80GB:1x8", 4, 512, 2, 4, 1, ("micro_batch=4",)),
-]
 
 
-@pytest.mark.parametrize(("case", "on", "micro", "rounds", "tensor", "pipeline", "stage", "named"), PADDLE_ROWS)
-def test_published_paddle_rows(case, on, micro, rounds, tensor, pipeline, stage, named):
-    settings = [f"tensor_parallel={tensor}", f"pipeline_parallel={pipeline}", f"sharding_stage={stage}"]
-    degree = 8 // (tensor * pipeline)
-    plan = planned(case, on, *settings, f"sharding_degree={degree}", *named)
-    assert (degrees(plan), plan.layout.sharding_degree) == ((tensor, pipeline, degree), degree)
-    assert (plan.batch.micro_batch, plan.batch.gradient_accumulation) == (micro, rounds)
-    assert (plan.batch.global_batch, plan.batch.tokens_per_step) == (2048, 4 * MILLION)
-    assert plan.spec.contract.precision == "fp16"
 
 
 def test_forty_gigabytes_are_tuned_as_published():
