@@ -4,22 +4,14 @@ The counter sees products only, all of S x S in eager attention, and no input em
 after the terms that they leave out are added and the terms that they add are taken away; each test names them.
 """
 
-import sys
 from functools import cache
-from pathlib import Path
 
-import llmperf
 import pytest
+from llmperf import library
 from llmperf.accounting.counting import attention_forward
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, lora_parameters
-from llmperf.files.json_files import convert
-from llmperf.types import Lora, Model, Tuning, Workload
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from llmperf.types import Lora, Tuning, Workload
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("llmperf_pytorch")
@@ -29,10 +21,7 @@ NAMES = ("llama2_7b", "llama3_8b", "baichuan2_13b")
 SEQ_LEN = 4096
 
 
-@cache
-def facts(name):
-    path = Path(llmperf.__file__).parent / "data" / "models" / f"{name}.toml"
-    return convert(tomllib.loads(path.read_text(encoding="utf-8")), Model, name)
+facts = library().model
 
 
 def on_meta(model, checkpointing=False):
@@ -59,8 +48,6 @@ def counted(module, seq_len):
 @cache
 def counted_model(name, checkpointing=False):
     return counted(on_meta(facts(name), checkpointing), SEQ_LEN)
-
-
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from math import prod
 
 import pytest
@@ -45,16 +46,14 @@ def test_gflop_per_token_as_torchtitan_and_megatron_core_count(name, full, causa
     for convention, printed in (("torchtitan", full), ("Megatron-Core", causal)):
         counted = flops_by(convention_of(convention), model(name), Workload(seq_len=4096)).flops / 1e9
         assert f"{counted:.{len(printed.partition('.')[2])}f}" == printed, convention
+    if name == "qwen3_30b_a3b":
+        at_8192 = flops_by(convention_of("torchtitan"), model(name), Workload(seq_len=8192)).flops
+        assert f"{at_8192 / 1e9:.2f}" == "37.58"
 
 
 @pytest.mark.parametrize(("name", "printed"), [("gpt_oss_20b", "22.9"), ("gpt_oss_120b", "32.7")])
 def test_windows_are_counted_as_windows(name, printed):
     assert f"{at_4096(name).of('windowed').flops / 1e9:.1f}" == printed
-
-
-def test_qwen3_30b_at_8192_is_what_torchtitan_prints():
-    counted = flops_by(convention_of("torchtitan"), model("qwen3_30b_a3b"), Workload(seq_len=8192)).flops
-    assert f"{counted / 1e9:.2f}" == "37.58"
 
 
 @pytest.mark.parametrize(
@@ -153,9 +152,10 @@ def test_keys_of_a_window_are_those_that_the_mask_shows(seq_len):
     assert counted == pytest.approx(shown, rel=1.1 / min(seq_len, 128))
 
 
-def test_windows_longer_than_the_sequence_change_nothing():
+def test_windows_longer_than_the_sequence_change_nothing_and_models_without_have_no_such_convention():
     flops = count_flops(model("gemma3_12b"), Workload(seq_len=512))
     assert flops.of("windowed").flops == flops.of("causal").flops
+    assert "windowed" not in {entry.convention for entry in at_4096("llama2_7b").per_token}
 
 
 def test_the_nominal_convention_of_a_mixture_counts_its_active_parameters():
@@ -164,15 +164,12 @@ def test_the_nominal_convention_of_a_mixture_counts_its_active_parameters():
     assert entry.formula == "6 x 3,000,000,000"
 
 
-def test_only_models_with_windows_have_the_windowed_convention():
-    assert "windowed" in {entry.convention for entry in at_4096("gpt_oss_20b").per_token}
-    assert "windowed" not in {entry.convention for entry in at_4096("llama2_7b").per_token}
-
-
-@pytest.mark.parametrize("name", ["deepseek_v3", "gpt_oss_120b", "gemma3_27b", "qwen3_235b_a22b"])
-def test_formulas_compute_to_their_figure(name):
-    for convention in conventions().values():
-        counted = flops_by(convention, model(name), Workload(seq_len=4096, gradient_checkpointing=True))
+@pytest.mark.parametrize("adapters", [None, 4_194_304])
+@pytest.mark.parametrize("name", ["llama2_7b", "baichuan2_13b", "deepseek_v3", "gpt_oss_120b", "gemma3_27b"])
+def test_formulas_compute_to_their_figure(name, adapters):
+    for convention, again in product(conventions().values(), (False, True)):
+        workload = Workload(seq_len=4096, gradient_checkpointing=again, lora_parameters=adapters)
+        counted = flops_by(convention, model(name), workload)
         text = counted.formula.partition(";")[0].replace(",", "")
         text = re.sub(r"\((\d+) - (\d+)\)", lambda found: str(int(found[1]) - int(found[2])), text)
         value = sum(prod(float(factor) for factor in term.split(" x ")) for term in text.split(" + "))

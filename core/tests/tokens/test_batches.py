@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import llmperf
 import numpy as np
 import pytest
+from llmperf import library
 from llmperf.errors import UserError
 from llmperf.tokens.preflight import check_data
 from llmperf.tokens.sources import open_stream
-from llmperf.types import Batch, Contract, DataSource, Layout, Model, Optimizer, RunSpec, Tuning
+from llmperf.types import Batch, DataSource, Layout, RunSpec
 
 SEQ_LEN = 16
 
@@ -23,34 +24,10 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def make_spec(dataset="mine", vocab_size=300, steps=2, rows=4, **data):
-    model = Model(
-        name="m",
-        title="M",
-        family="llama",
-        nominal_parameters=1,
-        vocab_size=vocab_size,
-        hidden_size=8,
-        intermediate_size=8,
-        layers=1,
-        attention_heads=1,
-        kv_heads=1,
-        max_positions=SEQ_LEN,
-        norm_eps=1e-5,
-        position_encoding="rope",
-        source="none",
-    )
-    contract = Contract(
-        model="m",
-        dataset=dataset,
-        seq_len=SEQ_LEN,
-        global_batch=rows,
-        precision="fp32",
-        optimizer=Optimizer(lr=1e-3),
-        steps=steps,
-        warmup_steps=0,
-    )
-    tuning = Tuning(framework="none")
-    return RunSpec(case="c", title="C", contract=contract, tuning=tuning, model=model, data=DataSource(**data))
+    case = library().case("default")
+    contract = replace(case.contract, dataset=dataset, seq_len=SEQ_LEN, global_batch=rows, steps=steps, warmup_steps=0)
+    model = replace(library().model("llama_tiny"), vocab_size=vocab_size)
+    return RunSpec(case="c", title="C", contract=contract, tuning=case.tuning, model=model, data=DataSource(**data))
 
 
 def make_plan(spec, micro=4, accumulation=1, parallel=1):
@@ -114,12 +91,6 @@ def test_too_few_tokens_say_what_would_do(tokens_file):
     assert check_data(spec, None) == ()
 
 
-def test_batches_can_be_closed_twice(tokens_file):
-    batches = llmperf.open_batches(make_plan(make_spec(path=tokens_file)), 0)
-    batches.close()
-    batches.close()
-
-
 def test_repeat_begins_again_in_another_order(tokens_file):
     spec = make_spec(steps=4, path=tokens_file, repeat=True)
     assert check_data(spec, make_plan(spec).batch) == ()
@@ -158,13 +129,9 @@ def test_byte_text_needs_257_ids(tmp_path):
     assert problem.message == "token id 256 is outside the model's vocabulary, 0 to 255"
 
 
-def test_synthetic_reads_no_file(tokens_file):
+def test_synthetic_reads_no_file_and_needs_eight_words(tokens_file):
     (problem,) = check_data(make_spec("synthetic", path=tokens_file), None)
-    assert problem.where == "data.path"
-    assert "'synthetic' reads no file" in problem.message
-
-
-def test_synthetic_needs_eight_words():
+    assert (problem.where, "'synthetic' reads no file" in problem.message) == ("data.path", True)
     (problem,) = check_data(make_spec("synthetic", vocab_size=7), None)
     assert problem.message == "'synthetic' needs a vocabulary of 8 or more; model.vocab_size is 7"
 
@@ -175,6 +142,8 @@ def test_reading_past_the_plan_says_so(tokens_file):
         batches.next_micro_batch()
     with pytest.raises(UserError, match="its 8 samples have been used up"):
         batches.next_micro_batch()
+    batches.close()
+    batches.close()
 
 
 def test_entropy_and_fingerprint(tokens_file, tmp_path):

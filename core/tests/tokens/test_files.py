@@ -37,13 +37,8 @@ def megatron(stem, documents, code=8, dtype="<u2", version=1):
     return stem
 
 
-def test_text_is_its_bytes_and_an_end(tmp_path):
-    (tmp_path / "t.txt").write_text("aé\n")
-    assert read(tmp_path / "t.txt") == [*"aé\n".encode(), 256]
-
-
-def test_changed_text_is_read_anew(tmp_path):
-    for content in ("one", "two"):
+def test_text_is_its_bytes_and_an_end_and_is_read_anew_when_it_changes(tmp_path):
+    for content in ("aé\n", "two"):
         (tmp_path / "t.txt").write_text(content)
         assert read(tmp_path / "t.txt") == [*content.encode(), 256]
 
@@ -54,16 +49,14 @@ def test_text_longer_than_a_block_with_characters_across_its_edge(tmp_path):
     assert bytes(read(tmp_path / "t.txt")[:-1]).decode() == "x" + content
 
 
-@pytest.mark.parametrize(("prefix", "byte"), [(b"", 0), (b"a" * 9, 9), (b"b" * (1 << 20), 1 << 20)])
-def test_undecodable_text_names_the_byte(tmp_path, prefix, byte):
-    (tmp_path / "t.txt").write_bytes(prefix + b"\xff tail")
+@pytest.mark.parametrize(
+    ("content", "byte"),
+    [(b"\xff tail", 0), (b"a" * 9 + b"\xff tail", 9), (b"b" * (1 << 20) + b"\xff", 1 << 20), (b"ok \xc3", 3)],
+    ids=["first", "within", "in the second block", "at the end"],
+)
+def test_undecodable_text_names_the_byte(tmp_path, content, byte):
+    (tmp_path / "t.txt").write_bytes(content)
     with pytest.raises(UserError, match=rf"data.path: .*t.txt is not UTF-8 text: byte {byte} "):
-        read(tmp_path / "t.txt")
-
-
-def test_text_that_ends_within_a_character(tmp_path):
-    (tmp_path / "t.txt").write_bytes("ok é".encode()[:-1])
-    with pytest.raises(UserError, match="byte 3"):
         read(tmp_path / "t.txt")
 
 
@@ -109,6 +102,8 @@ def test_what_is_no_tokenizer(tmp_path, content):
     (tmp_path / "tokenizer.json").write_bytes(content)
     with pytest.raises(UserError, match=r"data.tokenizer"):
         read(tmp_path / "t.txt", tokenizer=str(tmp_path / "tokenizer.json"))
+    with pytest.raises(UserError, match=r"data.tokenizer: expected 'bytes' or the path of a tokenizer.json"):
+        read(tmp_path / "t.txt", tokenizer="llama")
 
 
 @pytest.mark.parametrize(("package", "setting"), [("tokenizers", "data.tokenizer"), ("datasets", "data.path")])
@@ -122,12 +117,6 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(tmp_path, mon
     with pytest.raises(UserError, match=f"{setting}: .* needs the package '{package}': ") as refused:
         read(path, tokenizer=tokenizer)
     assert str(refused.value).endswith(pip_command("install", package))
-
-
-def test_a_missing_tokenizer(tmp_path):
-    (tmp_path / "t.txt").write_text("x")
-    with pytest.raises(UserError, match=r"data.tokenizer: expected 'bytes' or the path of a tokenizer.json"):
-        read(tmp_path / "t.txt", tokenizer="llama")
 
 
 @pytest.mark.parametrize("dtype", ["u1", "<i4", ">i4", "<u8"])
@@ -165,30 +154,21 @@ def test_no_npy_file_brings_anything_but_tokens_or_one_line(tmp_path, content, m
     assert "\n" not in str(error.value)
 
 
-def test_files_without_a_byte_or_without_a_token(tmp_path):
-    for name in ("t.npy", "t.idx", "t.bin"):
-        (tmp_path / name).write_bytes(b"")
-    with pytest.raises(UserError, match=r"t.npy is not a readable .npy file: No data left in file"):
+@pytest.mark.parametrize(
+    ("content", "reason"), [(b"", "No data left in file"), (b"PK\x05\x06", "not a zip"), (None, "")]
+)
+def test_a_npy_file_that_is_none_or_is_cut_off(tmp_path, content, reason):
+    np.save(tmp_path / "t.npy", np.arange(1000))
+    whole = (tmp_path / "t.npy").read_bytes()
+    (tmp_path / "t.npy").write_bytes(whole[:-8] if content is None else content)
+    with pytest.raises(UserError, match=rf"t.npy is not a readable .npy file: .*{reason}"):
         read(tmp_path / "t.npy")
-    with pytest.raises(UserError, match=r"t.idx: expected a Megatron index"):
-        read(tmp_path / "t.bin")
+
+
+def test_files_without_a_token(tmp_path):
     np.save(tmp_path / "t.npy", np.zeros(0, dtype=int))
     assert read(tmp_path / "t.npy") == []
     assert read(megatron(tmp_path / "none", [])) == []
-
-
-def test_a_broken_zip_under_the_name_of_a_npy_file(tmp_path):
-    (tmp_path / "t.npy").write_bytes(b"PK\x05\x06")
-    with pytest.raises(UserError, match=r"t.npy is not a readable .npy file: File is not a zip file"):
-        read(tmp_path / "t.npy")
-
-
-def test_a_truncated_npy_file(tmp_path):
-    np.save(tmp_path / "t.npy", np.arange(1000))
-    whole = (tmp_path / "t.npy").read_bytes()
-    (tmp_path / "t.npy").write_bytes(whole[:-8])
-    with pytest.raises(UserError, match=r"not a readable .npy file"):
-        read(tmp_path / "t.npy")
 
 
 @pytest.mark.parametrize(("code", "dtype"), [(1, "u1"), (4, "<i4"), (5, "<i8"), (8, "<u2")])
@@ -214,25 +194,24 @@ def test_a_damaged_megatron_index_never_reads_out_of_bounds(tmp_path, cut, flip)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
-    [({"version": 2}, "expected MMIDIDX version 1, found 2"), ({"code": 7}, "dtype code of .*found 7")],
+    ("change", "message"), [({"version": 2}, "expected MMIDIDX version 1, found 2"), ({"code": 7}, "code of .*found 7")]
 )
 def test_megatron_of_another_kind(tmp_path, change, message):
     with pytest.raises(UserError, match=message):
         read(megatron(tmp_path / "c", [[1]], **change))
 
 
-def test_megatron_data_shorter_than_its_index(tmp_path):
+def test_a_megatron_pair_of_which_a_part_is_missing(tmp_path):
     stem = megatron(tmp_path / "c", [[1, 2, 3], [4]])
     stem.with_suffix(".bin").write_bytes(b"\x01\x00")
     with pytest.raises(UserError, match=r"describes 8 bytes of data; the .bin file has 2"):
         read(stem)
-
-
-def test_half_a_megatron_pair(tmp_path):
-    megatron(tmp_path / "c", [[1]]).with_suffix(".idx").unlink()
+    stem.with_suffix(".idx").write_bytes(b"")
+    with pytest.raises(UserError, match=r"c.idx: expected a Megatron index"):
+        read(stem.with_suffix(".bin"))
+    stem.with_suffix(".idx").unlink()
     with pytest.raises(UserError, match=r"c.idx is missing"):
-        read(tmp_path / "c.bin")
+        read(stem.with_suffix(".bin"))
 
 
 def test_paths_that_lead_nowhere(tmp_path):
@@ -242,6 +221,10 @@ def test_paths_that_lead_nowhere(tmp_path):
         guess_format(tmp_path)
     with pytest.raises(UserError, match=r"data.path: .*none.txt: No such file"):
         read(tmp_path / "none.txt", format="text")
+    with pytest.raises(UserError, match=r"data.path: ~nobody-here/x: "):
+        read("~nobody-here/x")
+    with pytest.raises(UserError, match=r"data set 'openwebtext' is read from a local file: --set data.path=FILE"):
+        open_stream("openwebtext", DataSource())
 
 
 @pytest.mark.parametrize("settings", [{}, {"format": "text"}, {"format": "npy"}])
@@ -250,16 +233,6 @@ def test_what_is_no_regular_file_is_not_read(tmp_path, settings):
     for path in (tmp_path / "pipe.txt", "/dev/zero"):
         with pytest.raises(UserError, match=f"data.path: {path} is neither a regular file nor a folder"):
             read(path, **settings)
-
-
-def test_the_home_of_an_unknown_user_is_an_error():
-    with pytest.raises(UserError, match=r"data.path: ~nobody-here/x: "):
-        read("~nobody-here/x")
-
-
-def test_a_published_data_set_needs_a_path():
-    with pytest.raises(UserError, match=r"data set 'openwebtext' is read from a local file: --set data.path=FILE"):
-        open_stream("openwebtext", DataSource())
 
 
 @pytest.mark.slow

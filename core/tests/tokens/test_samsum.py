@@ -2,6 +2,7 @@
 
 import csv
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import llmperf
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llmperf import library
 from llmperf.errors import UserError
 from llmperf.tokens.data_sets import DataError
 from llmperf.tokens.padding import IGNORED
 from llmperf.tokens.preflight import check_data
 from llmperf.tokens.samsum import read_dialogues
-from llmperf.types import Batch, Contract, DataSource, Model, Optimizer, RunSpec, Tuning
+from llmperf.types import Batch, DataSource, RunSpec
 
 SEQ_LEN = 80
 RECORDS = [
@@ -49,35 +51,12 @@ def write(path, records=RECORDS):
 
 
 def make_plan(path, packing="padded", steps=1, rows=4, micro=4, parallel=1, dataset="samsum", vocab=257, **data):
-    contract = Contract(
-        model="m",
-        dataset=dataset,
-        seq_len=SEQ_LEN,
-        global_batch=rows,
-        packing=packing,
-        precision="fp32",
-        optimizer=Optimizer(lr=1e-3),
-        steps=steps,
-        warmup_steps=0,
-    )
-    model = Model(
-        name="m",
-        title="M",
-        family="llama",
-        nominal_parameters=1,
-        vocab_size=vocab,
-        hidden_size=8,
-        intermediate_size=8,
-        layers=1,
-        attention_heads=1,
-        kv_heads=1,
-        max_positions=SEQ_LEN,
-        norm_eps=1e-5,
-        position_encoding="rope",
-        source="none",
-    )
+    case = library().case("default")
+    changes = {"dataset": dataset, "seq_len": SEQ_LEN, "global_batch": rows, "packing": packing, "steps": steps}
+    contract = replace(case.contract, **changes, warmup_steps=0)
+    model = replace(library().model("llama_tiny"), vocab_size=vocab)
     source = DataSource(path=None if path is None else str(path), **data)
-    spec = RunSpec(case="c", title="C", contract=contract, tuning=Tuning(framework="none"), model=model, data=source)
+    spec = RunSpec(case="c", title="C", contract=contract, tuning=case.tuning, model=model, data=source)
     batch = Batch(
         micro_batch=micro,
         gradient_accumulation=rows // micro // parallel,
@@ -159,7 +138,7 @@ def test_padding_needs_records(tmp_path):
         assert problem.message.endswith("the nearest is packed")
 
 
-def test_samsum_may_be_tokens_already_but_no_plain_text(tmp_path):
+def test_samsum_may_be_tokens_already_but_no_plain_text_and_without_a_path_it_says_how_to_try(tmp_path):
     np.save(tmp_path / "tokens.npy", np.arange(200))
     plan = make_plan(tmp_path / "tokens.npy", packing="packed", rows=2, micro=2)
     assert check_data(plan.spec, plan.batch) == ()
@@ -167,18 +146,9 @@ def test_samsum_may_be_tokens_already_but_no_plain_text(tmp_path):
     plan = make_plan(tmp_path / "train.txt", packing="packed")
     (problem,) = check_data(plan.spec, plan.batch)
     assert "samsum is read from .json, .jsonl or .csv" in problem.message
-
-
-def test_without_a_path_it_says_how_to_try_without():
     plan = make_plan(None, packing="packed")
     (problem,) = check_data(plan.spec, plan.batch)
     assert "--set data.path=FILE; to try without: --set dataset=synthetic" in problem.message
-
-
-def test_ids_beyond_the_vocabulary(tmp_path):
-    plan = make_plan(write(tmp_path / "train.json"), vocab=256)
-    (problem,) = check_data(plan.spec, plan.batch)
-    assert problem.message == "token id 256 is outside the model's vocabulary, 0 to 255"
 
 
 @pytest.mark.parametrize(
