@@ -12,20 +12,6 @@ from llmperf.runfolder.recorder import Recorder
 from llmperf.types import Layout, Mixture, StepOutput
 
 
-class Device:
-    def event(self):
-        return self
-
-    def ready(self):
-        return True
-
-    def seconds_since(self, earlier):
-        return 0.0
-
-    def synchronize(self):
-        pass
-
-
 class Trainer:
     """Two layers of three experts; each step the first takes 5 tokens of the first layer."""
 
@@ -41,10 +27,12 @@ class Trainer:
         return [[5 * self.steps, 0, 0], [0, self.steps, 2 * self.steps]]
 
 
-def test_tokens_of_the_warm_up_are_left_out(tmp_path):
+def test_tokens_of_the_warm_up_are_left_out(tmp_path, stub_site):
+    from llmperf_stub.device import StubDevice
+
     trainer = Trainer()
     with Recorder(tmp_path / "r.jsonl") as recorder:
-        loop = MeasuredLoop(trainer, Device(), recorder, 0, ExpertCounts(trainer, 2, 3))
+        loop = MeasuredLoop(trainer, StubDevice(), recorder, 0, ExpertCounts(trainer, 2, 3))
         window = loop.run(10, 4, lambda phase, moment: None)
     assert window.expert_tokens == ((30, 0, 0), (0, 6, 12))
     assert trainer.asked_after == [4, 10]

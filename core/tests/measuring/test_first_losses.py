@@ -10,20 +10,6 @@ from llmperf.runfolder.recorder import Recorder
 from llmperf.types import Layout, SequencesRecord, StepOutput
 
 
-class Device:
-    def event(self):
-        return self
-
-    def ready(self):
-        return True
-
-    def seconds_since(self, earlier):
-        return 0.0
-
-    def synchronize(self):
-        pass
-
-
 class Trainer:
     def __init__(self, losses=(5.5, 6.5)):
         self.losses, self.steps, self.asked_after = losses, 0, []
@@ -39,11 +25,13 @@ class Trainer:
 
 def recorded(folder, plan, trainer, rank=0):
     """The records of a loop of six steps."""
+    from llmperf_stub.device import StubDevice
+
     path = folder / f"{rank}.jsonl"
     warmup_steps = plan.spec.contract.warmup_steps
     with Recorder(path) as recorder:
         first = FirstLosses(trainer, plan, recorder, rank)
-        loop = MeasuredLoop(trainer, Device(), recorder, rank, None, first)
+        loop = MeasuredLoop(trainer, StubDevice(), recorder, rank, None, first)
         loop.run(6, warmup_steps, lambda phase, moment: None)
     return read_records(path)
 
