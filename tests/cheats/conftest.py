@@ -43,20 +43,3 @@ def timed(honest_run, cache_with_peaks, tmp_path, monkeypatch):
         return copy
 
     return made
-
-
-@pytest.fixture(scope="session")
-def rerun_once():
-    """As `run_ranks`, but each contract is trained once in each layout in this session."""
-    from llmperf.files.json_files import encode
-    from llmperf.running.launched import run_ranks
-
-    trained = {}
-
-    def run(plan, *arguments):
-        key = encode(plan.spec.contract), encode(plan.spec.model), encode(plan.spec.tuning)
-        if key not in trained:
-            trained[key] = run_ranks(plan, *arguments)
-        return trained[key]
-
-    return run

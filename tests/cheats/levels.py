@@ -1,8 +1,10 @@
 """The levels of verification, applied to a forged run folder within this process."""
 
-from __future__ import annotations
-
+import shutil
+import tempfile
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -35,28 +37,46 @@ def token_losses(model, contract, sequences, **options):
     return _computed[key]
 
 
+class TrainedOnce:
+    """As `llmperf.GivenRun`, but it trains once; later run folders are copies of the first."""
+
+    def __init__(self, run):
+        self._run, self._folder, self._result = run, Path(tempfile.mkdtemp()), None
+        self.peak_again, self.close = cache(run.peak_again), lambda: None
+
+    def train(self, folder, following):
+        if self._result is None:
+            self._result = self._run.train(self._folder / "run", following)
+        shutil.copytree(self._folder / "run", folder)
+        return self._result
+
+
 _planned: dict[bytes, Any] = {}
 _plan_rerun = rerun.plan_rerun
 
 
 def plan_rerun(result, *arguments):
-    """As `llmperf_verify.rerun.plan_rerun`; each contract is planned once in each layout."""
+    """As `llmperf_verify.rerun.plan_rerun`; each contract is planned and trained once in each layout."""
     key = json_files.encode((result.contract, result.model, result.tuning, result.hardware.device_model))
     if key not in _planned:
-        _planned[key] = _plan_rerun(result, *arguments)
+        planned = _plan_rerun(result, *arguments)
+        _planned[key] = replace(planned, run=TrainedOnce(planned.run))
     return _planned[key]
 
 
-def verified_at(folder, run_ranks=None):
-    """The outcome of the spot check of all sequences and, with a function that trains, of the rerun of all steps."""
+def spot_checked(folder):
+    """The outcome of the spot check of all sequences."""
     result = json_files.load(folder / filenames.RESULT, Result)
     with patch.object(decoder, "token_losses", token_losses):
-        check = spot.spot_check(folder, result, sequences=result.batch.global_batch, seed=0, show=print)
-    outcomes: dict[str, str] = {"spot-checked": check.outcome}
-    if run_ranks is not None:
-        with patch.object(rerun, "run_ranks", run_ranks), patch.object(rerun, "plan_rerun", plan_rerun):
-            outcomes["rerun"] = rerun.rerun_check(folder, result, STEPS).outcome
-    return outcomes
+        return spot.spot_check(folder, result, sequences=result.batch.global_batch, seed=0, show=print).outcome
+
+
+def verified_at(folder):
+    """The outcome of the spot check of all sequences and of the rerun of all steps."""
+    result = json_files.load(folder / filenames.RESULT, Result)
+    with patch.object(rerun, "plan_rerun", plan_rerun):
+        outcome = rerun.rerun_check(folder, result, STEPS).outcome
+    return {"spot-checked": spot_checked(folder), "rerun": outcome}
 
 
 IDLE = NodeConditions(node_rank=0, before=LoadBefore(other_cpu_share=0.0), other_cpu_share=0.0)
@@ -65,7 +85,7 @@ IDLE = NodeConditions(node_rank=0, before=LoadBefore(other_cpu_share=0.0), other
 def claims_beside(folder, here):
     """The claims of a run beside the figures of another, as if that were the rerun, made on an idle machine."""
     submitted, measured = (
-        rerun.submission(path, json_files.load(path / filenames.RESULT, Result), STEPS) for path in (folder, here)
+        rerun.measured(path, json_files.load(path / filenames.RESULT, Result), STEPS) for path in (folder, here)
     )
     metrics = replace(measured.result.metrics, other_cpu_share=0.0)
     measured = replace(measured, result=replace(measured.result, metrics=metrics, conditions=(IDLE,)))

@@ -77,7 +77,7 @@ def test_configuration_beside_the_documents(forged, monkeypatch):
     assert own_config().allowed_signers("signers") is None
     result = json_files.load(forged / "result.json", Result)
     contract = replace(result.contract, precision="fp32", dataset="synthetic")
-    assert plan_rerun(replace(result, contract=contract), 2, "pytorch").planned.plan.interpreter is None
+    assert plan_rerun(replace(result, contract=contract), 2, "pytorch").plan.interpreter is None
     with pytest.raises(Impossible, match=r"\[data.corpus\] path"):
         plan_rerun(replace(result, contract=replace(contract, dataset="corpus")), 2, "pytorch")
     assert not (forged / "ran").exists()

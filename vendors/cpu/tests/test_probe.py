@@ -1,8 +1,6 @@
 """The host as llmperf sees it."""
 
 import os
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -68,5 +66,3 @@ def test_threads_are_shared_by_the_ranks_of_a_node():
         ((_, env),) = [given for given in load_for("cpu", None).collect("llmperf_worker_env", plan=plan)]
         assert env["OMP_NUM_THREADS"] == threads
         assert env["MALLOC_MMAP_MAX_"] == "0"
-
-

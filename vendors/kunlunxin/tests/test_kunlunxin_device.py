@@ -3,14 +3,11 @@
 import subprocess
 import sys
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from llmperf.errors import PluginError
 from llmperf_kunlunxin.plugin import llmperf_setup_device
-
-STAND_IN = Path(__file__).parent / "stand_in"
 
 
 class Event:
@@ -41,76 +38,54 @@ class Matrix:
         return self
 
 
-def plan_for(runtime, simulated=False):
+def plan_for(runtime):
     worker = SimpleNamespace(needs=SimpleNamespace(runtime=runtime))
-    return SimpleNamespace(worker=worker, probe=SimpleNamespace(simulated=simulated))
-
-
-def fresh(monkeypatch, **modules):
-    for name, module in modules.items():
-        monkeypatch.setitem(sys.modules, name, module)
-
-
-@pytest.fixture
-def calls():
-    return []
-
-
-def namespace(calls, event):
-    def noted(name):
-        return lambda *at: calls.append((name, *at))
-
-    names = ("synchronize", "reset_peak_memory_stats", "empty_cache", "set_device")
-    known = {"max_memory_allocated": lambda at: 10, "max_memory_reserved": lambda at: 20}
-    return SimpleNamespace(Event=event, **known, **{name: noted(name) for name in names})
+    return SimpleNamespace(worker=worker, probe=SimpleNamespace(simulated=False))
 
 
 @pytest.mark.parametrize("event", [Event, Stopped])
-def test_xpytorch_shows_a_card_as_a_cuda_device(monkeypatch, calls, event):
-    torch = SimpleNamespace(cuda=namespace(calls, event), ones=lambda *shape, device: Matrix())
-    fresh(monkeypatch, torch=torch, torch_xmlir=SimpleNamespace())
+def test_xpytorch_shows_a_card_as_a_cuda_device(monkeypatch, played, event):
+    cuda = played.runtime("synchronize", "reset_peak_memory_stats", "set_device", event=event)
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, ones=lambda *shape, device: Matrix()))
+    monkeypatch.setitem(sys.modules, "torch_xmlir", SimpleNamespace())
     with llmperf_setup_device(plan_for("torch"), 3) as device:
         assert (device.places, device.collective_backend) == ({"torch": "cuda:3"}, "nccl")
         first = device.event()
         time.sleep(0.01)
         assert 0.008 < device.event().seconds_since(first) < 5  # also where the runtime's own tell 0
         assert (device.peak_memory_bytes(), device.peak_reserved_bytes()) == (10, 20)
-    assert calls[0] == ("set_device", 3)
-    assert calls[-1] == ("empty_cache",)
+    assert played.calls[0] == ("set_device", 3)
+    assert played.calls[-1] == ("empty_cache",)
 
 
-def test_without_xpytorch_one_line(monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch_xmlir", None)
-    with pytest.raises(PluginError, match=r"XPyTorch, .*, cannot be imported"):
-        llmperf_setup_device(plan_for("torch"), 0)
-
-
-def test_a_stand_in_is_refused_on_a_real_machine(monkeypatch):
-    mark = {"torch_device": "cpu", "collective_backend": "gloo"}
-    fresh(monkeypatch, torch_xmlir=SimpleNamespace(LLMPERF_STAND_IN=mark))
-    with pytest.raises(PluginError, match="stand-in"):
-        llmperf_setup_device(plan_for("torch"), 0)
-
-
-def test_paddle_sees_an_xpu(monkeypatch, calls):
-    xpu = namespace(calls, Event)
-    del xpu.reset_peak_memory_stats
-    xpu.reset_max_memory_allocated = xpu.reset_max_memory_reserved = lambda at: calls.append(("reset", at))
+def test_paddle_sees_an_xpu(monkeypatch, played):
+    xpu = played.runtime("synchronize", "reset_max_memory_allocated", "reset_max_memory_reserved", event=Event)
     device = SimpleNamespace(xpu=xpu, Event=Event, is_compiled_with_xpu=lambda: True)
-    paddle = SimpleNamespace(device=device, set_device=lambda place: calls.append(place), ones=lambda shape: Matrix())
-    fresh(monkeypatch, paddle=paddle, torch=None)
+    paddle = SimpleNamespace(device=device, set_device=played.calls.append, ones=lambda shape: Matrix())
+    monkeypatch.setitem(sys.modules, "paddle", paddle)
+    monkeypatch.setitem(sys.modules, "torch", None)
     with llmperf_setup_device(plan_for("paddle"), 2) as answer:
         assert (answer.places, answer.collective_backend) == ({"paddle": "xpu:2"}, "bkcl")
         answer.reset_peak_memory()
-    assert calls[0] == "xpu:2"
-    assert calls[-3:] == [("reset", 2), ("reset", 2), ("empty_cache",)]
+    assert played.calls[0] == "xpu:2"
+    resets = [("reset_max_memory_allocated", 2), ("reset_max_memory_reserved", 2)]
+    assert played.calls[-3:] == [*resets, ("empty_cache",)]
 
 
-def test_paddle_without_xpus_is_one_line(monkeypatch):
-    paddle = SimpleNamespace(__version__="3.3.1", device=SimpleNamespace(is_compiled_with_xpu=lambda: False))
-    fresh(monkeypatch, paddle=paddle)
-    with pytest.raises(PluginError, match=r"paddle 3\.3\.1 is not built for XPUs"):
-        llmperf_setup_device(plan_for("paddle"), 0)
+@pytest.mark.parametrize(
+    ("module", "content", "message"),
+    [
+        ("torch_xmlir", None, r"XPyTorch, .*, cannot be imported"),
+        ("torch_xmlir", {"LLMPERF_STAND_IN": {"torch_device": "cpu", "collective_backend": "gloo"}}, "stand-in"),
+        ("paddle", {"__version__": "3.3.1", "device": SimpleNamespace(is_compiled_with_xpu=lambda: False)},
+         r"paddle 3\.3\.1 is not built for XPUs"),
+    ],
+)  # fmt: skip
+def test_a_runtime_that_cannot_use_a_card_is_one_line(monkeypatch, module, content, message):
+    """Not there; a stand-in on a real machine; built for other devices."""
+    monkeypatch.setitem(sys.modules, module, None if content is None else SimpleNamespace(**content))
+    with pytest.raises(PluginError, match=message):
+        llmperf_setup_device(plan_for("paddle" if module == "paddle" else "torch"), 0)
 
 
 def test_probing_and_sampling_need_no_runtime(machines, card):

@@ -1,13 +1,9 @@
 """Seeing GPUs through NVML: whole machines, mixed ones, faulty ones."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from llmperf.plugins.loading import load_for
-from llmperf.types import DeviceInfo
-from llmperf_vendorkit import visible_devices
 
 
 def probe():
@@ -38,8 +34,6 @@ def test_eight_a100_are_seen_with_all_that_matters(machines):
     }
     assert "bf16" in answer.offers.precisions
     assert "flash_attention" in answer.offers.features
-
-
 
 
 def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines):
@@ -73,8 +67,6 @@ def test_a_sliced_gpu_is_left_out(machines):
     (line,) = answer.problems
     assert line.startswith("GPU 0 is left out: it is in MIG mode")
     assert "nvidia-smi -i 0 -mig 0" in line
-
-
 
 
 def test_a_lost_gpu_is_left_out(machines):
@@ -111,15 +103,9 @@ def test_a_driver_without_gpus_is_one_line(machines):
     assert probe().problems == ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
 
 
-
-
-
-
 def test_a_mig_slice_cannot_be_asked_for(machines, monkeypatch):
     machines.play(machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1234")
     answer = probe()
     assert answer.devices == ()
     assert "expected whole GPUs, found the MIG slice MIG-1234" in answer.problems[0]
-
-

@@ -75,10 +75,6 @@ def test_a_published_row_gives_its_published_mfu(
         assert percent > 100  # the table has no MFU: this row cannot have been computed in fp32
 
 
-
-
-
-
 def test_forty_gigabytes_are_tuned_as_published():
     """`per_device_bs=2, recompute=True, use_fused_rms_norm=False`; at 80 GB 4, False and True."""
     small = planned(PADDLE_7B, "A100-SXM4-40GB:1x8").spec.tuning

@@ -1,0 +1,52 @@
+"""A runtime of devices that only plays: no device is asked."""
+
+from types import SimpleNamespace
+
+import pytest
+
+PLAN = SimpleNamespace(needs=SimpleNamespace(runtime="torch"))
+"""The part of a plan that binding a device needs."""
+
+
+class _Event:
+    def __init__(self, enable_timing):
+        assert enable_timing
+
+    def record(self):
+        pass
+
+    def query(self):
+        return True
+
+    def elapsed_time(self, later):
+        return 250.0
+
+
+class _Played:
+    """Makes namespaces such as `torch.cuda` whose functions note their calls."""
+
+    plan = PLAN
+
+    def __init__(self):
+        self.calls = []
+
+    def runtime(self, *names, event=_Event):
+        noted = {name: lambda *at, name=name: self.calls.append((name, *at)) for name in names}
+        noted["empty_cache"] = lambda: self.calls.append(("empty_cache",))
+        known = {"max_memory_allocated": lambda at: 10, "max_memory_reserved": lambda at: 20}
+        return SimpleNamespace(Event=event, **known, **noted)
+
+    def use(self, device):
+        """What a run does with a device."""
+        first, second = device.event(), device.event()
+        assert second.ready()
+        assert second.seconds_since(first) == 0.25
+        device.reset_peak_memory()
+        device.synchronize()
+        assert (device.peak_memory_bytes(), device.peak_reserved_bytes()) == (10, 20)
+
+
+@pytest.fixture
+def played():
+    """A runtime that plays."""
+    return _Played()
