@@ -47,7 +47,7 @@ class Machines:
     A100_80 = Gpu(name="NVIDIA A100-SXM4-80GB", mib=81920)
     H800 = Gpu(name="NVIDIA H800", mib=81559, capability=(9, 0), links=8)
     V100 = Gpu(name="Tesla V100-PCIE-16GB", mib=16160, capability=(7, 0), links=0, mig=-1, joules=-1)
-    NO_PERMISSION, LOST, MISMATCH = 4, 15, 18
+    LOST, MISMATCH = 15, 18
     """Codes of nvml.h."""
 
     def __init__(self, library, folder, monkeypatch):

@@ -36,7 +36,7 @@ def test_eight_a100_are_seen_with_all_that_matters(machines):
     assert "flash_attention" in answer.offers.features
 
 
-def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines):
+def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_what_works_too(machines, monkeypatch):
     machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
     answer = probe()
     assert [shown.index for shown in answer.devices] == [0, 2]
@@ -44,10 +44,6 @@ def test_of_a_mixed_machine_the_first_model_is_used_and_a_line_says_so(machines)
     (line,) = answer.problems
     assert "1 (NVIDIA A100-SXM4-40GB), 3 (NVIDIA A100-SXM4-40GB)" in line
     assert "CUDA_VISIBLE_DEVICES=1,3" in line
-
-
-def test_the_line_of_a_mixed_machine_works(machines, monkeypatch):
-    machines.play(machines.V100, machines.A100, machines.V100, machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
     answer = probe()
     assert ([shown.index for shown in answer.devices], answer.problems) == ([1, 3], ())
@@ -60,26 +56,21 @@ def test_gpus_without_nvlink_talk_over_pcie(machines):
     assert "mig" not in probe().devices[0].details
 
 
-def test_a_sliced_gpu_is_left_out(machines):
-    machines.play(replace(machines.A100, mig=1), machines.A100)
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        ({"mig": 1}, "GPU 0 is left out: it is in MIG mode"),
+        ({"error": 15}, "GPU 0 is left out: GPU is lost (reset it or reboot)"),
+        ({"error": 4}, "GPU 0 is left out: Insufficient Permissions (give this user access"),
+    ],
+)
+def test_a_gpu_that_no_run_can_use_is_left_out(machines, fault, line):
+    machines.play(replace(machines.A100, **fault), machines.A100)
     answer = probe()
     assert [shown.index for shown in answer.devices] == [1]
-    (line,) = answer.problems
-    assert line.startswith("GPU 0 is left out: it is in MIG mode")
-    assert "nvidia-smi -i 0 -mig 0" in line
-
-
-def test_a_lost_gpu_is_left_out(machines):
-    machines.play(machines.A100, replace(machines.A100, error=machines.LOST), machines.A100)
-    answer = probe()
-    assert [shown.index for shown in answer.devices] == [0, 2]
-    assert answer.problems == ("GPU 1 is left out: GPU is lost (reset it or reboot)",)
-
-
-def test_a_gpu_that_this_user_may_not_use_is_left_out(machines):
-    machines.play(replace(machines.A100, error=machines.NO_PERMISSION), machines.A100)
-    assert [shown.index for shown in probe().devices] == [1]
-    assert "GPU 0 is left out: Insufficient Permissions (give this user access" in probe().problems[0]
+    (problem,) = answer.problems
+    assert problem.startswith(line)
+    assert ("nvidia-smi -i 0 -mig 0" in problem) is ("mig" in fault)
 
 
 @pytest.mark.parametrize(
@@ -98,12 +89,9 @@ def test_a_driver_that_does_not_answer_is_one_line(machines, init, message):
     assert "\n" not in line
 
 
-def test_a_driver_without_gpus_is_one_line(machines):
+def test_a_driver_without_gpus_and_a_mig_slice_that_is_asked_for_are_one_line(machines, monkeypatch):
     machines.play()
     assert probe().problems == ("the NVIDIA driver shows no GPU, or CUDA_VISIBLE_DEVICES hides all of them",)
-
-
-def test_a_mig_slice_cannot_be_asked_for(machines, monkeypatch):
     machines.play(machines.A100)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "MIG-1234")
     answer = probe()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from llmperf.types import DeviceInfo
@@ -113,15 +114,6 @@ def test_what_fits_is_no_problem(machines, tmp_path):
     assert json.loads(done.stdout)["plan"]["probe"]["offers"]["runtime_problems"] == {}
 
 
-def test_a_paddle_for_cpus_is_a_problem_of_paddle_alone(here):
-    here(("2.15.0+cu132", "13.2"), ("3.3.1", "False"), SIX)
-    assert runtimes.runtime_problems(A100, "580.65.06") == {
-        "paddle": "paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of paddlepaddle-gpu"
-        " for CUDA 13 or earlier, in an environment of its own without paddlepaddle and torch, and name it by --python:"
-        " docs/drivers.md"
-    }
-
-
 def test_without_either_or_without_facts_there_is_no_problem(here):
     here()
     assert runtimes.runtime_problems(A100, "580.65.06") == {}
@@ -148,43 +140,28 @@ def test_drivers_by_their_branch_where_they_do_not_tell_their_cuda(here, cuda, d
 def test_what_the_driver_says_of_itself_goes_before_its_branch(here):
     """NVIDIA's forward compatibility packages run newer code under an older driver."""
     here(("2.15.0+cu132", "13.2"), flags=SIX)
-    forward = DeviceInfo(
-        index=0, model="A100", memory_bytes=None, details={"compute_capability": "8.0", "cuda": "13.0"}
-    )
+    forward = replace(A100, details={**A100.details, "cuda": "13.0"})
     assert runtimes.runtime_problems(forward, "535.129.03") == {}
 
 
-def test_a_torch_for_cpus(here):
-    here(("2.15.0+cpu", None))
-    (line,) = runtimes.runtime_problems(A100, "535.129.03").values()
-    assert line.startswith("torch 2.15.0+cpu is built without CUDA and computes on the CPU only")
-    assert line.endswith(
-        "install a build of torch for CUDA 12 or earlier (torch 2.14.1 built for CUDA 12.6, the newest for this GPU and"
-        " driver: docs/drivers.md)"
-    )
-
-
 @pytest.mark.parametrize(
-    ("driver", "newest"),
+    ("torch", "driver", "end"),
     [
-        ("470.256.02", "torch 2.7.1 built for CUDA 11.8"),
-        ("525.60.13", "torch 2.14.1 built for CUDA 12.6"),
-        ("570.86.15", "torch 2.14.1 built for CUDA 12.6"),
+        (("2.15.0+cpu", None), "535.129.03",
+         "install a build of torch for CUDA 12 or earlier (torch 2.14.1 built for CUDA 12.6, the newest for this GPU"
+         " and driver: docs/drivers.md)"),
+        (("2.15.0+cu132", "13.2"), "470.256.02", "torch 2.7.1 built for CUDA 11.8"),
+        (("2.15.0+cu132", "13.2"), "525.60.13", "torch 2.14.1 built for CUDA 12.6"),
+        (("2.15.0+cu132", "13.2"), "570.86.15", "torch 2.14.1 built for CUDA 12.6"),
+        (("2.7.1+cu118", "11.8"), "440.33", "update the driver, or install a torch built for CUDA 10"),
     ],
-)
-def test_the_newest_torch_for_a_driver_is_named(here, driver, newest):
-    here(("2.15.0+cu132", "13.2"), flags=SIX)
-    (line,) = runtimes.runtime_problems(A100, driver).values()
-    assert newest in line
-
-
-def test_a_driver_too_old_for_every_torch_is_no_reason_to_name_one(here):
-    here(("2.7.1+cu118", "11.8"), flags=SIX)
-    (line,) = runtimes.runtime_problems(
-        DeviceInfo(index=0, model="A100", memory_bytes=None, details={"compute_capability": "8.0", "cuda": "10.2"}),
-        "440.33",
-    ).values()
-    assert line.endswith("update the driver, or install a torch built for CUDA 10")
+)  # fmt: skip
+def test_the_newest_torch_for_a_driver_is_named_if_there_is_one(here, torch, driver, end):
+    here(torch, flags=SIX)
+    cuda = {"cuda": "10.2"} if driver == "440.33" else {}
+    device = replace(A100, details={**A100.details, **cuda})
+    (line,) = runtimes.runtime_problems(device, driver).values()
+    assert end in line
 
 
 @pytest.mark.parametrize(

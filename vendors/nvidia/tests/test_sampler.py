@@ -25,13 +25,10 @@ def test_a_reading_has_memory_power_energy_and_reasons(machines):
     assert sample(0, 1)[1].energy_joules - second.energy_joules == 400
 
 
-def test_processes_on_a_gpu_are_listed_where_it_tells(machines):
+def test_what_a_gpu_does_not_tell_is_unknown(machines):
     gpu = machines.A100
     machines.play(gpu, replace(gpu, pid=4321), replace(gpu, pid=-1))
     assert [device.process_ids for device in sample(0, 1, 2)] == [(), (4321,), None]
-
-
-def test_what_a_gpu_does_not_tell_is_unknown(machines):
     machines.play(machines.V100)
     (answer,) = sample(0)
     assert answer.energy_joules is None

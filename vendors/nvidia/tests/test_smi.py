@@ -29,50 +29,47 @@ esac
 
 
 @pytest.fixture
-def no_nvml(monkeypatch):
-    """Python cannot load NVML."""
+def tool(tmp_path, monkeypatch):
+    """A function that installs an `nvidia-smi`, where Python cannot load NVML."""
     monkeypatch.setitem(sys.modules, "pynvml", None)
     monkeypatch.setattr(sampler, "_library", [])
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.defpath}")
 
+    def install(text):
+        (tmp_path / "nvidia-smi").write_text(text)
+        (tmp_path / "nvidia-smi").chmod(0o755)
 
-def install(folder, text, monkeypatch):
-    (folder / "nvidia-smi").write_text(text)
-    (folder / "nvidia-smi").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.defpath}")
+    return install
 
 
 def ask(hook, **arguments):
     return load_for("nvidia", None).ask(hook, **arguments)
 
 
-def test_no_driver_is_one_line_and_no_device(no_nvml, tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    answer = ask("llmperf_probe")
-    assert answer.devices == ()
-    (problem,) = answer.problems
-    assert "nvidia-smi is not installed" in problem
-    assert "\n" not in problem
-    (sample,) = ask("llmperf_query_memory", devices=(0,))
-    assert (sample.memory_used_bytes, sample.power_watts, sample.throttle_reasons) == (None, None, None)
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        (None, "nvidia-smi is not installed"),
         ("#!/bin/sh\necho Failed to talk to the driver\nexit 9\n", "Failed to talk to the driver"),
         ("#!/bin/sh\nexit 3\n", "exit code 3"),
         ("#!/no/such/shell\n", "nvidia-smi"),
     ],
 )
-def test_a_broken_tool_is_a_problem(no_nvml, tmp_path, monkeypatch, text, message):
-    install(tmp_path, text, monkeypatch)
-    (problem,) = ask("llmperf_probe").problems
+def test_no_tool_and_a_broken_one_are_one_line_and_no_device(tool, text, message):
+    if text is not None:
+        tool(text)
+    answer = ask("llmperf_probe")
+    assert answer.devices == ()
+    (problem,) = answer.problems
     assert message in problem
+    assert "\n" not in problem
+    (sample,) = ask("llmperf_query_memory", devices=(0,))
+    assert (sample.memory_used_bytes, sample.power_watts, sample.throttle_reasons) == (None, None, None)
 
 
-def test_it_replaces_nvml(no_nvml, tmp_path, monkeypatch):
-    install(tmp_path, OF_TODAY, monkeypatch)
+def test_it_replaces_nvml(tool):
+    tool(OF_TODAY)
     answer = ask("llmperf_probe")
     (device,) = answer.devices  # the other is of another model
     assert "1 (Tesla V100-SXM2-16GB)" in answer.problems[0]
@@ -94,8 +91,8 @@ def test_it_replaces_nvml(no_nvml, tmp_path, monkeypatch):
     assert (second.throttle_reasons, missing.memory_total_bytes) == (None, None)
 
 
-def test_an_older_tool_knows_fewer_fields(no_nvml, tmp_path, monkeypatch):
-    install(tmp_path, OLDER, monkeypatch)
+def test_an_older_tool_knows_fewer_fields(tool):
+    tool(OLDER)
     answer = ask("llmperf_probe")
     assert answer.devices[0].details["compute_capability"] == "8.0"  # of the table
     assert "bf16" in answer.offers.precisions
@@ -124,9 +121,9 @@ LOST = "Unable to determine the device handle for GPU 0000:41:00.0: Unknown Erro
         ([GOOD.replace("8.0", "i")], "compute_cap cannot be so"),
     ],
 )
-def test_a_row_that_does_not_fit_is_shown(no_nvml, tmp_path, monkeypatch, rows, message):
+def test_a_row_that_does_not_fit_is_shown(tool, rows, message):
     shown = "".join(f"echo '{row}'\n" for row in rows)
-    install(tmp_path, f"#!/bin/sh\n{shown}", monkeypatch)
+    tool(f"#!/bin/sh\n{shown}")
     answer = ask("llmperf_probe")
     assert answer.devices == ()
     (problem,) = answer.problems
@@ -137,15 +134,15 @@ def test_a_row_that_does_not_fit_is_shown(no_nvml, tmp_path, monkeypatch, rows, 
     assert sample.memory_used_bytes is None
 
 
-def test_what_the_tool_does_not_know_stays_unknown(no_nvml, tmp_path, monkeypatch):
+def test_what_the_tool_does_not_know_stays_unknown(tool):
     row = GOOD.replace("40960", "[N/A]").replace("400.00", "[Not Supported]").replace("8.0", "[Unknown Error]")
-    install(tmp_path, f"#!/bin/sh\necho '{row}'\n", monkeypatch)
+    tool(f"#!/bin/sh\necho '{row}'\n")
     (device,) = ask("llmperf_probe").devices
     assert (device.memory_bytes, "power_limit" in device.details) == (None, False)
 
 
-def test_a_sensor_that_cannot_be_so_is_unknown(no_nvml, tmp_path, monkeypatch):
-    install(tmp_path, "#!/bin/sh\necho '0, 1000, 40960, nan, -5, inf, [N/A]'\n", monkeypatch)
+def test_a_sensor_that_cannot_be_so_is_unknown(tool):
+    tool("#!/bin/sh\necho '0, 1000, 40960, nan, -5, inf, [N/A]'\n")
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert (sample.memory_used_bytes, sample.utilisation_percent) == (1000 * 2**20, None)
     assert (sample.power_watts, sample.temperature_celsius) == (None, None)

@@ -125,6 +125,8 @@ def test_each_reason_is_in_the_line(machines):
     assert "amdsmi: Error code: 34 | AMDSMI_STATUS_DRIVER_NOT_LOADED" in problem
     assert "amd-smi: amdgpu not found in modules" in problem
     assert "rocm-smi: expected JSON, found '?[31mWARNING" in problem
+    machines.tool("amd-smi", "printf '[%.0s' $(seq 100000)")
+    assert "amd-smi: expected JSON" in probe().problems[0]
 
 
 @pytest.mark.parametrize(
@@ -139,47 +141,33 @@ def test_documents_of_another_shape_do_not_raise(machines, document):
 
 
 @pytest.mark.parametrize(
-    ("document", "shown", "indices"),
+    ("tool", "document", "shown", "indices"),
     [
-        ({"a": 1}, "amd-smi: expected a JSON list or object of devices under 'gpu_data', found the keys 'a'", []),
-        ([[[]]], "expected an object for each device in '[[]]'", []),
-        ([{"gpu": 0}, {"gpu": 0}], "device 0 a second time in '{\"gpu\": 0}'", [0]),
-        ([{"gpu": 10**22}], "index is 1", []),
-        ([{"gpu": -1}], "index is -1, expected a whole number from 0 to 1023", []),
-        ([{"gpu": 0}, "x" * 900], "expected an object for each device in '\"xxx", [0]),
+        ("amd_smi", {"a": 1}, "expected a JSON list or object of devices under 'gpu_data', found the keys 'a'", []),
+        ("amd_smi", [[[]]], "expected an object for each device in '[[]]'", []),
+        ("amd_smi", [{"gpu": 0}, {"gpu": 0}], "device 0 a second time in '{\"gpu\": 0}'", [0]),
+        ("amd_smi", [{"gpu": 10**22}], "index is 1", []),
+        ("amd_smi", [{"gpu": -1}], "index is -1, expected a whole number from 0 to 1023", []),
+        ("amd_smi", [{"gpu": 0}, "x" * 900], "expected an object for each device in '\"xxx", [0]),
+        ("rocm_smi", {"a": 1}, "expected an object for each device in '{\"a\": 1}'", []),
+        ("rocm_smi", {**CARDS, "card0": 1}, "expected an object for each device in '{\"card0\": 1}'", [10]),
+        ("rocm_smi", {**CARDS, "card00": {}}, "device 0 a second time", [0, 10]),
+        ("rocm_smi", {f"card{10**22}": {}}, "expected a key like card", []),
+        ("rocm_smi", {"card1024": {}}, "index is 1024", []),
     ],
 )
-def test_an_entry_of_amd_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
-    machines.amd_smi(document, [])
+def test_an_entry_that_does_not_fit_is_shown(machines, tool, document, shown, indices):
+    getattr(machines, tool)(document, *([[]] if tool == "amd_smi" else []))
     answer = probe()
-    (problem,) = answer.problems
-    assert "amd-smi" in problem
-    assert shown in problem
-    assert len(problem) < 500
+    assert tool.replace("_", "-") in answer.problems[0]
+    assert shown in answer.problems[0]
+    assert len(answer.problems[0]) < 500
     assert [device.index for device in answer.devices] == indices
 
 
 def test_cpus_beside_the_gpus_are_passed_over(machines):
     machines.amd_smi([*STATIC, {"cpu": 0}], [*METRIC, {"cpu": 0}])
     assert [device.index for device in probe().devices] == [0]
-
-
-@pytest.mark.parametrize(
-    ("document", "shown", "indices"),
-    [
-        ({"a": 1}, "expected an object for each device in '{\"a\": 1}'", []),
-        ({**CARDS, "card0": 1}, "expected an object for each device in '{\"card0\": 1}'", [10]),
-        ({**CARDS, "card00": {}}, "device 0 a second time", [0, 10]),
-        ({f"card{10**22}": {}}, "expected a key like card", []),
-        ({"card1024": {}}, "index is 1024", []),
-    ],
-)
-def test_an_entry_of_rocm_smi_that_does_not_fit_is_shown(machines, document, shown, indices):
-    machines.rocm_smi(document)
-    answer = probe()
-    assert "rocm-smi: a row does not fit and is left out: " in answer.problems[0]
-    assert shown in answer.problems[0]
-    assert [device.index for device in answer.devices] == indices
 
 
 @pytest.mark.parametrize(
@@ -196,12 +184,6 @@ def test_what_cannot_be_is_unknown(machines, part, value, message):
     machines.amd_smi(STATIC, [{**METRIC[0], part: value}])
     (device,) = sample(0)
     assert getattr(device, message) is None
-
-
-def test_deep_json_is_refused(machines):
-    machines.tool("amd-smi", "printf '[%.0s' $(seq 100000)")
-    (problem,) = probe().problems
-    assert "amd-smi: expected JSON" in problem
 
 
 def test_visible_devices(machines, monkeypatch):
@@ -239,13 +221,10 @@ def test_one_model_is_measured(machines):
 def test_peaks_by_whole_names(name, dtype, tflops):
     answer = load_for("rocm", None).ask("llmperf_peak_flops", device_model=name, dtype=dtype)
     assert (None if answer is None else answer.flops_per_second) == (None if tflops is None else tflops * 1e12)
-
-
-@pytest.mark.parametrize("name", ["MI210", "MI250X", "MI300X", "MI325X", "MI350X", "MI355X"])
-def test_every_gpu_has_rates(name):
-    rates = load_for("rocm", None).rates(name)
-    assert {"bf16", "fp16", "fp32"} <= set(rates.matmul_flops_per_second)
-    assert rates.memory_bytes_per_second
+    if tflops is not None:
+        rates = load_for("rocm", None).rates(name)
+        assert {"bf16", "fp16", "fp32"} <= set(rates.matmul_flops_per_second)
+        assert rates.memory_bytes_per_second
 
 
 def test_a_plan_for_gpus_that_are_not_here():
