@@ -55,7 +55,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 3450,
     "outside tests": 95300,
-    "tests": 53700,
+    "tests": 52200,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

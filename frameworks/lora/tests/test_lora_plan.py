@@ -1,8 +1,6 @@
 """What the plugin says while planning: all that does not fit, at once, without importing anything heavy."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from llmperf.files.json_files import convert
@@ -104,5 +102,3 @@ def test_frameworks_that_train_all_weights_refuse_adapters(program, framework):
     hook = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers
     found = {one.where: one.message for one in hook(spec, convert(program.PROBE, Probe, "probe")).problems}
     assert found == {"contract.lora": f"{framework} trains all weights; framework 'lora' trains adapters"}
-
-

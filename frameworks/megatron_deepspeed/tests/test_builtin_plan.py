@@ -1,8 +1,6 @@
 """What the built-in engine says while planning, and the configuration it writes."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 from llmperf.files.json_files import convert
@@ -22,8 +20,6 @@ def worker_plan(program, task, world=8):
 
 def problems(program, task, world=8):
     return {one.where: one.message for one in worker_plan(program, task, world).problems}
-
-
 
 
 def test_the_configuration_follows_the_case(program):
@@ -74,8 +70,6 @@ def test_sequences_and_overlap_need_tensor_parallel_ranks_that_divide_them(progr
     assert worker.layout.sequence_parallel
 
 
-
-
 @pytest.mark.parametrize(
     ("settings", "where", "nearest"),
     [
@@ -94,8 +88,6 @@ def test_a_case_of_another_framework_is_brought_to_stage_1():
     sketch = plan_run(Selection("llama2_7b_pretrain_zero", framework="megatron_deepspeed"), Site(on=A100))
     assert sketch.spec.tuning.sharding_stage == 1
     assert "tuning.sharding_stage" in {change.path for change in sketch.spec.changes}
-
-
 
 
 @pytest.mark.parametrize("name", ["llama3_1_8b", "qwen3_8b", "qwen3_32b", "gemma3_12b"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -218,5 +217,3 @@ def test_the_result_will_say_which_checkout_it_was(worker, home):
     assert before not in worker().notes[0]
     (home / ".git" / "HEAD").write_text("rubbish")
     assert commit_of(home) is None
-
-

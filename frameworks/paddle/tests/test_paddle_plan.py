@@ -1,8 +1,5 @@
 """What Paddle says while planning; the published rows, planned for the machines they were measured on."""
 
-import subprocess
-import sys
-
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_run
@@ -200,5 +197,3 @@ def test_another_version_is_refused_where_the_adapter_is_needed(program, monkeyp
     assert told(program, world=2) == {}
     assert told(program, world=2, tuning={"sharding_stage": 1}) == {}
     assert told(program, world=4, tuning={"tensor_parallel": 2}, probe=GPU) == {}
-
-

@@ -48,5 +48,3 @@ def test_models_learn(program, train):
         assert found["losses"][0] > 4.0
         assert 1.3 < found["losses"][-1] < 2.5
         assert found["norms"] == [None] * 60
-
-

@@ -1,7 +1,5 @@
 """What plain PyTorch says while planning: all that does not fit, at once, without importing torch."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from importlib import import_module
 
@@ -22,8 +20,6 @@ def problems(program, task, gpu=False, precisions=("fp32", "bf16", "fp16"), fram
     spec = program.make_spec({"framework": framework, **task}, world=8)
     worker = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers(spec, convert(document, Probe, "probe"))
     return {problem.where: problem.message for problem in worker.problems}
-
-
 
 
 def test_all_that_does_not_fit_is_told_at_once(program):
@@ -213,8 +209,6 @@ def test_flash_attention_is_asked_of_accelerators(program):
     assert llmperf_plan_workers(spec, probe).needs.features == ("flash_attention",)
     spec = program.make_spec({"framework": "pytorch", "tuning": {"attention": "flex", "compile": True}})
     assert llmperf_plan_workers(spec, probe).needs.features == ("compiler",)
-
-
 
 
 def test_an_option_of_two_truth_values_says_so():

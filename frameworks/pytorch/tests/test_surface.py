@@ -96,8 +96,6 @@ def test_names_that_moved_say_where_they_are(module, name, now):
         getattr(module, name)
 
 
-
-
 if __name__ == "__main__":
     old = json.loads(RECORD.read_text()) if RECORD.exists() else {}
     RECORD.write_text(json.dumps({**old, **surface()}, indent=1) + "\n")

@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from llmperf.limits.task import flops
 from llmperf.types import OperationToTime
 from llmperf_pytorch.operations import TorchOperations
 
@@ -47,5 +46,3 @@ def test_an_operation_that_was_not_done_is_noticed(operations, kind, monkeypatch
 
 def test_unknown_dtypes_are_left_out(operations):
     assert operations.prepare(OperationToTime(kind="matmul", dtype="fp8", shape=(1, 8, 8, 8))) is None
-
-

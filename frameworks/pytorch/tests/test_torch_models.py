@@ -2,7 +2,6 @@
 
 import math
 
-import llmperf
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -45,14 +44,6 @@ def test_as_many_parameters_as_the_facts_give(torch, program, name):
     with torch.device("meta"):
         model = construct_model(replace(program.make_spec(task()), model=facts))
     assert sum(parameter.numel() for parameter in model.parameters()) == count_parameters(facts).total
-
-
-
-
-
-
-
-
 
 
 def every_attention(program):

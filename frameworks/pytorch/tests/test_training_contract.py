@@ -6,7 +6,6 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import llmperf
 import numpy as np
@@ -85,8 +84,6 @@ def test_a_step_clips_decays_and_updates_as_the_reference(tiny):
         np.testing.assert_allclose(parameter.detach().numpy(), weights[name], atol=2e-6, err_msg=name)
 
 
-
-
 def test_clipping_adds_an_epsilon_to_the_norm():
     weights = {"w": np.zeros(1)}
     gradient = torch.nn.Parameter(torch.zeros(1))
@@ -122,7 +119,3 @@ def test_the_loss_of_a_padded_step_is_the_mean_over_its_learnt_tokens():
         learnt = int((labels[rows] >= 0).sum())
         sums.add(mean_cross_entropy(logits[rows], labels[rows]), learnt, learnt / 3.5)
     torch.testing.assert_close(sums.mean_loss(), mean_cross_entropy(logits, labels))
-
-
-
-

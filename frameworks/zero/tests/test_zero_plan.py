@@ -1,7 +1,6 @@
 """What ZeRO says while planning, and the configuration it writes."""
 
 import json
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -113,8 +112,6 @@ def test_options_without_effect_are_refused_with_the_reason(program):
     assert refused(2, reduce_bucket_size=0)["framework.reduce_bucket_size"].startswith("expected a whole number")
 
 
-
-
 def test_what_does_not_fit_is_told_at_once(program):
     task = {
         "tuning": {"sharding_stage": 3, "sharding_degree": 4, "tensor_parallel": 2, "attention": "flash"},
@@ -151,8 +148,6 @@ def test_deepspeed_looks_for_the_accelerator_where_there_is_one(program):
     devices = tuple(replace(device, kind="accelerator") for device in plan.probe.devices)
     env = llmperf_worker_env(replace(plan, probe=replace(plan.probe, devices=devices)))
     assert "DS_ACCELERATOR" not in env
-
-
 
 
 def test_steps_with_states_on_the_host_are_not_traced(program):
