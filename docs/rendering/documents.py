@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import llmperf_schemas
 from llmperf.results.sections import known_sections
-from llmperf.types import documents, plan, records, result, spec
+from llmperf.runfolder.reader import KINDS as CORE_RECORDS
+from llmperf.types import documents, plan, result, spec
 from llmperf_estimate.types import Estimate
 from llmperf_published.types import document
 from llmperf_verify import challenges, verification
+from llmperf_verify.first_losses import SequencesRecord
 
 from rendering.docstrings import class_description
 from rendering.fields import Definitions, Schema
@@ -27,7 +29,7 @@ KINDS: dict[str, type] = {
     "verification": verification.Verification,
     "challenge": challenges.Challenge,
 }
-RECORDS: tuple[type, ...] = get_args(records.Record)
+RECORDS: tuple[type, ...] = (*CORE_RECORDS.values(), SequencesRecord)
 _SELF_NAMED = {
     "result": llmperf_schemas.RESULT_SCHEMA,
     "plan": llmperf_schemas.PLAN_SCHEMA,

@@ -9,7 +9,7 @@ from llmperf.files import json_files
 from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Result
 from llmperf_verify.challenges import challenge_check, issue
-from llmperf_verify.signed import witness_check
+from llmperf_verify.signed import signature_check
 
 from . import careful, headline, records, test_environment, test_validator_side
 from .catches import CATCHES, CLAIMS
@@ -111,7 +111,7 @@ def outcome_elsewhere(level, folder, result, scratch):
         return challenge_check(folder, result, issue(3600, None, scratch / "issued"), findings=()).outcome
     witnesses = scratch / "witnesses"
     witnesses.write_text("")
-    return witness_check(folder, None, witnesses).outcome
+    return signature_check(folder, None, witnesses, witness=True).outcome
 
 
 def test_the_table_of_cheats_is_that_of_the_documentation():

@@ -14,7 +14,7 @@ from llmperf.files import json_files
 from llmperf.types import Result
 from llmperf_verify.documents import Impossible
 from llmperf_verify.rerun_plan import plan_rerun
-from llmperf_verify.signed import witness_check
+from llmperf_verify.signed import signature_check
 
 VALID = "raise SystemExit(0)\n"
 
@@ -98,7 +98,7 @@ def test_verification_of_ones_own(forged, tmp_path, capsys):
     (forged / "verification.json").write_text(json.dumps(document))
     assert call(["validate", str(forged)]) == 1
     assert "LP703" in capsys.readouterr().out
-    assert witness_check(forged, None, tmp_path / "allowed").outcome == "failed"
+    assert signature_check(forged, None, tmp_path / "allowed", witness=True).outcome == "failed"
     assert json_files.load(forged / "result.json", Result).findings == ()
 
 

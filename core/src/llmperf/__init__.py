@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llmperf.cases.library import read_case as read_case
     from llmperf.cases.model_facts import check_model as check_model
     from llmperf.cases.model_import import import_config as import_config
+    from llmperf.cases.resolve import challenge_seed as challenge_seed
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Plan,
         PlanCheck,
         Probe,
+        RankRecords,
         Reporter,
         ResultSection,
         Rule,
@@ -79,6 +80,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_query_memory": ("vendor",),
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
+    "llmperf_rank_records": ("extension", "core"),
     "llmperf_timed_operations": ("framework",),
     "llmperf_profile_steps": ("framework",),
     "llmperf_parse_log": ("framework",),
@@ -439,6 +441,25 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     raise NotImplementedError
 
 
+@hookspec
+def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[RankRecords]:
+    """Called in each worker before the warm-up steps, for what is recorded of the rank beside its steps.
+
+    The core and extensions may answer; all answers are collected. The functions of each are called between warm-up and
+    measured steps, and at both edges of the measured window; a record is one line of the rank's file. Rules over `run`
+    find it under `RunRecords.further`. Ranks record nothing where the extension is not installed in their environment.
+
+    >>> def recorded(rank):
+    ...     import resource
+    ...     from llmperf_acme.records import FaultsRecord
+    ...     return FaultsRecord(rank=rank, faults=resource.getrusage(resource.RUSAGE_SELF).ru_majflt)
+    >>> @llmperf.hookimpl
+    ... def llmperf_rank_records(plan, rank, trainer):
+    ...     return [RankRecords(kind="acme_faults", end=lambda: recorded(rank))]
+    """
+    raise NotImplementedError
+
+
 @hookspec(firstresult=True)
 def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     """Called in each worker of `llmperf peak` after its device is bound, in place of `llmperf_build_trainer`.
@@ -511,7 +532,8 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 
     Any plugin may answer; all answers are collected. `kind` saves importing rules that are not needed; it is None when
     all rules are listed, as for `--explain`, and an implementation may omit the argument. The rules of a vendor or
-    framework apply to documents that name it, those of an extension to all.
+    framework apply to documents that name it, those of an extension to all. Rules over `run` get the records of a run
+    folder, `llmperf.validation.RunRecords`, and point into its result.
 
     >>> def driver_is_known(result):
     ...     if result.hardware.driver is None:

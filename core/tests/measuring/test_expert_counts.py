@@ -6,10 +6,11 @@ import pytest
 from llmperf.accounting.parameters import mixture_layers
 from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import PluginError
-from llmperf.measuring.expert_counts import ExpertCounts, expert_counts
+from llmperf.measuring.expert_counts import ExpertCounts, llmperf_rank_records
 from llmperf.measuring.loop import MeasuredLoop
+from llmperf.runfolder.reader import read_records
 from llmperf.runfolder.recorder import Recorder
-from llmperf.types import Layout, Mixture, StepOutput
+from llmperf.types import Layout, Mixture, RankRecords, StepOutput
 
 
 class Trainer:
@@ -31,37 +32,35 @@ def test_tokens_of_the_warm_up_are_left_out(tmp_path, stub_site):
     from llmperf_stub.device import StubDevice
 
     trainer = Trainer()
+    counts = ExpertCounts(trainer.expert_tokens, 0, 2, 3)
     with Recorder(tmp_path / "r.jsonl") as recorder:
-        loop = MeasuredLoop(trainer, StubDevice(), recorder, 0, ExpertCounts(trainer, 2, 3))
-        window = loop.run(10, 4, lambda phase, moment: None)
-    assert window.expert_tokens == ((30, 0, 0), (0, 6, 12))
+        further = [RankRecords(kind="experts", begin=counts.begin, end=counts.end)]
+        MeasuredLoop(trainer, StubDevice(), recorder, 0, further).run(10, 4, lambda phase, moment: None)
+    assert read_records(tmp_path / "r.jsonl")[-1].layers == ((30, 0, 0), (0, 6, 12))
     assert trainer.asked_after == [4, 10]
 
 
 @pytest.mark.parametrize("answer", [5, "ab", [[1, 2]], [[1, 2, -1], [0, 0, 0]], [[1, 2, 0.5], [0, 0, 0]], [None, None]])
 def test_counts_of_another_shape_are_the_frameworks_fault(answer):
-    trainer = Trainer()
-    trainer.expert_tokens = lambda: answer
     with pytest.raises(PluginError, match=r"expected 2 layers of 3 token counts each as expert_tokens\(\)"):
-        ExpertCounts(trainer, 2, 3).begin()
+        ExpertCounts(lambda: answer, 0, 2, 3).begin()
 
 
 def test_counts_that_fall_are_refused():
     trainer = Trainer()
-    counts = ExpertCounts(trainer, 2, 3)
+    counts = ExpertCounts(trainer.expert_tokens, 0, 2, 3)
     trainer.steps = 4
     counts.begin()
     trainer.steps = 3
     with pytest.raises(PluginError, match=r"expected counts that never fall as .* found 15 after 20"):
-        counts.taken()
+        counts.end()
 
 
 def test_a_trainer_may_have_no_counts(stub_plan):
-    plan = stub_plan()
-    assert expert_counts(object(), plan, 0).taken() is None
-    counts = ExpertCounts(object(), 2, 3)
+    assert list(llmperf_rank_records(stub_plan(), 0, object())) == []
+    counts = ExpertCounts(lambda: None, 0, 2, 3)
     counts.begin()
-    assert counts.taken() is None
+    assert counts.end() is None
 
 
 def test_each_rank_counts_the_layers_of_its_stages(stub_plan):

@@ -24,6 +24,7 @@ ARGUMENTS = {
     "llmperf_count_flops": {"model": None, "workload": None},
     "llmperf_plan_checks": {"plan": SimpleNamespace(vendor="acme", layout=SimpleNamespace(world_size=16))},
     "llmperf_worker_env": {"plan": None},
+    "llmperf_rank_records": {"plan": None, "rank": 0, "trainer": None},
     "llmperf_query_memory": {"devices": (0, 1)},
     "llmperf_rules": {},
     "llmperf_document_kinds": {},

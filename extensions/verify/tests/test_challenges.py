@@ -9,13 +9,14 @@ import shutil
 from dataclasses import replace
 
 import pytest
+from llmperf import challenge_seed
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import Ending
 from llmperf.types.plan import Plan
-from llmperf_verify.challenges import challenge_seed, read_challenge
+from llmperf_verify.challenges import read_challenge
 
 issued = []
 """When the test's challenge was issued."""

@@ -16,11 +16,10 @@ from llmperf.runfolder import filenames
 from llmperf.tokens.draws import position
 from llmperf.tokens.sources import open_samples
 from llmperf.types import Plan, Result
-from llmperf.types.records import SequencesRecord
+from llmperf_verify.first_losses import SequencesRecord
 from llmperf_verify.reference.decoder import first_losses
 from llmperf_verify.reference.weights import DrawnWeights
-from llmperf_verify.spot import choose, spot_check
-from llmperf_verify.spot_bounds import BOUNDS
+from llmperf_verify.spot import BOUNDS, choose, spot_check
 
 ALL = 4
 """Sequences of step 1."""
@@ -167,7 +166,7 @@ def test_what_was_trained_otherwise_fails(name, precision, mini):
 def test_rounding_of_a_recipe_passes_and_a_shift_of_all_losses_fails(precision, mini):
     run, _, _ = mini
     plan, result = changed(run, precision=precision)
-    bound = BOUNDS[precision].dense
+    bound = BOUNDS[precision][False]
     losses, signs = honest(plan), ((0.9, -0.9), (-0.7, 0.7))
     record(run, [rank + bound * np.array(sign) for rank, sign in zip(losses, signs, strict=True)])
     expected = "impossible" if precision.startswith("fp8") else "passed"
@@ -225,6 +224,8 @@ def test_ranks_without_their_losses_fail(mini):
 
 def test_missing_records_are_told_from_frameworks_that_report_no_losses(mini):
     run, plan, result = mini
+    assert "llmperf-verify was not installed where it ran" in spot_check(run, result).message
+    json_files.save(run / filenames.PLAN, replace(plan, recorders=("verify",)))
     assert f"{plan.spec.tuning.framework} did not report them" in spot_check(run, result).message
     filenames.records_path(run, 1).write_bytes(b"")
     assert "rank-00001.jsonl has no steps" in spot_check(run, result).message

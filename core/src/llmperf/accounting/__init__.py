@@ -13,6 +13,7 @@ from llmperf.lazy import lazy_names
 if TYPE_CHECKING:
     from llmperf.accounting.flops import utilisation as utilisation
     from llmperf.accounting.layout import layout_text as layout_text
+    from llmperf.accounting.layout import reports_loss as reports_loss
     from llmperf.accounting.parameters import attention_parameters as attention_parameters
     from llmperf.accounting.parameters import count_parameters as count_parameters
     from llmperf.accounting.parameters import lora_parameters as lora_parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.accounting.optimiser_step import settle
 from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
-from llmperf.cases.challenges import challenge_seed
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
@@ -164,3 +164,9 @@ def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
         into[path] = ", ".join(map(str, value))
     else:
         into[path] = value
+
+
+def challenge_seed(nonce: str) -> int:
+    """The seed of a challenged run: the first 31 bits of SHA-256 over `llmperf/challenge/v1/NONCE`."""
+    digest = hashlib.sha256(f"llmperf/challenge/v1/{nonce}".encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1

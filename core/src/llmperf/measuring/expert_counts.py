@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import PluginError
+from llmperf.hookspecs import hookimpl
 from llmperf.types.plan import Plan
-from llmperf.types.records import Trainer
+from llmperf.types.records import ExpertsRecord, RankRecords, Trainer
 
 MOST_COUNTS = 2**16
 """Layers x experts. More are not recorded: a record is one line, of bounded length."""
@@ -19,17 +20,15 @@ Counts = tuple[tuple[int, ...], ...]
 class ExpertCounts:
     """Reads a trainer's `expert_tokens` at both edges of the measured window."""
 
-    def __init__(self, trainer: Trainer, layers: int, experts: int) -> None:
-        self._layers, self._experts = layers, experts
-        asked = 0 < layers * experts <= MOST_COUNTS
-        self._query: Callable[[], object] | None = getattr(trainer, "expert_tokens", None) if asked else None
+    def __init__(self, query: Callable[[], object], rank: int, layers: int, experts: int) -> None:
+        self._query, self._rank, self._layers, self._experts = query, rank, layers, experts
         self._before: Counts | None = None
 
     def begin(self) -> None:
         """At the beginning of the window: remember what the experts took in the warm-up steps."""
         self._before = self._counts()
 
-    def taken(self) -> Counts | None:
+    def end(self) -> ExpertsRecord | None:
         """At the end of the window: the tokens of its steps; None if the trainer does not count them.
 
         PluginError if the counts have another shape than the model, or fall.
@@ -37,10 +36,11 @@ class ExpertCounts:
         before, after = self._before, self._counts()
         if before is None or after is None:
             return None
-        return tuple(tuple(map(_risen, *layers)) for layers in zip(before, after, strict=True))
+        layers = tuple(tuple(map(_risen, *counts)) for counts in zip(before, after, strict=True))
+        return ExpertsRecord(rank=self._rank, layers=layers)
 
     def _counts(self) -> Counts | None:
-        answer: Any = None if self._query is None else self._query()
+        answer: Any = self._query()
         if answer is None:
             return None
         shape = f"{self._layers} layers of {self._experts} token counts each"
@@ -54,13 +54,17 @@ class ExpertCounts:
         return all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in layer)
 
 
-def expert_counts(trainer: Trainer, plan: Plan, rank: int) -> ExpertCounts:
+@hookimpl
+def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[RankRecords]:
     """The counts of a rank; none of dense models, and of ranks whose tensor-parallel neighbour has the same data."""
     spec = plan.spec
-    if spec.model.mixture is None or plan.layout.coordinate(rank, "tensor"):
-        return ExpertCounts(trainer, 0, 0)
-    layers = mixture_layers_of(spec.model, plan.layout, spec.tuning.virtual_stages, rank)
-    return ExpertCounts(trainer, len(layers), spec.model.mixture.experts)
+    query: Callable[[], object] | None = getattr(trainer, "expert_tokens", None)
+    if query is None or spec.model.mixture is None or plan.layout.coordinate(rank, "tensor"):
+        return
+    layers = len(mixture_layers_of(spec.model, plan.layout, spec.tuning.virtual_stages, rank))
+    if 0 < layers * spec.model.mixture.experts <= MOST_COUNTS:
+        counts = ExpertCounts(query, rank, layers, spec.model.mixture.experts)
+        yield RankRecords(kind="experts", begin=counts.begin, end=counts.end)
 
 
 def _sequence(value: Any) -> bool:

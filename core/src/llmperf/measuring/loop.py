@@ -10,16 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.expert_counts import Counts, ExpertCounts
-from llmperf.measuring.first_losses import FirstLosses
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device, DeviceEvent
-from llmperf.types.records import DeferredScalar, StepOutput, StepRecord, Trainer
+from llmperf.types.records import DeferredScalar, RankRecords, StepOutput, StepRecord, Trainer
 
 MAX_STEPS_AHEAD = 8
 """Steps that the host may be ahead of the device: enough work that the device never waits, and few enough that steps
@@ -43,8 +41,6 @@ class Window:
     seconds: float
     communication_seconds: float | None = None
     """Time in it in which computation waited for communication; None if the trainer does not know."""
-    expert_tokens: Counts | None = None
-    """Tokens that experts took in it; None without a mixture, or if the trainer does not count them."""
 
 
 class _Pending(NamedTuple):
@@ -60,20 +56,13 @@ class MeasuredLoop:
     """Runs a trainer's steps on one rank and records each of them as soon as it is known."""
 
     def __init__(
-        self,
-        trainer: Trainer,
-        device: Device,
-        recorder: Recorder,
-        rank: int,
-        experts: ExpertCounts | None = None,
-        first_losses: FirstLosses | None = None,
+        self, trainer: Trainer, device: Device, recorder: Recorder, rank: int, further: Sequence[RankRecords] = ()
     ) -> None:
         self._trainer = trainer
         self._device = device
         self._recorder = recorder
         self._rank = rank
-        self._experts = experts or ExpertCounts(trainer, 0, 0)
-        self._first_losses = first_losses
+        self._further = further
         self._pending: deque[_Pending] = deque()
         self._loss_of_step_1: Scalar = None
         self._tokens = 0
@@ -85,11 +74,13 @@ class MeasuredLoop:
         NonfiniteLoss when a loss is NaN or infinite.
         """
         self._steps(1, warmup_steps, measured=False)
-        if self._first_losses is not None and warmup_steps:
-            self._first_losses.record(self._loss_of_step_1)  # while the device is still at work
+        for part in self._further:
+            if warmup_steps:
+                self._record_further(part, part.warmed_up(self._loss_of_step_1))
         self._device.synchronize()
         before = waited(self._trainer)
-        self._experts.begin()
+        for part in self._further:
+            part.begin()
         begin = Moment.now()
         enter("measuring", begin)
         self._steps(warmup_steps + 1, steps, measured=True)
@@ -99,14 +90,11 @@ class MeasuredLoop:
             self._record(self._pending.popleft())
         enter("evaluating", end)
         after, seconds = waited(self._trainer), end.monotonic - begin.monotonic
+        for part in self._further:
+            self._record_further(part, part.end())
         communication = None if before is None or after is None else min(seconds, max(0.0, after - before))
-        return Window(
-            steps=steps - warmup_steps,
-            tokens=self._tokens,
-            seconds=seconds,
-            communication_seconds=communication,
-            expert_tokens=self._experts.taken(),
-        )
+        measured = steps - warmup_steps
+        return Window(steps=measured, tokens=self._tokens, seconds=seconds, communication_seconds=communication)
 
     def _steps(self, first: int, last: int, *, measured: bool) -> None:
         train_step, event, now = self._trainer.train_step, self._device.event, Moment.now
@@ -126,6 +114,14 @@ class MeasuredLoop:
         while len(self._pending) > 1:  # `synchronize` waits for the last one: a poll could delay the edge
             time.sleep(POLL_SECONDS)
             self._record_known()
+
+    def _record_further(self, part: RankRecords, record: object) -> None:
+        if record is None:
+            return
+        if getattr(record, "kind", None) != part.kind or getattr(record, "rank", None) != self._rank:
+            expected = f"expected a record of kind {part.kind!r} of rank {self._rank}"
+            raise PluginError(f"llmperf_rank_records: {expected}, found {repr(record)[:80]}")
+        self._recorder.write(record)
 
     def _record_known(self) -> None:
         """Record the steps that the device has finished, in order, without waiting."""

@@ -16,20 +16,20 @@ from typing import Any, Literal
 from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
-from llmperf.measuring.expert_counts import expert_counts
-from llmperf.measuring.first_losses import FirstLosses
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
 from llmperf.measuring.rank_process import begin, fail, leave, startup_modules, task_of
-from llmperf.plugins.discovery import Found, find
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
+from llmperf.runfolder.reader import FURTHER, KINDS
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
-from llmperf.types.records import ExpertsRecord, Phase, PhaseRecord, RankRecord, Trainer
+from llmperf.types.records import Phase, PhaseRecord, RankRecord, RankRecords, Trainer
 
+RECORDS_HOOK = "llmperf_rank_records"
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
 MAX_SHOWN = 80
 MAX_TEXT = 200
@@ -81,7 +81,7 @@ class Worker:
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
                 check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
-                first = FirstLosses(trainer, plan, self._recorder, self._rank)
+                further = further_records(plugins, plan, self._rank, trainer)
                 self._enter("warming up")
                 profile = partial(profile_steps, self._run, self._rank, plan, plugins, device, trainer, self._recorder)
                 if plan.purpose == "profile":
@@ -91,14 +91,11 @@ class Worker:
                     return
                 # a rerun compares its steps from the second on with those of the submission
                 warmup = min(1 if plan.purpose == "rerun" else plan.spec.contract.warmup_steps, plan.steps - 1)
-                experts = expert_counts(trainer, plan, self._rank)
-                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, experts, first)
+                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, further)
                 window = loop.run(plan.steps, warmup, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
                 compiling = compile_seconds_of(trainer)
                 figures = {} if plan.purpose == "rerun" else self._evaluate(trainer)
-                if window.expert_tokens is not None:
-                    self._recorder.write(ExpertsRecord(rank=self._rank, layers=window.expert_tokens))
                 self._recorder.write(
                     RankRecord(
                         rank=self._rank,
@@ -239,12 +236,34 @@ def check_parameters(built: int, plan: Plan, builder: str) -> None:
         raise RunFailed(f"{builder} built a model of {built:,} parameters, {expected}: another model than the plan's")
 
 
+def further_records(plugins: Plugins, plan: Plan, rank: int, trainer: Trainer) -> list[RankRecords]:
+    """What the core and extensions record of a rank; PluginError for a kind that is invalid or taken."""
+    owners: dict[str, str] = {}
+    further = []
+    for key, part in plugins.collect_items(RECORDS_HOOK, plan=plan, rank=rank, trainer=trainer):
+        if not isinstance(part, RankRecords):
+            raise PluginError(f"{plugins.who(key)}: {RECORDS_HOOK}: expected RankRecords, found {type(part).__name__}")
+        of = owners.get(part.kind, "core" if part.kind in KINDS and plugins.found(key).role != "core" else None)
+        if of is not None or not FURTHER.fullmatch(part.kind):
+            found = f"{part.kind!r:.80}{'' if of is None else f', which is that of {of}'}"
+            raise PluginError(f"{plugins.who(key)}: {RECORDS_HOOK}: expected a kind of its own, found {found}")
+        owners[part.kind] = plugins.who(key)
+        further.append(part)
+    return further
+
+
 def plugins_of(plan: Plan) -> Plugins:
-    """The vendor and the framework of a plan, and nothing else; PluginError if another version is installed here."""
-    vendor, framework = find("vendor", plan.vendor), find("framework", plan.spec.tuning.framework)
-    for found in (vendor, framework):
+    """The vendor and the framework of a plan, and the extensions that record something, if they are installed here.
+
+    PluginError if another version is installed here.
+    """
+    known = list(discover())
+    extensions = {found.name for found in known if found.role == "extension"}
+    chosen = [find("vendor", plan.vendor, known), find("framework", plan.spec.tuning.framework, known)]
+    chosen += [find("extension", name, known) for name in plan.recorders if name in extensions]
+    for found in chosen:
         _check_version(plan, found)
-    return Plugins([vendor, framework])
+    return Plugins(chosen)
 
 
 def _check_version(plan: Plan, found: Found) -> None:

@@ -216,6 +216,7 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
         stall_seconds=resolved.options.stall_seconds,
         startup_seconds=resolved.options.startup_seconds,
         plugins=resolved.plugins.infos(),
+        recorders=resolved.plugins.answering("llmperf_rank_records", "extension"),
     )
 
 

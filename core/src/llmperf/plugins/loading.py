@@ -37,6 +37,7 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_result_sections": ("llmperf.reporting.hooks",),
+    "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
     "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
     "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
@@ -209,6 +210,11 @@ class Plugins:
     def answers(self, hook: str) -> bool:
         """Check whether a loaded plugin, or the core, implements a hook."""
         return bool(self._caller(hook).get_hookimpls())
+
+    def answering(self, hook: str, role: Role) -> tuple[str, ...]:
+        """Names of the loaded plugins of a role that implement a hook, sorted."""
+        found = [self._found[implementation.plugin_name] for implementation in self._caller(hook).get_hookimpls()]
+        return tuple(sorted(plugin.name for plugin in found if plugin.role == role))
 
     def collect(self, hook: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
         """Every answer to a collecting hook with the key of its owner: the core first, then by key."""

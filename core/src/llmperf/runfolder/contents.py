@@ -30,12 +30,12 @@ from llmperf.types.plan import Plan
 from llmperf.types.records import (
     ExpertsRecord,
     FailureRecord,
+    FurtherRecord,
     MemorySample,
     PhaseRecord,
     ProfileRecord,
     RankRecord,
     Record,
-    SequencesRecord,
     StepRecord,
 )
 
@@ -53,8 +53,8 @@ class RunRecords:
     """The totals of each rank that has recorded a step, in rank order."""
     ranks: list[RankRecord]
     experts: ExpertTotals
-    sequences: dict[int, SequencesRecord]
-    """The losses of the sequences of step 1, by rank, in rank order; without ranks that have not recorded them."""
+    further: dict[str, dict[int, FurtherRecord]]
+    """What extensions recorded of ranks: by kind, then by rank, in rank order."""
     failures: list[FailureRecord]
     profiles: list[ProfileRecord]
     """Profiles of steps after the measured ones, or of a run under a profiler."""
@@ -116,7 +116,7 @@ def read_run(run: Path) -> RunRecords:
         by_rank=dict(sorted(by_rank.items())),
         ranks=sorted(others.ranks, key=_rank),
         experts=others.experts,
-        sequences=dict(sorted(others.sequences.items())),
+        further={kind: dict(sorted(others.further[kind].items())) for kind in sorted(others.further)},
         failures=sorted(others.failures, key=_rank),
         profiles=sorted(others.profiles, key=_rank),
         windows=windows,
@@ -166,7 +166,7 @@ class _OtherRecords:
         self.experts = experts
         self.phases: list[PhaseRecord] = []
         self.ranks: list[RankRecord] = []
-        self.sequences: dict[int, SequencesRecord] = {}
+        self.further: dict[str, dict[int, FurtherRecord]] = defaultdict(dict)
         self.failures: list[FailureRecord] = []
         self.profiles: list[ProfileRecord] = []
         self._phase: dict[int, str] = {}
@@ -180,10 +180,10 @@ class _OtherRecords:
             self.ranks.append(record)
         elif isinstance(record, ExpertsRecord):
             self.experts.add(record)
-        elif isinstance(record, SequencesRecord):
-            if record.rank in self.sequences:
-                raise UserError(f"records of rank {record.rank}: sequences: expected one record, found several")
-            self.sequences[record.rank] = record
+        elif isinstance(record, FurtherRecord):
+            if record.rank in self.further[record.kind]:
+                raise UserError(f"records of rank {record.rank}: {record.kind}: expected one record, found several")
+            self.further[record.kind][record.rank] = record
         elif isinstance(record, FailureRecord):
             self.failures.append(record)
         elif isinstance(record, ProfileRecord):

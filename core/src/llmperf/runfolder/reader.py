@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,13 +16,13 @@ from llmperf.runfolder import filenames
 from llmperf.types.records import (
     ExpertsRecord,
     FailureRecord,
+    FurtherRecord,
     LimitsRecord,
     MemorySample,
     PhaseRecord,
     ProfileRecord,
     RankRecord,
     Record,
-    SequencesRecord,
     StepRecord,
 )
 
@@ -31,17 +32,18 @@ MAX_FILE_BYTES = 2**32
 BLOCK_BYTES = 2**20
 """Size of one read; the memory for it is allocated before the first byte is read."""
 
-_KINDS: dict[str, type[Record]] = {
+KINDS: dict[str, type[Record]] = {
     "phase": PhaseRecord,
     "step": StepRecord,
     "rank": RankRecord,
     "experts": ExpertsRecord,
-    "sequences": SequencesRecord,
     "failure": FailureRecord,
     "memory": MemorySample,
     "limits": LimitsRecord,
     "profile": ProfileRecord,
 }
+FURTHER = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""Names of the kinds of records that extensions write."""
 _STEP = b'{"kind":"step"'
 """Beginning of the line of a step."""
 _STEPS = msgspec.json.Decoder(StepRecord)
@@ -50,6 +52,7 @@ _STEPS = msgspec.json.Decoder(StepRecord)
 @dataclass(frozen=True, slots=True)
 class _Kind:
     kind: str
+    rank: int = -1
 
 
 def decode_records(lines: bytes, where: str, first: int = 1) -> list[Record]:
@@ -69,10 +72,12 @@ def _decoded(line: bytes, where: str) -> Record:
         raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
     if line.startswith(_STEP):
         return json_files.decode(line, StepRecord, where)
-    kind = json_files.decode(line, _Kind, where).kind
-    if kind not in _KINDS:
-        raise UserError(f"{where}: unknown kind of record {kind[:40]!r}; expected one of: {', '.join(_KINDS)}")
-    return json_files.decode(line, _KINDS[kind], where)
+    named = json_files.decode(line, _Kind, where)
+    if named.kind in KINDS:
+        return json_files.decode(line, KINDS[named.kind], where)
+    if not FURTHER.fullmatch(named.kind) or named.rank < 0:
+        raise UserError(f"{where}: unknown kind of record {named.kind[:40]!r}; expected one of: {', '.join(KINDS)}")
+    return FurtherRecord(kind=named.kind, rank=named.rank, line=line)
 
 
 def read_records(path: Path) -> list[Record]:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 import msgspec
 
 from llmperf.errors import RunFailed
-from llmperf.types.records import Record
 
 
 class Moment(NamedTuple):
@@ -48,7 +47,7 @@ class Recorder:
         except OSError as error:
             raise self._failed(error) from None
 
-    def write(self, record: Record) -> None:
+    def write(self, record: object) -> None:
         """Append one record; RunFailed if the disk is full or the file cannot be written."""
         line = self._encode(record) + b"\n"
         try:

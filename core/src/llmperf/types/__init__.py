@@ -93,12 +93,13 @@ if TYPE_CHECKING:
     from llmperf.types.records import DeferredScalar as DeferredScalar
     from llmperf.types.records import ExpertsRecord as ExpertsRecord
     from llmperf.types.records import FailureRecord as FailureRecord
+    from llmperf.types.records import FurtherRecord as FurtherRecord
     from llmperf.types.records import LimitsRecord as LimitsRecord
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
     from llmperf.types.records import ProfileRecord as ProfileRecord
     from llmperf.types.records import RankRecord as RankRecord
-    from llmperf.types.records import SequencesRecord as SequencesRecord
+    from llmperf.types.records import RankRecords as RankRecords
     from llmperf.types.records import StepOutput as StepOutput
     from llmperf.types.records import StepRecord as StepRecord
     from llmperf.types.records import Trainer as Trainer
@@ -137,7 +138,10 @@ if TYPE_CHECKING:
 
 _HOMES = lazy_names(__file__)
 
-_MOVED = {"Estimate": "llmperf_estimate.types.Estimate"}
+_MOVED = {
+    "Estimate": "llmperf_estimate.types.Estimate",
+    "SequencesRecord": "llmperf_verify.first_losses.SequencesRecord",
+}
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 
 __all__ = sorted(_HOMES)

@@ -171,6 +171,8 @@ class Plan:
     """Timeout before the first step and during evaluation."""
     plugins: tuple[PluginInfo, ...]
     """The plugins that were loaded."""
+    recorders: tuple[str, ...] = ()
+    """Extensions that record something of each rank (`llmperf_rank_records`), where they are installed."""
     problems: tuple[Problem, ...] = ()
     """Reasons why this plan cannot run; empty if it can."""
     purpose: Purpose = "run"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal, Protocol, runtime_checkable
@@ -212,22 +212,33 @@ class ExpertsRecord:
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
-class SequencesRecord:
-    """The losses of a rank's sequences of step 1, written once, before the measured steps.
+class FurtherRecord:
+    """A record that an extension wrote of a rank, as it was read: `llmperf.decode(record.line, TYPE, WHERE)`."""
 
-    Anyone can compute them from the plan alone: the initial weights and the data of step 1 follow from it. Entry i of
-    data-parallel rank d is place `position(batch, 0, i // micro_batch, d, i % micro_batch)` of the global order.
-    Written only by ranks that report a loss: one for each data-parallel rank.
-    """
-
-    kind: Literal["sequences"] = "sequences"
-    """Kind of the record."""
+    kind: str
+    """The kind that the extension gave it."""
     rank: Count
     """The rank."""
-    losses: tuple[float, ...]
-    """Mean cross entropy of each sequence in nats per token, by micro step, then row."""
-    tokens: tuple[Positive, ...] | None = None
-    """Tokens of each sequence that are learnt, of padded data; None if each is `contract.seq_len`."""
+    line: bytes
+    """The whole record, as JSON."""
+
+
+@frozen.dataclass(frozen=True, slots=True, kw_only=True)
+class RankRecords:
+    """A record that is written of a rank beside its steps, from what its trainer knows; a rank has at most one.
+
+    The functions return the record, a dataclass with the fields `kind` and `rank` that is one line of JSON of at most
+    1 MiB, or None. The trainer's device has done all its work at the edges of the measured window.
+    """
+
+    kind: str
+    """The kind of the record: lower-case letters, digits and underscores, a letter first."""
+    warmed_up: Callable[[float | DeferredScalar | None], object | None] = lambda loss: None
+    """Called with the loss of step 1 after the warm-up steps, if there are any, while the device is still at work."""
+    begin: Callable[[], None] = lambda: None
+    """Called at the first edge of the measured window."""
+    end: Callable[[], object | None] = lambda: None
+    """Called at its second edge."""
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
@@ -321,7 +332,7 @@ Record = (
     | StepRecord
     | RankRecord
     | ExpertsRecord
-    | SequencesRecord
+    | FurtherRecord
     | FailureRecord
     | MemorySample
     | LimitsRecord

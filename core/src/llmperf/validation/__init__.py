@@ -13,6 +13,7 @@ from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
+    from llmperf.runfolder.contents import RunRecords as RunRecords
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue

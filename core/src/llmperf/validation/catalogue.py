@@ -183,9 +183,10 @@ class Catalogue:
         rules, faults = self._for(kind)
         listed: list[Finding] = []
         whole: list[Finding] = []
-        definition = self.kinds[kind]
+        definition = self.kinds.get(kind)  # None: the records of a run
+        judge = self.owner_of(definition) if definition is not None and definition.verdicts is not None else None
         for owned in rules:
-            judges_rows = definition.verdicts is not None and owned.owner == self.owner_of(definition)
+            judges_rows = owned.owner == judge
             if not wanted(owned.rule.code) and not judges_rows:
                 continue
             try:
@@ -202,11 +203,11 @@ class Catalogue:
                 continue
             findings = [owned.rule.finding(path, message) for path, message in violations]
             whole += findings
-            wrong_rows = definition.verdicts is not None and owned.rule.severity == "error"
+            wrong_rows = judge is not None and owned.rule.severity == "error"
             causes = findings if wrong_rows else by_cause(findings)  # each wrong row is wrong by itself
             rest = sum(1 + finding.more for finding in causes[MAX_VIOLATIONS:])
             listed += with_rest(causes[:MAX_VIOLATIONS], rest)
-        refused = [RULE_FAILED.finding("", printable(fault)[:300]) for fault in (*self.broken, *faults)]
+        refused = [RULE_FAILED.finding("", printable(fault)[:300]) for fault in (*self.broken, *faults) if definition]
         return listed + refused, whole + refused
 
     def page(self, code: str, option: str) -> str:

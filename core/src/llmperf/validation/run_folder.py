@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterator, Mapping, Set
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, read_bytes, sha256
@@ -29,6 +29,11 @@ from llmperf.validation.rules.reading import (
     UNLISTED,
 )
 
+if TYPE_CHECKING:
+    from llmperf.runfolder.contents import RunRecords
+
+RUN = "run"
+"""What rules over the records of a run folder have among their kinds."""
 MAX_DIFFERENCES = 20
 Parts = tuple[str | int, ...]
 """Parts of a JSON pointer."""
@@ -63,9 +68,17 @@ def _absent_sources(result: Result, folder: Path) -> list[str]:
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
     """Problems among the records of a run that has just ended; UserError if they cannot be read."""
     from llmperf.runfolder.contents import read_run
+
+    return tuple(_record_findings(read_run(folder)))
+
+
+def _record_findings(records: RunRecords) -> list[Finding]:
+    """What the core and the rules of plugins find among the records of a run."""
+    from llmperf.validation.catalogue import open_catalogue
     from llmperf.validation.run_records import record_findings
 
-    return tuple(by_cause([*record_findings(read_run(folder))])[:MAX_DIFFERENCES])
+    catalogue = open_catalogue((plugin.role, plugin.name) for plugin in records.plan.plugins)
+    return [*by_cause([*record_findings(records)])[:MAX_DIFFERENCES], *catalogue.applied(RUN, records)[0]]
 
 
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:
@@ -148,12 +161,11 @@ def _path_problem(name: str, folder: Path) -> str | None:
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     from llmperf.results.build import result_of
     from llmperf.runfolder.contents import read_run
-    from llmperf.validation.run_records import record_findings
 
     try:
         records = read_run(folder)
         rebuilt = result_of(records)
-        told = by_cause([*record_findings(records)])[:MAX_DIFFERENCES]
+        told = _record_findings(records)
     except UserError as error:
         message = printable(str(error)).removeprefix(f"{folder}/")
         yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")

@@ -26,7 +26,6 @@ from llmperf.validation.rules.reading import (
     STEP_TOKENS,
 )
 from llmperf.validation.run_clocks import clock_findings
-from llmperf.validation.sequence_records import sequence_findings
 from llmperf.validation.violations import figure
 
 if TYPE_CHECKING:
@@ -82,7 +81,6 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
     yield from clock_findings(records, ranks)
     yield from _other_data(records.plan, ranks)
     yield from islice(_other_plugins(records.plan, ranks), 1)  # all ranks have the same plan
-    yield from sequence_findings(records)
 
 
 def _same_steps(own: Own) -> Iterator[str]:

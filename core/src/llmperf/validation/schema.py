@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from itertools import islice
-from typing import Any, get_args
+from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
@@ -74,16 +74,22 @@ def strict_findings(schema: Schema, document: Any) -> list[Finding]:
 
 def record_findings(document: Any) -> list[Finding]:
     """Departures of one record from the schema of its `kind`; whole numbers are written without a point."""
+    from llmperf.runfolder.reader import FURTHER
+
     kinds = _record_kinds()
     if not isinstance(document, dict):
         return [WRONG_TYPE.finding("", f"expected an object, found {shown(document)}")]
     kind = document.get("kind")
     if kind is None:
         return [MISSING_KEY.finding("/kind", f"expected one of: {', '.join(kinds)}")]
-    if not isinstance(kind, str) or kind not in kinds:
+    further = isinstance(kind, str) and FURTHER.fullmatch(kind) and not _nearest(kind, list(kinds))
+    if not isinstance(kind, str) or (kind not in kinds and not further):
         return [NOT_A_CHOICE.finding("/kind", _choice_message(kind, list(kinds)))]
+    if kind not in kinds:
+        found = NOT_A_CHOICE.finding("/kind", f"found {shown(kind)}, which an extension wrote: not checked")
+        return [replace(found, severity="note")]
     schema, type_ = kinds[kind]
-    if findings := schema_findings(schema, document):
+    if (findings := schema_findings(schema, document)) or type_ is None:
         return findings
     try:
         convert(document, type_, "record")
@@ -93,20 +99,16 @@ def record_findings(document: Any) -> list[Finding]:
 
 
 @cache
-def _record_kinds() -> dict[str, tuple[Schema, type]]:
-    """Schema and type of each kind of record."""
+def _record_kinds() -> dict[str, tuple[Schema, type | None]]:
+    """Schema and type of each kind of record; those of the project's extensions have no type in core."""
     import llmperf_schemas
 
-    from llmperf.types import records
+    from llmperf.runfolder.reader import KINDS
 
     root = llmperf_schemas.load("record")
-    return {
-        (body := root["$defs"][type_.__name__])["properties"]["kind"]["const"]: (
-            {**body, "$defs": root["$defs"]},
-            type_,
-        )
-        for type_ in get_args(records.Record)
-    }
+    bodies = [body for body in root["$defs"].values() if "const" in body.get("properties", {}).get("kind", {})]
+    kinds = {body["properties"]["kind"]["const"]: {**body, "$defs": root["$defs"]} for body in bodies}
+    return {kind: (body, KINDS.get(kind)) for kind, body in kinds.items()}
 
 
 def _part(document: Any, limit: int, words: frozenset[str]) -> tuple[Any, str]:

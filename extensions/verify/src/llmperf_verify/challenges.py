@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import hashlib
 import os
 import re
 import secrets
@@ -12,11 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmperf import encode_pretty, read_bytes
+from llmperf import challenge_seed, decode, encode_pretty, read_bytes, sha256, write_bytes
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 
-from llmperf_verify.documents import RESULT, decoded, load, save, sha256
+from llmperf_verify.documents import RESULT, load
 from llmperf_verify.verification import LevelCheck, Outcome
 
 USED = ".used.json"
@@ -60,12 +59,6 @@ class ChallengeUse:
     """When it was handed in: UTC, ISO 8601."""
 
 
-def challenge_seed(nonce: str) -> int:
-    """The seed of a challenged run: the first 31 bits of SHA-256 over `llmperf/challenge/v1/NONCE`, as core has it."""
-    digest = hashlib.sha256(f"llmperf/challenge/v1/{nonce}".encode()).digest()
-    return int.from_bytes(digest[:4], "big") >> 1
-
-
 def read_challenge(path: Path) -> Challenge:
     """The challenge in a file; UserError if it cannot be read, is of another kind, or has no nonce of 256 bits."""
     from llmperf_schemas import CHALLENGE_SCHEMA
@@ -74,7 +67,7 @@ def read_challenge(path: Path) -> Challenge:
     if b"llmperf/challenge/" not in data:
         found = "an archive" if data.startswith(b"PK") else "a file of another kind"
         raise UserError(f"{path}: expected a challenge file, as llmperf challenge issue writes it, found {found}")
-    challenge = decoded(data, Challenge, path)
+    challenge = decode(data, Challenge, str(path))
     if challenge.schema != CHALLENGE_SCHEMA:
         raise UserError(f"{path}: schema: expected {CHALLENGE_SCHEMA!r}, found {challenge.schema[:60]!r}")
     if not NONCE.fullmatch(challenge.nonce):
@@ -107,7 +100,7 @@ def issue(seconds: float, case: str | None, output: Path | None) -> Path:
         path = path / f"challenge-{challenge.nonce[:8]}.json"
     if path.exists():
         raise UserError(f"{path}: a file of that name exists; a challenge is not replaced")
-    save(path, challenge)
+    write_bytes(path, encode_pretty(challenge))
     return path
 
 
@@ -159,14 +152,10 @@ def challenge_check(
 def _check(
     outcome: Outcome, message: str, challenge: Challenge | None = None, received: datetime.datetime | None = None
 ) -> LevelCheck:
-    figures: dict[str, float | int | str | None] = {}
+    figures = {}
     if challenge is not None and received is not None:
-        figures = {
-            "nonce": challenge.nonce,
-            "issued": challenge.issued,
-            "deadline": challenge.deadline,
-            "received": _text(received),
-        }
+        figures = {name: getattr(challenge, name) for name in ("nonce", "issued", "deadline")}
+        figures["received"] = _text(received)
     return LevelCheck(level="challenged", outcome=outcome, message=message, figures=figures)
 
 

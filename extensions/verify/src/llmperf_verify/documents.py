@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
-import msgspec
-from llmperf import encode_pretty, open_regular, own_config, read_bytes, write_bytes
-from llmperf.errors import LlmperfError, UserError
+from llmperf import decode, own_config, read_bytes
+from llmperf.errors import LlmperfError
 from llmperf.types import DataSource, Result
 
 T = TypeVar("T")
@@ -31,29 +29,7 @@ class Impossible(LlmperfError):
 
 def load(path: Path, kind: type[T]) -> T:
     """The document in a JSON file; UserError if unreadable or of another shape."""
-    return decoded(read_bytes(path), kind, path)
-
-
-def decoded(data: bytes, kind: type[T], path: Path) -> T:
-    """A JSON text as `kind`; UserError that names the file if it does not fit."""
-    try:
-        return msgspec.json.decode(data, type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"{path}: {error}") from None
-
-
-def save(path: Path, document: Any) -> None:
-    """Write a document as indented JSON; on failure an existing file stays as it was."""
-    write_bytes(path, encode_pretty(document))
-
-
-def sha256(path: Path) -> str:
-    """The digest of a file of any size; OSError if it cannot be read."""
-    digest = hashlib.sha256()
-    with open_regular(path) as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+    return decode(read_bytes(path), kind, str(path))
 
 
 def own_data(result: Result) -> DataSource:

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from llmperf import sha256
 from llmperf.types import FileFindings, Finding, Result
 
-from llmperf_verify.documents import PLAN, RESULT, sha256
+from llmperf_verify.documents import PLAN, RESULT
 from llmperf_verify.rules import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
 from llmperf_verify.verification import (
     Level,
@@ -89,11 +90,12 @@ class LevelChecks:
                     yield BETTER_CLAIM.finding("", f"{claim.message}; {ADVICE}")
 
     def _checks(self, result: Result, path: Path, archive: Path | None) -> Iterator[LevelCheck]:
-        from llmperf_verify.signed import bundle_check, signature_check, witness_check
+        from llmperf_verify.signed import bundle_check, signature_check
 
         wanted = self.wanted
-        signatures = signature_check(path, archive, wanted.signers), witness_check(path, archive, wanted.witnesses)
-        yield from (check for check in signatures if check is not None)
+        for allowed, witness in ((wanted.signers, False), (wanted.witnesses, True)):
+            if (check := signature_check(path, archive, allowed, witness=witness)) is not None:
+                yield check
         for identity, witness in ((wanted.sigstore, False), (wanted.sigstore_witness, True)):
             if identity is not None:
                 yield bundle_check(path, archive, identity, witness)

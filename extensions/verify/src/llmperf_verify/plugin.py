@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import CommandOptions, DocumentKind, Rule
+    from llmperf.types import CommandOptions, DocumentKind, Plan, RankRecords, Rule, Trainer
 
 
 @hookimpl
@@ -23,12 +23,23 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """The rules of levels, which are applied by those options."""
-    if kind is not None:
+    """Rules over the records of runs, and those of levels, which are applied by those options."""
+    if kind not in (None, "run"):
         return []
+    from llmperf.validation import rules_in
+
+    from llmperf_verify import first_losses
     from llmperf_verify.rules import RULES
 
-    return RULES
+    return [*rules_in(first_losses), *(RULES if kind is None else ())]
+
+
+@hookimpl
+def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[RankRecords]:
+    """The losses of the sequences of step 1, which a spot check computes again."""
+    from llmperf_verify.first_losses import first_losses
+
+    return first_losses(plan, rank, trainer)
 
 
 @hookimpl

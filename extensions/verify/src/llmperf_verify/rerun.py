@@ -55,8 +55,12 @@ def rerun_check(
         submitted = _submitted(result, steps)
         rerun = plan_rerun(result, submitted[-1].step, framework)
         try:
-            _check_time(rerun.plan, limit_seconds)
-            say(_headline(rerun))
+            plan, device = rerun.plan, rerun.plan.probe.devices[0]
+            _check_time(plan, limit_seconds)
+            pace = "" if (seconds := plan.expected_step_seconds) is None else f", about {seconds:.2g} s each"
+            what = f"{plan.spec.contract.model} by {plan.spec.tuning.framework} in {plan.spec.contract.precision}"
+            where = printable(f"{what} on {plan.layout.world_size} x {device.model} ({plan.vendor})", " ")
+            say(f"rerun: {where}, {plan.steps} of {plan.spec.contract.steps} steps{pace}")
             skipped = None
             if result.contract.precision == "fp16" and rerun.precision != "fp16":
                 skipped = first_skipped(folder, steps)
@@ -129,16 +133,6 @@ def _check_limit(plan: Plan, seconds: float, limit_seconds: float) -> None:
     if seconds > limit_seconds:
         hours, limit = seconds / 3600, limit_seconds / 3600
         raise Impossible(f"{plan.steps} steps would take about {hours:,.1f} h, more than the limit of {limit:g} h")
-
-
-def _headline(rerun: RerunPlan) -> str:
-    plan = rerun.plan
-    spec, device = plan.spec, plan.probe.devices[0]
-    seconds = plan.expected_step_seconds
-    pace = "" if seconds is None else f", about {seconds:.2g} s each"
-    ranks = f"{plan.layout.world_size} x {device.model} ({plan.vendor})"
-    where = f"{spec.contract.model} by {spec.tuning.framework} in {spec.contract.precision} on {ranks}"
-    return f"rerun: {printable(where, ' ')}, {plan.steps} of {spec.contract.steps} steps{pace}"
 
 
 class _Progress:

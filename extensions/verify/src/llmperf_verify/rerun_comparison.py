@@ -149,7 +149,9 @@ def compared(
     wrong += [f"{name}: submitted {there:,}, {value:,} here" for name, there, value in counts if there != value]
     own = plan.spec.tuning.framework == result.tuning.framework
     agreed = [loss.text, "gradient norms were not compared" if norm is None else norm.text]
-    missing = _missing_norms(usable, here, skipped)
+    known = {point.step for point in here if point.grad_norm is not None and math.isfinite(point.grad_norm)}
+    # gradients of a skipped step have no norm
+    missing = [point.step for point in usable if point.grad_norm is None and point.step in known - {skipped}]
     unsure = _unsure(loss, usable, here, bounds, result, asked, skipped)
     if missing and own:
         steps = ", ".join(map(str, missing[:5]))
@@ -176,12 +178,6 @@ def compared(
             **({} if norm is None else {"norm_bound": norm.bound}),
         },
     )
-
-
-def _missing_norms(submitted: Sequence[LossPoint], here: Sequence[LossPoint], skipped: int | None) -> list[int]:
-    """Steps whose gradient norm was recorded here, and left out there; gradients of a skipped step have none."""
-    known = {point.step for point in here if point.grad_norm is not None and math.isfinite(point.grad_norm)}
-    return [point.step for point in submitted if point.grad_norm is None and point.step in known - {skipped}]
 
 
 def _unsure(

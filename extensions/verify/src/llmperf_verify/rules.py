@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from llmperf import sha256
 from llmperf.errors import UserError
 from llmperf.types import Finding, Row, Rule, Severity
 
-from llmperf_verify.documents import RESULT, VERIFICATION, sha256
+from llmperf_verify.documents import RESULT, VERIFICATION
 from llmperf_verify.ssh_signatures import signature_path, verified
 from llmperf_verify.verification import Verification, stale, standing
 

@@ -16,20 +16,12 @@ from llmperf_verify.ssh_signatures import Namespace, Signature, check_allowed_si
 from llmperf_verify.verification import Level, LevelCheck
 
 
-def signature_check(result: Path, archive: Path | None, signers: Path | None) -> LevelCheck | None:
-    """Who signed a result as its maker; None if nobody did and no `signers` are given."""
-    return _check("signed", "llmperf", result, archive, signers)
-
-
-def witness_check(result: Path, archive: Path | None, witnesses: Path | None) -> LevelCheck | None:
-    """Who signed a result as its witness; None if nobody did and no `witnesses` are given."""
-    return _check("witnessed", "llmperf-witness", result, archive, witnesses)
-
-
-def _check(
-    level: Level, namespace: Namespace, result: Path, archive: Path | None, allowed: Path | None
+def signature_check(
+    result: Path, archive: Path | None, allowed: Path | None, *, witness: bool = False
 ) -> LevelCheck | None:
-    """The signature of the result, or else that of the archive."""
+    """Who signed a result, or else its archive, as its maker or witness; None if nobody did and nobody must have."""
+    level: Level = "witnessed" if witness else "signed"
+    namespace: Namespace = "llmperf-witness" if witness else "llmperf"
     files = [result, *([] if archive is None else [archive])]
     signed = next((path for path in files if signature_path(path, namespace).is_file()), None)
     if signed is None:

@@ -19,17 +19,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf import check_model, count_parameters, load_plan, recorded
+from llmperf import check_model, count_parameters, decode, load_plan, recorded
 from llmperf.errors import LlmperfError
-from llmperf.types import Plan, SequencesRecord, StepRecord
+from llmperf.types import FurtherRecord, Plan, StepRecord
 
 from llmperf_verify.documents import PLAN, Impossible, own_data
-from llmperf_verify.spot_bounds import bound_of
+from llmperf_verify.first_losses import IGNORED, SequencesRecord
 from llmperf_verify.verification import LevelCheck, Outcome
 
 if TYPE_CHECKING:
     import numpy as np
-    from llmperf.types import Result
+    from llmperf.types import Contract, Model, Result
     from llmperf.types.records import Record
     from numpy.typing import NDArray
 
@@ -39,12 +39,27 @@ MOST_HOURS = 200
 """A check that would take longer is refused."""
 MEMORY_SHARE = 0.8
 """Part of the host's memory that the check may take."""
-IGNORED = -100
-"""The id after the end of a padded record."""
 SHOWN_SECONDS = 5.0
 """Progress of checks that are expected to take longer is shown, as often as this at most."""
 FEWEST_FOR_MEAN = 4
 """Sequences from which the mean difference has a bound of its own."""
+MEASURED_TOKENS = 128
+"""Tokens of the sequences that bounds were measured with. Differences of shorter ones grow as 1 / sqrt(tokens)."""
+
+
+BOUNDS = {
+    "fp32": (5e-5, 1e-4),
+    "tf32": (5e-4, 4e-3),
+    "fp16": (5e-4, 4e-3),
+    "bf16": (2e-3, 8e-3),
+    "bf16_pure": (2e-3, 8e-3),
+    "fp8_tensorwise": (2e-2, 4e-2),
+    "fp8_rowwise": (2e-2, 4e-2),
+    "fp8_blockwise": (2e-2, 4e-2),
+}
+"""Largest differences of a sequence's loss, in nats per token, by recipe: of dense models and of mixtures whose tokens
+take experts by a table, and of mixtures with learned routing, where a rounded score sends some tokens to other experts.
+tf32 rounds operands to as many digits as fp16."""
 
 
 class Refuted(LlmperfError):
@@ -162,6 +177,12 @@ def _judged(
     return "passed", f"{message}, spread between sequences {spread:.1e} (seed {seed})", figures
 
 
+def bound_of(model: Model, contract: Contract, tokens: int) -> float:
+    """The bound of a sequence with so many learnt tokens."""
+    learned = model.mixture is not None and contract.routing == "learned"
+    return BOUNDS[contract.precision][learned] * math.sqrt(max(1.0, MEASURED_TOKENS / tokens))
+
+
 def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
     """The recorded losses of the sequences of step 1 by data-parallel rank, of all of them.
 
@@ -170,8 +191,9 @@ def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
     expected = plan.batch.micro_batch * plan.batch.gradient_accumulation
     losses: dict[int, tuple[float, ...]] = {}
     for path, records in _of_ranks(folder):
-        record = next((record for record in records if isinstance(record, SequencesRecord)), None)
-        if record is None or record.rank >= plan.layout.world_size:
+        line = next((one.line for one in records if isinstance(one, FurtherRecord) and one.kind == "sequences"), None)
+        record = None if line is None else decode(line, SequencesRecord, path.name)
+        if record is None or not 0 <= record.rank < plan.layout.world_size:
             continue
         rank = plan.layout.data_parallel_rank(record.rank)
         if len(record.losses) != expected:
@@ -195,6 +217,8 @@ def _why_missing(folder: Path, plan: Plan) -> str:
     for path, records in files:
         if not any(isinstance(record, StepRecord) for record in records):
             return f"{path.name} has no steps"
+    if "verify" not in plan.recorders:
+        return "llmperf-verify was not installed where it ran"
     return f"{plan.spec.tuning.framework} did not report them, or they were removed"
 
 

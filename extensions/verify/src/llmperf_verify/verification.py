@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from llmperf import __version__, own_config
+from llmperf import __version__, encode_pretty, own_config, sha256, write_bytes
 from llmperf.errors import UserError
 
-from llmperf_verify.documents import ARCHIVES, VERIFICATION, load, save, sha256
+from llmperf_verify.documents import ARCHIVES, VERIFICATION, load
 from llmperf_verify.ssh_signatures import signature_path, verified
 
 Level = Literal["consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed"]
@@ -147,7 +147,7 @@ def write_verification(path: Path, results: Sequence[VerifiedResult]) -> Path:
         results=tuple(results),
     )
     signature_path(target, "llmperf-verification").unlink(missing_ok=True)
-    save(target, document)
+    write_bytes(target, encode_pretty(document))
     return target
 
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from llmperf.cases.challenges import NONCE, challenge_seed
 from llmperf.cases.model_facts import misfits
-from llmperf.cases.resolve import changes_from, flat_case
+from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
 from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
 from llmperf.types import Case, Change, Model, Result, RunSpec
@@ -184,7 +184,7 @@ def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
     at_seed = "/contract/seed" if isinstance(document, Result) else "/spec/contract/seed"
     if (nonce := spec.challenge) is None:
         return
-    if not NONCE.fullmatch(nonce):
+    if not re.fullmatch("[0-9a-f]{64}", nonce):
         where = at_seed.replace("contract/seed", "challenge")
         yield where, f"expected 64 hexadecimal digits, found {shown(nonce)}"
     elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):

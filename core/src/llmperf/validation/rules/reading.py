@@ -21,7 +21,6 @@ NOT_A_CHOICE = _rule("LP014", "error", "A choice is one of those there are")
 MISNAMED = _rule("LP015", "error", "A case or a model has the name of its file")
 REPEATED_RESULT = _rule("LP631", "warning", "A result is handed in once")
 
-SEQUENCES = _rule("LP235", "error", "The losses of sequences are those of step 1")
 SHORT_WINDOW = _rule("LP642", "error", "A rank's window is no shorter than the steps in it")
 SHORT_STEPS = _rule("LP643", "error", "A rank's steps fill its window")
 STEP_TOKENS = _rule("LP644", "error", "A rank's steps and tokens are those of its records")

@@ -1,4 +1,4 @@
-"""LP235: the losses of the sequences of step 1 against the loss of that step, and against one another."""
+"""The losses of the sequences of step 1: how ranks record them, and LP235, which holds them against one another."""
 
 from __future__ import annotations
 
@@ -6,17 +6,56 @@ import json
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from llmperf.errors import UserError
+from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import read_run
 from llmperf.types import Plan
 from llmperf.validation.run_folder import recorded_findings
+from llmperf_verify.first_losses import SequencesRecord, first_losses
 
 FIRST = math.log(4096)
 """The loss of step 1 of both ranks of the run folder, each of which has two sequences."""
 HONEST = {0: [FIRST - 0.02, FIRST + 0.02], 1: [FIRST + 0.01, FIRST - 0.01]}
+
+
+class Trainer:
+    def __init__(self, losses=(5.5, 6.5)):
+        self.losses = losses
+
+    def first_losses(self):
+        return self.losses
+
+
+def test_ranks_record_them_once_after_the_warm_up(stub_plan):
+    (part,) = first_losses(stub_plan(warmup_steps=2), 0, Trainer())
+    assert (part.kind, part.end()) == ("sequences", None)
+    assert part.warmed_up(6.0) == SequencesRecord(rank=0, losses=(5.5, 6.5), tokens=None)
+
+
+def test_ranks_record_none_without_a_warm_up_or_where_nobody_knows_them(stub_plan):
+    assert list(first_losses(stub_plan(warmup_steps=0), 0, Trainer())) == []
+    assert list(first_losses(stub_plan(warmup_steps=2), 0, object())) == []
+    (part,) = first_losses(stub_plan(warmup_steps=2), 1, Trainer(None))
+    assert part.warmed_up(6.0) is None
+
+
+@pytest.mark.parametrize("answer", [(5.5,), 5.5, "ab", (5.5, "6.5"), (5.5, None), (True, False), np.zeros(2)])
+def test_other_answers_are_the_frameworks_fault_in_one_line(stub_plan, answer):
+    expected = r"expected 2 Python floats, the loss of each sequence of step 1, as first_losses\(\), found .*$"
+    (part,) = first_losses(stub_plan(warmup_steps=2), 0, Trainer(answer))
+    with pytest.raises(PluginError, match=expected):
+        part.warmed_up(6.0)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_loss_that_is_no_number_beside_a_finite_loss_of_the_step_is_the_frameworks_fault(stub_plan, wrong):
+    (part,) = first_losses(stub_plan(warmup_steps=2), 0, Trainer((5.5, wrong)))
+    with pytest.raises(PluginError, match=rf"found {wrong} for sequence 1, with a loss of 6 of the step"):
+        part.warmed_up(6.0)
+    assert part.warmed_up(float("nan")) is None  # the loss of the step ends the run
 
 
 def found(run, losses, tokens=None):
@@ -35,7 +74,7 @@ def found(run, losses, tokens=None):
 def test_honest_losses_have_no_finding(run_folder):
     assert found(run_folder, {}) == []
     assert found(run_folder, HONEST) == []
-    assert read_run(run_folder).sequences[1].losses == (FIRST + 0.01, FIRST - 0.01)
+    assert read_run(run_folder).further["sequences"][1].rank == 1
     rounded = {rank: [loss * (1 + 4e-6) for loss in losses] for rank, losses in HONEST.items()}
     assert found(run_folder, rounded) == []
 
@@ -96,3 +135,7 @@ def test_two_records_of_a_rank_are_refused(run_folder):
     path.write_text(path.read_text() + line + line)
     with pytest.raises(UserError, match="rank 0: sequences: expected one record, found several"):
         read_run(run_folder)
+
+
+def test_losses_that_cannot_be_read(run_folder):
+    assert "found an unreadable record" in found(run_folder, HONEST | {1: ["no number"]})[0][1]
