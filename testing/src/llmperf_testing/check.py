@@ -31,7 +31,7 @@ class Check:
     function: Callable[[Any], None]
     """Takes the subject; raises ContractError or Skip."""
     slow: bool = False
-    """True if it trains."""
+    """The check trains."""
 
     @property
     def name(self) -> str:

@@ -110,7 +110,7 @@ class FrameworkSubject(Subject):
         return plain
 
     def _foreign(self, drafted: Outcome) -> bool:
-        """True if the best devices here do not offer the runtime that it needs."""
+        """Check whether the best devices here do not offer the runtime that it needs."""
         needs = drafted.plan.worker.needs if drafted.plan is not None else None
         return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 

@@ -11,7 +11,7 @@ class Fresh:
     """Observations of a fresh interpreter that finds, imports and first asks a plugin, with an empty PATH."""
 
     imported_by_discovery: bool
-    """True if looking for plugins imported this one."""
+    """Looking for plugins imported this one."""
     bare_cpu_seconds: float
     """CPU time of an interpreter that does nothing."""
     import_cpu_seconds: float | None = None
@@ -41,7 +41,7 @@ class Stretch:
     first_ready_seconds: float
     """How long `ready()` took, asked when the work had just been handed over."""
     reached: bool
-    """True if the second event was ready at once after `synchronize()`."""
+    """The second event was ready at once after `synchronize()`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class Bound:
     peaks: tuple[int | None, ...] = ()
     """Peak after a reset, with the block, after the block was given back, after another reset."""
     hides_errors: bool = False
-    """True if leaving it as a context manager with an error would hide the error."""
+    """Leaving it as a context manager with an error would hide the error."""
     close_error: str | None = None
     """Error of closing it, or of closing it again."""
 
@@ -91,8 +91,7 @@ class Trajectory:
     grad_norms: tuple[float, ...] = ()
     """Norm of the whole gradient before clipping, by step."""
     sequences: tuple[tuple[float, ...], ...] = ()
-    """For each data-parallel rank, the mean cross entropy per token of each of its sequences of step 1; empty if the
-    reference does not give them."""
+    """Mean cross entropy per token of each sequence of step 1, by data-parallel rank; empty if unknown."""
     unknown: str | None = None
     """Reason why no reference covers them."""
 
@@ -126,7 +125,7 @@ class RankEnd:
     """Observations of one rank that builds a trainer, takes some steps and leaves with an error."""
 
     rank: int
-    """Which."""
+    """The rank."""
     error: str | None = None
     """Error of building or stepping; nothing else is known then."""
     losses: tuple[float | None, ...] = ()
@@ -147,7 +146,7 @@ class RankEnd:
     operations: tuple[str, ...] = ()
     """Names of the operations of its last step, by torch's profiler; empty where torch is not loaded."""
     hides_errors: bool = False
-    """True if leaving the trainer as a context manager with an error would hide the error."""
+    """Leaving the trainer as a context manager with an error would hide the error."""
     leaving_error: str | None = None
     """Error of leaving it with an error."""
     leaving_seconds: float = 0.0

@@ -29,7 +29,7 @@ DEFAULT_THETA = 10000.0
 
 
 def covers(spec: RunSpec) -> bool:
-    """True if the model is a Llama without any of the facts that later families added."""
+    """Check whether the model is a Llama without any of the facts that later families added."""
     model = spec.model
     plain = model.family == "llama" and model.position_encoding == "rope" and not model.normalized_head
     return plain and not any(architecture_problems("reference", spec))

@@ -59,7 +59,7 @@ class Ends:
     ranks: tuple[RankEnd, ...]
     """By rank."""
     clock_was_set: bool = False
-    """True if the host's clock was set in the meantime."""
+    """The host's clock was set in the meantime."""
 
     @property
     def losses(self) -> list[float]:

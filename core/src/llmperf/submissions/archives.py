@@ -19,21 +19,21 @@ if TYPE_CHECKING:
 SUFFIXES = (".zip", ".tar.gz", ".tgz")
 MAX_MEMBERS = 20_000
 MAX_TOTAL_BYTES = 2 * 2**30
-"""Of all members together, unpacked."""
+"""Most bytes of all members together, unpacked."""
 MAX_NAME = 255
 MAX_DEPTH = 16
 BLOCK = 2**20
 MAX_HEADER_BYTES = 64 * 1024
-"""Of one long name or extended header of a tar; the longest name that is taken has 255 characters."""
+"""Most bytes of one long name or extended header of a tar; the longest name that is taken has 255 characters."""
 MAX_HEADERS_BYTES = 2**20
-"""Of all that precedes a member of a tar."""
+"""Most bytes of all that precedes a member of a tar."""
 MAX_DIRECTORY_BYTES = 32 * 2**20
-"""Of the list of members in a zip; of all long names and extended headers of a tar."""
+"""Most bytes of the list of members in a zip; of all long names and extended headers of a tar."""
 ZIP_END_BYTES = 22
 ZIP64_LOCATOR_BYTES = 20
 
 _FAULTS = (NotImplementedError, ValueError, RecursionError)
-"""What else `zipfile` and `tarfile` raise on archives that are damaged, or made to be."""
+"""Further errors of `zipfile` and `tarfile` on archives that are damaged, or made to be."""
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def _submission(folder: Path, validator: Validator) -> Iterator[FileFindings]:
 
 
 def manifest_findings(folder: Path) -> Iterator[Finding]:
-    """Whether the files of an unpacked archive are those that were packed; UserError if the manifest is not JSON."""
+    """Check whether the files of an unpacked archive are those packed; UserError if the manifest is not JSON."""
     path = folder / MANIFEST
     if not path.is_file():
         yield NO_MANIFEST.finding(

@@ -59,7 +59,7 @@ def _is_named_manifest(path: Path, beginning: Callable[[], str], named: bool) ->
 
 
 def _is_written(path: Path, _: Callable[[], str], named: bool) -> bool:
-    """Whether llmperf wrote the file: a report in a run folder, or the README that the results below it give."""
+    """Check whether llmperf wrote the file: a report in a run folder, or the README that the results below it give."""
     if named:
         return False
     if path.name == filenames.REPORT:

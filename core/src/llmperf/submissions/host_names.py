@@ -15,7 +15,7 @@ from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
 PUBLIC = re.compile(r"localhost|127\..*|::1")
-"""What every machine calls itself."""
+"""Names that every machine gives itself."""
 TEXTS = frozenset({"host", "address", "message", "traceback", "log_tail", "notes", "problems", "env", "environment"})
 """Fields that may hold names of hosts, also below them. Names may be words, such as `cpu`: other fields are kept."""
 DOCUMENTS = (filenames.PLAN, filenames.NODES, filenames.ENDING, filenames.RESULT)
@@ -44,7 +44,7 @@ def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], st
 
 
 def replacements(plan: Plan) -> dict[str, str]:
-    """What takes the place of each name and address of the plan's nodes."""
+    """Replacements for each name and address of the plan's nodes."""
     names: dict[str, str] = {}
     for kind, texts in (
         ("node", [node.host for node in plan.nodes]),

@@ -1,4 +1,4 @@
-"""Which files of a run folder `llmperf pack` puts into a submission; it has no others."""
+"""Choose the files of a run folder that `llmperf pack` puts into a submission; it has no others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOG = re.compile(r"(?:rank-[0-9]{5,9}|agent-[0-9]{3,9})\.log")
 
 
 def is_packed(name: str, configured: Collection[str]) -> bool:
-    """Whether a file belongs to a run, by its path in the run folder; `configured` are the names in its plan."""
+    """Check whether a file belongs to a run, by its path in the run folder; `configured` are the names in its plan."""
     folder, _, inner = name.partition("/")
     if not inner:
         return name in SINGLE

@@ -65,7 +65,7 @@ def recorded_steps(opened: OpenedSheet) -> tuple[StepFigures, ...]:
 
 
 def is_archive(path: Path) -> bool:
-    """Whether a path is a file with the name of an archive."""
+    """Check whether a path is a file with the name of an archive."""
     return path.name.lower().endswith(SUFFIXES) and path.is_file()
 
 

@@ -32,7 +32,7 @@ def differences(folder: Path) -> Iterator[tuple[Path, Difference]]:
 
 
 def is_rendered(readme: Path) -> bool:
-    """Whether a README is what `llmperf pack` writes of the runs in its folder."""
+    """Check whether a README is what `llmperf pack` writes of the runs in its folder."""
     results = [result for _, result in _results(readme.parent)]
     readable = [one for one in results if one is not None]
     return bool(results) and len(readable) == len(results) and not any(_of_file(readme, readable))
@@ -60,7 +60,7 @@ def _of_file(path: Path, results: Sequence[Result]) -> Iterator[tuple[Path, Diff
 
 
 def _expected(text: str, results: Sequence[Result]) -> str:
-    """What llmperf writes of the results, in the language of a document."""
+    """The text that llmperf writes of the results, in the language of a document."""
     from llmperf.reporting.markdown import render_results
     from llmperf.reporting.words import word
 

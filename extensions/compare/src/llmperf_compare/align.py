@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from llmperf_compare.alignment import Alignment
 
 Labels = Mapping[str, str]
-"""What each run is called, by its identity."""
+"""Label of each run, by its identity."""
 Points = Sequence[tuple[float, float]]
 
 MARKS = "*ox+#@%&"
@@ -152,7 +152,7 @@ def verdict(alignment: Alignment, names: Labels, mean_limit: float, language: st
 
 
 def _recipes(alignment: Alignment) -> str:
-    """What another precision recipe costs, and whether the reference has that of its case."""
+    """A sentence on the cost in loss of another precision recipe, and whether the reference has that of its case."""
     from llmperf.reporting import printable
 
     if (differ := alignment.precisions) is None:

@@ -27,9 +27,9 @@ class Difference:
     step: int
     """From 1."""
     loss: float
-    """Of the run, nats per token."""
+    """Loss of the run, nats per token."""
     reference: float
-    """Of the reference, nats per token."""
+    """Loss of the reference, nats per token."""
 
     @property
     def absolute(self) -> float:
@@ -53,7 +53,7 @@ class PrecisionDifference:
     reference: str
     """Recipe of the reference."""
     emulated: bool
-    """Whether the run emulated fp8."""
+    """The run emulated fp8."""
     case: str
     """The recipe of the reference's case."""
 
@@ -81,7 +81,7 @@ class Alignment:
     precisions: PrecisionDifference | None
     """The precision recipes of both; None if they are the same."""
     passed: bool | None
-    """Whether all limits hold; None if unknown: no step counts, the contracts differ, or both are one run."""
+    """All limits hold; None if unknown: no step counts, the contracts differ, or both are one run."""
     why: tuple[str, ...]
     """Reasons why it does not pass that do not depend on the losses."""
     unlike: tuple[str, ...]
@@ -135,7 +135,7 @@ def align(
 
 
 def _faults(result: Result) -> tuple[str, ...]:
-    """Why a run cannot be aligned: it is not complete, or a loss is not a number."""
+    """Reasons why a run cannot be aligned: it is not complete, or a loss is not a number."""
     faults = [] if result.status == "complete" else [f"{result.run_id} is {result.status}"]
     lost = [point for point in result.loss_curve if point.loss is None]
     if lost:
@@ -145,7 +145,7 @@ def _faults(result: Result) -> tuple[str, ...]:
 
 
 def _doubts(run: Result, reference: Result) -> tuple[str, ...]:
-    """Why agreement would mean nothing: both are one run, or they train something else."""
+    """Reasons why agreement would mean nothing: both are one run, or they train something else."""
     if one_run(run, reference):
         return ("both are one and the same run",)
     other = [name for name in unlike(run, reference) if name not in MAY_DIFFER]

@@ -1,4 +1,4 @@
-"""What `llmperf compare` and `summary` found, for programs that read findings: JUnit, GitHub and SARIF."""
+"""Findings of `llmperf compare` and `summary` for other programs: JUnit, GitHub and SARIF."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def finding(code: str, severity: Severity, message: str) -> Finding:
 
 
 def speed_findings(comparison: Comparison, name: str, reference: str, fail_below: float | None) -> Iterator[Finding]:
-    """Whether one side is fast enough."""
+    """Check whether one side is fast enough."""
     text = speed_line(comparison, name, reference).text
     if fail_below is not None and comparison.ratio < fail_below:
         yield finding("below-limit", "error", f"{text}; the limit is {fail_below:g}")
@@ -71,7 +71,7 @@ def figure_findings(comparison: BaselineComparison, alone: Severity, fail_below:
 
 
 def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: float | None) -> Iterator[Finding]:
-    """What was found about one kind of run: its speed against its baseline, its failures, its disturbed runs."""
+    """Findings about one kind of run: its speed against its baseline, its failures, its disturbed runs."""
     name = short_text(group)
     alone: Severity = "note" if fail_below is None else "error"
     if group.spread is None:
@@ -86,7 +86,7 @@ def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: fl
 
 
 def imported_finding(row: ImportedRow) -> Finding:
-    """What an imported row says, and that it was not measured."""
+    """The finding for an imported row, which was not measured."""
     keys = ("tokens_per_second_per_device", "mfu_nominal", "status")
     speed, mfu, verdict = overview_cells(row.sheet, keys)
     text = f"{row.standing.model} on {row.entry.device}: {speed} token/p/s, MFU {mfu}; {verdict}; not measured"

@@ -44,7 +44,7 @@ class Comparison:
     ours: tuple[float, ...]
     """The figure of each run of the first group."""
     theirs: tuple[float, ...]
-    """Of each run of the second group, the baseline."""
+    """Figures of the runs of the second group, the baseline."""
     ratio: float
     """Median of the first / median of the second."""
     low: float | None
@@ -54,7 +54,7 @@ class Comparison:
     p_value: float | None
     """How often chance alone gives a difference of ranks at least so large; None if a group has only one run."""
     verdict: Verdict
-    """Of the first group against the second."""
+    """Verdict on the first group against the second."""
     why: str
     """Reason for the verdict, in one line."""
 
@@ -138,12 +138,12 @@ def _medians(values: Sequence[float], draws: np.random.Generator) -> np.ndarray[
 
 
 def has_interval(comparison: Comparison) -> bool:
-    """Whether its sentence has a ± or a p."""
+    """Check whether its sentence has a ± or a p."""
     return comparison.low is not None or comparison.p_value is not None
 
 
 def speed_line(comparison: Comparison, name: str, reference: str, language: str = "en") -> Line:
-    """Whether one side is faster than the reference, by how much and how sure that is."""
+    """A sentence on whether one side is faster than the reference, by how much and how sure that is."""
 
     values = {"name": name, "reference": reference, "times": times_text(comparison)}
     values |= {"basis": basis_text(comparison, language), "why": _why_not(comparison, language)}
@@ -175,7 +175,7 @@ def basis_text(comparison: Comparison, language: str = "en") -> str:
 
 
 def _why_not(comparison: Comparison, language: str) -> str:
-    """Why no verdict is possible."""
+    """The reason why no verdict is possible."""
     ours, theirs = len(comparison.ours), len(comparison.theirs)
     if min(ours, theirs) < 2:
         return word("a single run has no spread (measure with --repeat 4)", language)

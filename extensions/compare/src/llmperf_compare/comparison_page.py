@@ -49,7 +49,7 @@ def comparison_page(
     with_figures: Mapping[str, Sequence[BaselineComparison]],
     language: str = "en",
 ) -> Page:
-    """What follows from the throughputs of some sides, of which the first is the reference of the others.
+    """The page that compares the throughputs of some sides, of which the first is the reference of the others.
 
     `comparisons` are those of the further sides with the first, `with_figures` those of sides with figures of
     documents.
@@ -102,7 +102,7 @@ def warning_lines(name: str, side: Side, language: str = "en") -> Iterator[Line]
 def answer_lines(
     name: str, sides: Mapping[str, Side], comparison: AgainstReference, language: str = "en"
 ) -> Iterator[Line]:
-    """What follows for one side and the reference, the first of `sides`, or why nothing does."""
+    """Lines on one side and the reference, the first of `sides`."""
     reference = next(iter(sides))
     both = {reference: sides[reference], name: sides[name]}
     if comparison.contract_differences:

@@ -26,7 +26,7 @@ class Copy:
     used: Path
     """The one that is used instead."""
     equal: bool
-    """Whether both say the same, apart from their findings."""
+    """Both say the same, apart from their findings."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,7 +131,7 @@ def notices(found: Distinct) -> Iterator[str]:
 
 
 def one_run(first: Result, second: Result) -> bool:
-    """Whether two results are of one run, or claim to be."""
+    """Check whether two results are of one run, or claim to be."""
     return first.run_id == second.run_id or not set(_marks(first)).isdisjoint(_marks(second))
 
 

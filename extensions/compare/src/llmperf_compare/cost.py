@@ -46,14 +46,14 @@ COSTS_OF_TRAINING = ("train_device_hours", "train_seconds", "train_cost")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a run measured, or a document printed."""
+    """Rates of a run or of a printed row."""
 
     tokens_per_second_per_device: float | None
-    """Of one whole device."""
+    """Throughput of one whole device."""
     devices: float | None
     """Whole devices that trained together."""
     joules_per_token: float | None
-    """Of the devices alone."""
+    """Energy of the devices alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ class Cost:
     per_million_tokens: float | None
     """In the currency of the device's price."""
     tokens: float | None
-    """Of the whole training."""
+    """Tokens of the whole training."""
     device_hours: float | None
     """Hours x devices."""
     seconds: float | None
@@ -71,7 +71,7 @@ class Cost:
     money: float | None
     """Device hours x price, in the currency of the device's price."""
     energy_kwh: float | None
-    """Of the devices alone."""
+    """Energy of the devices alone."""
     electricity: float | None
     """energy_kwh x price, in the currency of the electricity price."""
 
@@ -130,7 +130,7 @@ def product(*factors: float | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Costing:
-    """What costs are computed with."""
+    """Inputs of costs."""
 
     prices: Prices | None = None
     """None: no figure in money is known."""
@@ -139,7 +139,7 @@ class Costing:
 
 
 def costing_for(prices: Path | None, train_tokens: int | str | None, warn: Callable[[str], None]) -> Costing | None:
-    """What to compute costs with; None if no price is known and no number of tokens was asked for.
+    """Inputs of costs; None if no price is known and no number of tokens was asked for.
 
     `prices` is the file of `--prices`; without it, those of the user's own configuration file are used, never those of
     a `llmperf.toml` in the working directory, which may have come with the results: `warn` is called with its name.
@@ -220,7 +220,7 @@ def price_lines(devices: Iterable[str], costing: Costing, language: str = "en") 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
-    """What was measured, printed or estimated of a training, from which its cost is extrapolated."""
+    """Figures of a training, measured, printed or estimated, from which its cost is extrapolated."""
 
     device: str | None
     """Model of the device."""
@@ -228,7 +228,7 @@ class Training:
     model: Model | None
     """None if its facts are unknown."""
     adapters: bool
-    """Whether only adapters are trained."""
+    """Only adapters are trained."""
 
 
 def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:

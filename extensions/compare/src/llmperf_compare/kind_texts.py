@@ -47,7 +47,7 @@ def count_text(count: int, language: str = "en") -> str:
 
 
 def phase_text(result: Result, language: str = "en") -> str:
-    """What was trained: `pretraining`, or `LoRA` if only adapters."""
+    """Kind of training: `pretraining`, or `LoRA` if only adapters."""
     return word("pretraining" if result.contract.lora is None else "LoRA", language)
 
 
@@ -78,7 +78,7 @@ def kind_devices(kind: Kind) -> str:
 
 
 def kind_changes(kind: Kind, language: str = "en") -> str:
-    """What was changed from the case."""
+    """Changes from the case."""
     return settings(kind.contract + kind.tuning) or word("nothing changed", language)
 
 

@@ -21,13 +21,13 @@ class Group:
     """Repeats of one run."""
 
     kind: Kind
-    """What they have in common."""
+    """The kind of the runs."""
     results: tuple[Result, ...]
     """All of them, also those that failed."""
 
     @property
     def spread(self) -> Spread | None:
-        """Of token/p/s over the complete ones."""
+        """Spread of token/p/s over the complete runs."""
         return spread(self.results)
 
 
@@ -80,7 +80,7 @@ class RunComparison:
     baseline: Group
     """The runs they are compared with: of the same kind if there are any."""
     comparison: Comparison | None
-    """Of token/p/s; None where the runs or the baseline have none."""
+    """Comparison of token/p/s; None where the runs or the baseline have none."""
 
     @property
     def share(self) -> float | None:
@@ -89,7 +89,7 @@ class RunComparison:
 
     @property
     def same_kind(self) -> bool:
-        """Whether the runs and the baseline are of one kind."""
+        """The runs and the baseline are of one kind."""
         return self.group.kind == self.baseline.kind
 
     def document(self) -> dict[str, object]:
@@ -116,7 +116,7 @@ class BaselineComparison:
     differs: tuple[str, ...]
     """In what else the figure and the runs differ."""
     why: str
-    """Which figure was chosen, or why none was, in one line."""
+    """The chosen figure, or the reason why there is none, in one line."""
 
     def figures(self) -> dict[str, object]:
         """Plain values for JSON, without the group."""
@@ -180,7 +180,7 @@ def _distance(result: Result, baseline: Baseline) -> tuple[bool, float, int, flo
 
 
 def _nearest(result: Result, kind: str, baselines: Sequence[Baseline]) -> str:
-    """Why no figure fits, by the one with the fewest misfits."""
+    """The reason why no figure fits, by the one with the fewest misfits."""
     alike = [baseline for baseline in baselines if baseline.model == result.model.name]
     if not alike:
         return f"none of {len(baselines)} {kind} rows is on {result.model.name}"

@@ -41,17 +41,17 @@ class LoadedResult:
 
     @property
     def measured(self) -> bool:
-        """Whether llmperf measured it; False for imported figures."""
+        """The figures were measured by llmperf; False for imported figures."""
         return self.sheet.measured
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """What validation found."""
+        """Findings of validation."""
         return self.sheet.findings
 
     @property
     def valid(self) -> bool:
-        """Whether validation found no error."""
+        """Validation found no error."""
         return not any(finding.severity == "error" for finding in self.findings)
 
     @property
@@ -102,7 +102,7 @@ class LoadedResults(Sequence[LoadedResult]):
         return f"<LoadedResults: {measured} measured, {len(self) - measured} imported>"
 
     def standings(self) -> list[Standing]:
-        """What was measured under one contract, ranked, as `llmperf summary` and the HTML report show it."""
+        """Standings of the runs of one contract, as in `llmperf summary` and the HTML report."""
         return standings([result.sheet for result in self._results])
 
     def standings_frame(self) -> pandas.DataFrame:

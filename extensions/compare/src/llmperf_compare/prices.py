@@ -28,7 +28,7 @@ class DevicePrice:
     """`[prices."DEVICE MODEL"]`: what one whole device costs."""
 
     per_hour: NonNegative
-    """Of one device, in `currency`."""
+    """Price of one device for an hour, in `currency`."""
     currency: str
     """ISO 4217, such as `USD`."""
     date: Date
@@ -71,12 +71,12 @@ class Prices:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTables:
-    """What a file of prices holds."""
+    """Contents of a file of prices."""
 
     prices: Mapping[str, DevicePrice] = field(default_factory=dict)
     """By the model of the device, as results name it."""
     electricity: ElectricityPrice | None = None
-    """Of a kilowatt hour."""
+    """Price of a kilowatt hour."""
 
 
 def price_file(path: Path) -> Prices:
@@ -156,7 +156,7 @@ def matched_prices(prices: Prices, devices: Iterable[str | None], warn: Callable
 
 
 def one_model(name: str, other: str, aliases: Iterable[Sequence[str]]) -> bool:
-    """Whether two names are of one device model: by their spelling, or as names of one entry of a catalogue."""
+    """Check whether two names are of one device model: by their spelling, or as names of one entry of a catalogue."""
     return same_device(name, other) or any(
         all(any(same_device(alias, given) for alias in entry) for given in (name, other)) for entry in aliases
     )

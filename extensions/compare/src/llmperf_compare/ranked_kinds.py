@@ -39,7 +39,7 @@ class ImportedRow:
 
     entry: Entry
     standing: Standing
-    """What it is ranked among."""
+    """Standing among which it is ranked."""
 
     @property
     def sheet(self) -> Sheet:
@@ -79,7 +79,7 @@ def ranked_kinds(kinds: Sequence[ComparedKind], imported: Sequence[Sheet]) -> li
 
 
 def _place(member: Ranked) -> tuple[bool, bool, float]:
-    """What members of one contract are sorted by, as `Entry.place`."""
+    """Sort key of members of one contract, as `Entry.place`."""
     if isinstance(member, ImportedRow):
         return member.entry.place
     group = member[0]

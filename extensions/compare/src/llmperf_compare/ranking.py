@@ -1,4 +1,4 @@
-"""What was measured under one contract, ranked: the answer that summaries, reports and sites open with."""
+"""Ranking of the runs of one contract: the answer that summaries, reports and sites open with."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from llmperf.types import Sheet
 How = Literal["measured", "printed", "computed"]
 """How a figure was made: measured by llmperf, printed in an imported document, or computed here from printed ones."""
 Verdict = Literal["valid", "warnings", "errors", "unchecked", "failed"]
-"""What validation says. Of an imported row, `valid` says only that its printed figures agree with each other, and
+"""Verdict of validation. Of an imported row, `valid` says only that its printed figures agree with each other, and
 `unchecked` that none was recomputed; `failed`: the run has no figures."""
 
 RANKED_BY = "tokens_per_second_per_device"
@@ -59,7 +59,7 @@ class Interval:
     """Complete runs that have the figure."""
     how: How
     currency: str = ""
-    """Of a cost, such as `USD`; empty for other figures. Costs in different currencies must not be ranked."""
+    """Currency of a cost, such as `USD`; empty for other figures. Costs in different currencies must not be ranked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,11 +72,11 @@ class Entry:
     layout: str
     """`TP4 x PP1 x DP2`."""
     changes: str
-    """What was changed from the case, as `fix_hp` prints it."""
+    """Changes from the case, as `fix_hp` prints them."""
     settings: Mapping[str, str]
     """Further settings in which the entries of its standing differ, by name, as far as they are known."""
     measured: bool
-    """Whether llmperf measured it; False for an imported row."""
+    """The figures were measured by llmperf; False for an imported row."""
     stated: tuple[str, ...]
     """The parts of the contract that are known: all of a run, a few of an imported row."""
     sheets: tuple[Sheet, ...]
@@ -86,7 +86,7 @@ class Entry:
     verdict: Verdict
     """The worst of its runs."""
     disturbed: bool
-    """Whether half of its complete runs or more were disturbed: it ranks below entries that were not."""
+    """Half of its complete runs or more were disturbed: it ranks below entries that were not."""
     levels: str | None
     """Highest level of verification that is recorded for all of its runs; None where one has no record."""
 
@@ -98,7 +98,7 @@ class Entry:
 
     @property
     def place(self) -> tuple[bool, bool, float]:
-        """What entries of one contract are sorted by."""
+        """Sort key of entries of one contract."""
         return self.speed == -inf, self.disturbed, -self.speed
 
 
@@ -111,7 +111,7 @@ class Standing:
     contract: Mapping[str, str]
     """By path: of the runs, or what the imported rows state where there are no runs."""
     measured: bool
-    """Whether there are runs among the entries."""
+    """There are runs among the entries."""
     entries: tuple[Entry, ...]
     """The fastest first, disturbed ones after the others; those without a figure last."""
 
@@ -156,7 +156,7 @@ def _model(sheet: Sheet) -> str:
 
 
 def _agrees(row: Sheet, run: Sheet) -> bool:
-    """Whether an imported row may have measured what a run did, as far as it says."""
+    """Check whether an imported row may have measured what a run did, as far as it says."""
     if _model(row) != _model(run) or any(name not in row.contract for name in SHARED):
         return False
     return all(run.contract.get(name, text) == text for name, text in row.contract.items())

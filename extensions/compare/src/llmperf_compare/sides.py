@@ -56,9 +56,9 @@ class AgainstReference:
     contract_differences: tuple[str, ...]
     """Parts of the contract in which the runs differ: their throughputs then measure different things."""
     throughput: Comparison
-    """Of token/p/s, which is that of a rank."""
+    """Comparison of token/p/s, which is that of a rank."""
     device_throughput: Comparison | None
-    """Of the tokens a second of a whole device; None if every rank had the same share of one."""
+    """Comparison of the tokens a second of a whole device; None if every rank had the same share of one."""
 
     @property
     def share(self) -> float | None:

@@ -252,7 +252,7 @@ def verdict_text(comparison: Comparison, language: str = "en") -> str:
 
 
 def _warnings(kinds: Sequence[ComparedKind], language: str) -> Iterator[Line]:
-    """Which runs, and which runs of their baselines, were disturbed."""
+    """Warnings of disturbed runs and baselines."""
     yield from _disturbed([group for group, _ in kinds], "", language)
     compared = [comparison.baseline for _, comparison in kinds if isinstance(comparison, RunComparison)]
     own = {id(group) for group, _ in kinds}

@@ -1,4 +1,4 @@
-"""What was fitted to published figures, and how far estimates were from them."""
+"""Fits to published figures, and errors of estimates."""
 
 from __future__ import annotations
 
@@ -46,15 +46,15 @@ class ThroughputErrors:
     """How far estimates of throughput were from published rows of one kind."""
 
     method: Method
-    """Of the estimates."""
+    """Method of the estimates."""
     fitted: bool
-    """Whether the rows are part of the fit, each left out of it in turn; otherwise nothing was fitted to them."""
+    """The rows are part of the fit, each left out of it in turn; otherwise nothing was fitted to them."""
     device: str
     """Device model as vendors name it."""
     family: str
-    """Of the rows' models."""
+    """Family of the rows' models."""
     mixture: bool
-    """Whether these are mixtures of experts."""
+    """These are mixtures of experts."""
     precision: Precision
     """Recipe."""
     errors: tuple[float, ...]
@@ -68,14 +68,14 @@ class Calibration:
     fragmentation: NonNegative
     """Memory that an allocator holds beyond the peak of tensors, as a share of it."""
     fragmentation_source: str
-    """What it was fitted to."""
+    """Data of the fit."""
     efficiency: Mapping[Method, Efficiency]
     """Speed of published runs as a share of what the roofline, the links and the schedule allow, by the method of the
     trace: formulas leave out small operations."""
     efficiency_source: str
-    """What it was fitted to."""
+    """Data of the fit."""
     memory_error: MemoryErrors
-    """Of estimates with it."""
+    """Errors of estimates with it."""
 
 
 @cache

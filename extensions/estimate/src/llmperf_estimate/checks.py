@@ -1,4 +1,4 @@
-"""What a plan needs, by the analytic form, before anything starts: memory with activations, and the time of a step."""
+"""Memory with activations and step time of a plan, by the analytic form, before anything starts."""
 
 from __future__ import annotations
 

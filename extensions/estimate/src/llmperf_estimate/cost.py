@@ -1,4 +1,4 @@
-"""What a training costs at an estimated throughput: the figures and words of reports, and how sure they are."""
+"""Cost of a training at an estimated throughput: the figures and words of reports, and how sure they are."""
 
 from __future__ import annotations
 

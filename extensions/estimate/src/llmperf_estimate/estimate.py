@@ -36,7 +36,7 @@ class EstimateOptions:
     rates_file: Path | None = None
     """Rates that `llmperf peak --output FILE` measured."""
     network_bytes_per_second: float | None = None
-    """Of one node, all adapters together, in one direction."""
+    """Bandwidth of one node, all adapters together, in one direction."""
     trace_seconds: float = TRACE_SECONDS
     """Time limit of the trace of one stage."""
 
@@ -175,7 +175,7 @@ def estimate_of(
 
 
 def fits(memory: tuple[StageMemory, ...]) -> bool | None:
-    """Whether every stage fits; None if that is not known."""
+    """Check whether every stage fits; None if that is not known."""
     verdicts = [stage.fits for stage in memory]
     return None if None in verdicts else all(verdicts)
 
@@ -217,7 +217,7 @@ def stage_memory(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates
 
 
 def overhead_bytes(peak_bytes: int, rates: DeviceRates | None) -> int | None:
-    """What a process takes beside its tensors; None if the device's part of it is not known."""
+    """Memory of a process beside its tensors; None if the device's part of it is not known."""
     if rates is None or rates.overhead_bytes is None:
         return None
     return rates.overhead_bytes + round(calibration().fragmentation * peak_bytes)

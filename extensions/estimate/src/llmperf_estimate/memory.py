@@ -29,7 +29,7 @@ Held = Mapping[MemoryKind, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Moment:
-    """What is held at one moment of a step."""
+    """Tensors held at one moment of a step."""
 
     phase: Phase
     name: str
@@ -85,7 +85,7 @@ def gradient_bytes(sizes: RankSizes) -> int:
 
 
 def _shard_bytes(sizes: RankSizes, parameters: int, whole: int, element: int) -> int:
-    """Of parameters that are sharded except `whole` ones, at so many bytes for each element."""
+    """Bytes of parameters that are sharded except `whole` ones, at so many bytes for each element."""
     return math.ceil((parameters - whole) * element / sizes.sharding) + whole * element
 
 
@@ -178,7 +178,7 @@ def _cast_weights(sizes: RankSizes) -> int:
 
 
 def runs_fused(sizes: RankSizes, name: str) -> bool:
-    """Whether an operation is one kernel, as planned."""
+    """Check whether an operation is one kernel, as planned."""
     plan = sizes.plan
     return name in plan.worker.fused_ops or plan.spec.tuning.compile
 
@@ -200,7 +200,7 @@ def block_bytes(sizes: RankSizes) -> int:
 
 
 def checkpoint_bytes(sizes: RankSizes) -> int:
-    """What a recomputed block keeps: its input, and with `recompute=operations` results of products and attention."""
+    """Tensors that a recomputed block keeps: its input, or results of products and attention (`operations`)."""
     kept = sizes.compute_bytes * sizes.hidden * sizes.tokens // sizes.sequence_parts
     if sizes.plan.spec.tuning.recompute == "block":
         return kept
@@ -209,7 +209,7 @@ def checkpoint_bytes(sizes: RankSizes) -> int:
 
 
 def norm_bytes(sizes: RankSizes) -> int:
-    """What one norm keeps beside its input.
+    """Tensors that one norm keeps beside its input.
 
     Reciprocal roots; as separate operations its input in float32 instead, and the scaled one if its weight is trained.
     """
@@ -241,7 +241,7 @@ def _routed(sizes: RankSizes) -> int:
 
 
 def attention_is_fused(tuning: Tuning) -> bool:
-    """Whether scores are never held."""
+    """Check whether scores are never held."""
     return tuning.attention in FUSED_ATTENTION
 
 

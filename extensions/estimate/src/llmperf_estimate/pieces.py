@@ -19,12 +19,12 @@ one that scales (2 + 1); with scales for rows, or for blocks in kernels of their
 
 
 def compute_dtype(sizes: RankSizes) -> str:
-    """Of activations, and of products outside the projections of the blocks."""
+    """Dtype of activations, and of products outside the projections of the blocks."""
     return precision_recipe(sizes.plan.spec.contract.precision).rest
 
 
 def projection_dtype(sizes: RankSizes) -> str:
-    """Of the projections of the blocks."""
+    """Dtype of the projections of the blocks."""
     return products_dtype(sizes.plan.spec.contract)
 
 

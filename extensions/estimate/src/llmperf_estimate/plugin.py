@@ -41,7 +41,7 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
 
 
 def _is_estimate(path: Path, beginning: Callable[[], str], _: bool) -> bool:
-    """Whether a document names the schema, which JSON Schemas do in examples too."""
+    """Check whether a document names the schema, which JSON Schemas do in examples too."""
     import re
 
     return re.search(r'"schema"\s*:\s*"llmperf/estimate/', beginning()) is not None and '"$schema"' not in beginning()

@@ -27,13 +27,13 @@ class RankSizes:
     """One rank of a pipeline stage, in one micro batch."""
 
     plan: Plan
-    """Of the run."""
+    """The plan of the run."""
     stage: int
     """Pipeline stage of the rank, from 0."""
     first: bool
-    """Whether the stage has the embedding."""
+    """The stage has the embedding."""
     last: bool
-    """Whether the stage has the head and the loss."""
+    """The stage has the head and the loss."""
     blocks: int
     """Transformer blocks of the stage."""
     recomputed_blocks: int
@@ -63,7 +63,7 @@ class RankSizes:
     dense_blocks: int
     """Blocks with a dense feed-forward layer; the first ones."""
     mixture: bool
-    """Whether the others, which `inner` is of, have a mixture of experts; see `kinds`."""
+    """The others, which `inner` is of, have a mixture of experts; see `kinds`."""
     inner: int
     """Feed-forward columns that a token passes: of a mixture those of its experts and of the shared ones."""
     vocabulary: int
@@ -71,9 +71,9 @@ class RankSizes:
     sequence_parts: int
     """Ranks that divide the sequence in norms and in the residual stream."""
     compute_bytes: int
-    """Of an element in matrix products."""
+    """Bytes of an element in matrix products."""
     weight_bytes: int
-    """Of an element of a weight."""
+    """Bytes of an element of a weight."""
     experts: int
     """Routed experts of a layer on this rank; 0 without a mixture."""
     expert_load: float
@@ -81,15 +81,15 @@ class RankSizes:
     parameters: int
     """On this rank, before sharding."""
     whole_experts: int
-    """Of them, those of routed experts that this rank holds whole, since expert-parallel ranks share them."""
+    """Parameters of routed experts that this rank holds whole, since expert-parallel ranks share them."""
     trained: int
-    """Of them, those that are trained."""
+    """Trained parameters among them."""
     adapter_targets: tuple[str, ...]
     """Projections with adapters; empty if all weights are trained."""
 
     @property
     def tokens(self) -> int:
-        """Of a micro batch on this rank."""
+        """Tokens of a micro batch on this rank."""
         return self.micro_batch * self.seq_len
 
     @property
@@ -99,17 +99,17 @@ class RankSizes:
 
     @property
     def casts(self) -> bool:
-        """Whether weights are held in float32 and cast to 16 bits where they are used."""
+        """Weights are held in float32 and cast to 16 bits where they are used."""
         return self.weight_bytes > self.compute_bytes
 
     @property
     def frozen(self) -> bool:
-        """Whether only adapters are trained."""
+        """Only adapters are trained."""
         return bool(self.adapter_targets)
 
     @property
     def model(self) -> Model:
-        """Of the plan."""
+        """The model of the plan."""
         return self.plan.spec.model
 
     @property
@@ -124,7 +124,7 @@ class RankSizes:
 
     @property
     def whole_trained(self) -> int:
-        """Of the trained parameters, those of experts that this rank holds whole."""
+        """Trained parameters of experts that this rank holds whole."""
         return 0 if self.frozen else self.whole_experts
 
     @property
@@ -254,7 +254,7 @@ def _busiest(model: Model, ways: int, seed: int, skew: float) -> float:
 
 
 def load_notes(plan: Plan) -> tuple[str, ...]:
-    """Which load of experts the estimate assumes; none for a dense model."""
+    """The load of experts that the estimate assumes; none for a dense model."""
     contract, ways = plan.spec.contract, plan.layout.expert_parallel
     if plan.spec.model.mixture is None:
         return ()

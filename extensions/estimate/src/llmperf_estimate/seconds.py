@@ -80,12 +80,12 @@ def _rate(operation: TracedOperation, rates: DeviceRates) -> float:
 
 
 def scope_of(ranks: tuple[int, ...], layout: Layout) -> Scope:
-    """Whether the ranks are on one node or on several."""
+    """Check whether the ranks are on one node or on several."""
     return "node" if len({layout.node_of(rank) for rank in ranks}) <= 1 else "cluster"
 
 
 def sent_bytes(collective: TracedCollective) -> float:
-    """What one rank sends in one communication."""
+    """Bytes that one rank sends in one communication."""
     size = len(collective.ranks)
     if size <= 1:
         return 0.0

@@ -38,12 +38,12 @@ class Busy(NamedTuple):
 
     @property
     def total(self) -> float:
-        """Of computation and of communication that it does not hide."""
+        """Seconds of computation and of communication that it does not hide."""
         return self.compute + self.exposed
 
 
 class StageBusy(NamedTuple):
-    """Of each micro batch, and once a step."""
+    """Seconds of each micro batch, and once a step."""
 
     micro_batch: Busy
     once: Busy
@@ -184,7 +184,7 @@ LEAST_SHARE = 0.005
 def savings(
     plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates, time: StepTime, slowest: int
 ) -> tuple[Saving, ...]:
-    """What would shorten the step, most first."""
+    """Changes that would shorten the step, most first."""
     operations = operation_times(traces[slowest], rates, plan.batch.gradient_accumulation)
     schedule = f"schedule {plan.spec.tuning.pipeline_schedule}; more micro batches or virtual stages"
     candidates = [

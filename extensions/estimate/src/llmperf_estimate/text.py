@@ -139,7 +139,7 @@ def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
 
 
 def _peaks(estimate: Estimate) -> str:
-    """What the MFU are of, and the headline by the work-weighted peak where products have two dtypes."""
+    """A sentence on the peaks of the MFU, and the headline by the work-weighted peak where products have two dtypes."""
     headline = next((mfu for mfu in estimate.mfu if mfu.headline), None)
     if headline is None or headline.peak_flops_per_second is None:
         return ""

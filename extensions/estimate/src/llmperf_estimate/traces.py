@@ -94,7 +94,7 @@ SHARE = 0.02
 PARAMETER_SHARE = 0.05
 """The same for parameters: a trainer may pad its vocabulary, or have adapters."""
 LEAST_SHARE = 0.5
-"""Of the products by formulas, at least these are in a trace: a trainer may fuse some into other operations."""
+"""Least share of the products by formulas that a trace must have: a trainer may fuse some into other operations."""
 
 
 def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:

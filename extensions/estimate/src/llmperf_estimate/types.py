@@ -28,7 +28,7 @@ class StageMemory:
     method: Literal["fake tensors", "analytic"]
     """How the step of this rank was traced."""
     peak_bytes: Count
-    """Of tensors, at the moment of a step that has the most."""
+    """Peak of tensors, at the moment of a step that has the most."""
     at_peak: Mapping[MemoryKind, Count]
     """The same by kind."""
     phase: Phase
@@ -42,9 +42,9 @@ class StageMemory:
     total_bytes: Count
     """Peak and overhead, as far as it is known."""
     capacity_bytes: Positive | None
-    """Of the device, or of the rank's share of it; None if not known."""
+    """Capacity of the device, or of the rank's share of it; None if not known."""
     fits: bool | None
-    """Whether the total is at most the capacity; None without a capacity."""
+    """The total is at most the capacity; None without a capacity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class OperationTime:
     """Operations of one kind and phase in a step of the slowest stage."""
 
     kind: OperationKind
-    """What they compute."""
+    """Kind of the operations."""
     phase: Phase
     """Part of the step."""
     seconds: NonNegative | None
@@ -92,11 +92,11 @@ class Communication:
     times: Count
     """How often in a step."""
     sent_bytes: NonNegative
-    """What one rank sends in a step."""
+    """Bytes that one rank sends in a step."""
     seconds: NonNegative | None
     """In a step, if nothing is computed meanwhile; None without rates of the link."""
     overlaps: bool
-    """Whether computation goes on meanwhile."""
+    """Computation goes on meanwhile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,7 +104,7 @@ class StepTime:
     """Where the time of a step goes. The parts add up to the step."""
 
     seconds: NonNegative
-    """Of one step."""
+    """Duration of one step."""
     compute_seconds: NonNegative
     """Operations of the slowest stage."""
     communication_seconds: NonNegative
@@ -112,17 +112,17 @@ class StepTime:
     bubble_seconds: NonNegative
     """Waiting for other pipeline stages."""
     loss_seconds: NonNegative
-    """What published runs lost beside these, as fitted to them: the host, clocks, kernels slower than their kind."""
+    """Loss of published runs beside these, as fitted to them: the host, clocks, kernels slower than their kind."""
     hidden_communication_seconds: NonNegative
     """Communication behind computation: no part of the sum."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Saving:
-    """What another kernel or layout would save in a step, everything else unchanged."""
+    """Saving of another kernel or layout in a step, everything else unchanged."""
 
     change: str
-    """What would be different, such as `fused norm`."""
+    """The change, such as `fused norm`."""
     seconds: NonNegative
     """That a step would be shorter."""
     basis: str
@@ -152,8 +152,7 @@ class ExpectedError:
     throughput: NonNegative
     """Median relative error of throughput of the nearest kind of row."""
     throughput_largest: NonNegative
-    """Largest relative error of throughput of the nearest kind of row, or of all rows alike if that is larger: an
-    estimate may be so far off."""
+    """Largest relative error of throughput of the nearest kind of row, or of all rows if that is larger."""
     throughput_rows: Count
     """Rows of the nearest kind."""
     nearest: str
@@ -165,7 +164,7 @@ class ExpectedError:
     rows: str
     """Models, precisions and devices of published rows with throughput by this method."""
     outside: tuple[str, ...]
-    """What of this estimate no such row has."""
+    """Properties of this estimate that no such row has."""
     source: str
     """The command that computed it, and what it was held against."""
     date: str
@@ -174,10 +173,10 @@ class ExpectedError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EstimatedCost:
-    """What a training costs at the estimated throughput, extrapolated by the same rules as in reports."""
+    """Cost of a training at the estimated throughput, extrapolated by the same rules as in reports."""
 
     price: NonNegative | None
-    """Of one whole device for an hour, in `price_currency`; None without a price of the device."""
+    """Price of one whole device for an hour, in `price_currency`; None without a price of the device."""
     price_currency: str | None
     """ISO 4217, such as `USD`."""
     price_date: str | None
@@ -189,9 +188,9 @@ class EstimatedCost:
     cost_per_million_tokens: NonNegative | None
     """In `price_currency`."""
     train_tokens: NonNegative | None
-    """Of the whole training; None if unknown."""
+    """Tokens of the whole training; None if unknown."""
     train_tokens_source: str
-    """Why so many, or why they are unknown."""
+    """The reason why so many, or why they are unknown."""
     train_device_hours: NonNegative | None
     """Hours x devices."""
     train_seconds: NonNegative | None
@@ -199,15 +198,15 @@ class EstimatedCost:
     train_cost: NonNegative | None
     """Device hours x price, in `price_currency`."""
     expected_error: NonNegative | None
-    """Of throughput: the figures above are as much lower or higher at the largest error of the nearest kind of row.
-    None if that is not known."""
+    """Expected error of throughput: the figures above are as much lower or higher at the largest error of the nearest
+    kind of row. None if that is not known."""
     cost_assumes: str
-    """What the figures take for granted."""
+    """Assumptions of the figures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What a case needs and reaches on a device, without that device."""
+    """Requirements and performance of a case on a device, without that device."""
 
     schema: str
     """Name and version of this document's schema."""
@@ -216,7 +215,7 @@ class Estimate:
     llmperf_version: str
     """That estimated."""
     spec: RunSpec
-    """What is estimated and how it is tuned."""
+    """Contract and tuning."""
     vendor: str
     """Name of the vendor plugin."""
     device_model: str
@@ -226,15 +225,15 @@ class Estimate:
     batch: Batch
     """Batch arithmetic."""
     memory: tuple[StageMemory, ...]
-    """Of each traced stage."""
+    """Memory of each traced stage."""
     fits: bool | None
-    """Whether every stage fits; None if the memory of the device is not known."""
+    """Every stage fits; None if the memory of the device is not known."""
     nearest: FittingSetting | None
     """The nearest setting that fits, if the case does not and one was found."""
     time: StepTime | None
-    """Of a step; None without rates."""
+    """Time of a step; None without rates."""
     time_problem: str | None
-    """Why there is no time, such as a memory that does not suffice; None if there is."""
+    """The reason why there is no time, such as a memory that does not suffice; None if there is."""
     stages: tuple[StageTime, ...]
     """Busy time of each traced stage; empty without rates."""
     tokens_per_second_per_device: NonNegative | None
@@ -242,11 +241,11 @@ class Estimate:
     mfu: tuple[Mfu, ...]
     """Under every convention."""
     operations: tuple[OperationTime, ...]
-    """Of the slowest stage, longest first."""
+    """Operations of the slowest stage, longest first."""
     communication: tuple[Communication, ...]
-    """Of the slowest stage, longest first."""
+    """Communication of the slowest stage, longest first."""
     savings: tuple[Saving, ...]
-    """What other kernels or layouts would save, most first."""
+    """Savings by other kernels or layouts, most first."""
     host_waits: tuple[HostWait, ...] | None
     """Places where the host waits for the device in a step; None if not known."""
     kernels: Count
@@ -256,11 +255,11 @@ class Estimate:
     expected_error: ExpectedError | None
     """From calibration."""
     tracing: tuple[TracerUse, ...]
-    """What tracing took."""
+    """Resources for tracing."""
     stand_ins: tuple[str, ...] = ()
-    """What was replaced so that the trainer runs without the device."""
+    """Replacements that let the trainer run without the device."""
     notes: tuple[str, ...] = ()
-    """What a reader should know."""
+    """Notes for readers."""
     tuned_elsewhere: tuple[str, ...] = ()
     """Settings that overlays change in the same case on other devices, each with those devices."""
     cost: EstimatedCost | None = None

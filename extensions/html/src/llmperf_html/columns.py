@@ -32,11 +32,11 @@ class PageColumn:
     figure: str = ""
     """Key in `Entry.figures`, if it is not `key`."""
     chosen: bool = True
-    """True if it is shown at first."""
+    """The column is shown at first."""
     less_is_better: bool = False
-    """True if the first click puts the least value on top."""
+    """The first click puts the least value on top."""
     cost: bool = False
-    """True if it follows from prices, the tokens of a training or other runs; only for sheets whose overview has it."""
+    """It follows from prices, the tokens of a training or other runs; only for sheets whose overview has it."""
 
 
 COLUMNS = (

@@ -113,7 +113,7 @@ class PageRuns:
 
 
 def is_folded(section: Section) -> bool:
-    """True if a section is shown only when the reader opens the environment and details."""
+    """Check whether a section is shown only when the reader opens the environment and details."""
     return section.key in FOLDED or section.level > 2
 
 
@@ -132,7 +132,7 @@ def _in_currency(cell: Row) -> bool:
 
 
 def _conditions(sheet: Sheet, language: str) -> dict[str, Any]:
-    """True if ranks shared a device, and warnings that the run was disturbed; only what is so."""
+    """Conditions of a run; only what is so."""
     result = sheet.source.document
     if not isinstance(result, Result):
         return {}

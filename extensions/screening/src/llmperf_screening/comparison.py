@@ -24,7 +24,7 @@ class Compared:
 
     @property
     def slow(self) -> bool:
-        """Whether it is below the tolerance of its check."""
+        """The figure is below the tolerance of its check."""
         value = self.figure.value
         return value is not None and self.others is not None and value < (1 - self.figure.tolerance) * self.others
 

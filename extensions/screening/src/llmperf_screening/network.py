@@ -120,7 +120,7 @@ def _connected(peer: Peer, own_address: str, secret: str, purpose: str) -> socke
 
 
 def contact(rank: int, peer: Peer, own_address: str, secret: str) -> Contact:
-    """Whether a node can be reached, and how long a byte takes there and back."""
+    """Check whether a node can be reached, and how long a byte takes there and back."""
     try:
         with _connected(peer, own_address, secret, "ping") as connection:
             durations = []

@@ -1,4 +1,4 @@
-"""Which nodes measure with one another, and when."""
+"""Nodes that measure with one another, and the rounds in which they do."""
 
 from __future__ import annotations
 

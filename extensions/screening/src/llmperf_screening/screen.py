@@ -27,13 +27,13 @@ class Screened:
 
     hosts: tuple[str, ...]
     figures: tuple[tuple[Figure, ...], ...]
-    """Of each node: its host and devices."""
+    """Figures of the host and devices of each node."""
     contacts: tuple[tuple[Contact, ...], ...]
-    """Of each node: whether it reaches the others, and how quickly."""
+    """Reachability and latency of the other nodes, from each node."""
     transfers: tuple[tuple[Contact, ...], ...]
-    """Of each node: with its partners, each pair at the node with the lower rank."""
+    """Transfers of each node with its partners, each pair at the node with the lower rank."""
     pairs: tuple[tuple[tuple[int, int], tuple[Figure, ...]], ...]
-    """Of each two nodes: checks that they made together."""
+    """Figures of each two nodes: checks that they made together."""
     skipped: tuple[str, ...]
     """One line for each part that was left out."""
     problems: tuple[tuple[int, str], ...]

@@ -33,7 +33,7 @@ class ScreenTask:
     """`listen`: open a port. `checks`: checks of the host and its devices. `reach`: connect to the peers.
     `transfer`: send to and receive from one peer. `collective`: checks of two nodes together."""
     secret: str = ""
-    """What a node must say first when it connects to another."""
+    """Secret with which a node begins a connection to another."""
     addresses: tuple[str, ...] = ()
     """`listen`: address of each node, by rank; empty for a node that does not take part."""
     ranks: tuple[Count, ...] = ()
@@ -64,9 +64,9 @@ class Figure:
     value: NonNegative | None
     """None if it could not be measured."""
     problem: str | None = None
-    """Why not."""
+    """The reason why not."""
     timed_out: bool = False
-    """Whether it could not be measured because data of the other node did not arrive in time."""
+    """It could not be measured because data of the other node did not arrive in time."""
     tolerance: NonNegative = 0.15
     """Share by which it may be below the median of the others."""
 
@@ -78,7 +78,7 @@ class Contact:
     peer: Count
     """Rank of the other node."""
     problem: str | None = None
-    """Why it failed."""
+    """The reason why it failed."""
     latency_seconds: NonNegative | None = None
     """Median time for a byte there and back."""
     sent_bytes_per_second: NonNegative | None = None
@@ -103,7 +103,7 @@ class ScreenAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckRequest:
-    """What the process that measures on a node is asked for; an answer is a tuple of figures."""
+    """Request to the process that measures on a node; an answer is a tuple of figures."""
 
     scope: Literal["host", "device", "pair"]
     devices: tuple[Count, ...] = ()

@@ -1,4 +1,4 @@
-"""Which nodes are slow or cannot be reached: each node's figures against those of the others."""
+"""Slow and unreachable nodes: each node's figures against those of the others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Measured:
     others: float | None
     """Median of the other nodes; None if there are none."""
     slow: bool
-    """Whether it is beyond the tolerance."""
+    """The figure is beyond the tolerance."""
 
     @property
     def relative(self) -> float | None:
@@ -47,7 +47,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """What a screening shows."""
+    """Outcome of a screening."""
 
     measured: tuple[Measured, ...]
     """Every figure, by what was measured."""
@@ -64,7 +64,7 @@ class Verdict:
 
     @property
     def sick(self) -> bool:
-        """Whether any node or connection is slow or out of reach."""
+        """Any node or connection is slow or out of reach."""
         return bool(self.slow or self.unreachable)
 
 

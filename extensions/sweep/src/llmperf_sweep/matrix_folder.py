@@ -256,7 +256,7 @@ def _file(path: Path, run: CellRun) -> Path:
 
 
 def made_for_matrix(path: Path) -> bool:
-    """True if a folder is that of a matrix; UserError if it holds other folders, such as those of runs."""
+    """Check whether a folder is that of a matrix; UserError if it holds other folders, such as those of runs."""
     if (path / MATRIX).exists():
         return True
     others = [entry.name for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []

@@ -59,7 +59,7 @@ class TraceOperations:
 
 
 def is_trace(path: Path) -> bool:
-    """Whether the beginning of a file looks like a Chrome trace."""
+    """Check whether the beginning of a file looks like a Chrome trace."""
     try:
         with open_regular(path) as file:
             head = _unpacked(file).read(MAX_VALUE)
@@ -193,7 +193,7 @@ def _events(text: _Text) -> Iterator[object]:
 
 @dataclass(slots=True)
 class _Found:
-    """What was read of a trace; the times of the host by thread, since calls contain each other."""
+    """Contents of a trace that were read; the times of the host by thread, since calls contain each other."""
 
     names: dict[str, int] = field(default_factory=dict)
     threads: dict[tuple[str, bool], tuple[array[float], array[float], array[int]]] = field(default_factory=dict)

@@ -29,7 +29,7 @@ class TracedRun:
     folder: Path | None = None
     """The run folder."""
     ranges: tuple[StepProfile, ...] = ()
-    """Of each range of steps, with its Chrome trace; `profile` is their mean."""
+    """Profile of each range of steps, with its Chrome trace; `profile` is their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

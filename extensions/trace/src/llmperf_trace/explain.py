@@ -22,7 +22,7 @@ Joined = tuple[TracedOperations, TracedOperations]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanations:
-    """Which operations account for the differences between traced runs."""
+    """Operations that account for the differences between traced runs."""
 
     reference: str
     """Name of the side that the others are compared with."""

@@ -1,4 +1,4 @@
-"""Why a step takes longer than another: a page of `llmperf compare --explain`."""
+"""The reason why a step takes longer than another: a page of `llmperf compare --explain`."""
 
 from __future__ import annotations
 

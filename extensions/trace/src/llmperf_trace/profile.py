@@ -48,7 +48,7 @@ class KindTime:
     """Time of a step in operations of one kind."""
 
     kind: OperationKind
-    """What they compute."""
+    """Kind of the operations."""
     seconds: float
     """By the profile."""
     estimated_seconds: float | None
@@ -64,11 +64,11 @@ class Profile:
     folder: str
     """The run folder."""
     rates: str | None
-    """What the estimate assumes: `measured` or `assumed` rates; None without rates."""
+    """Basis of the estimate: `measured` or `assumed` rates; None without rates."""
     kinds: tuple[KindTime, ...]
     """Longest first."""
     profile: StepProfile
-    """What the profiler showed."""
+    """The profile."""
 
 
 @click.command("profile", epilog=EXAMPLES)

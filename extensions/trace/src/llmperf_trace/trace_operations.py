@@ -24,13 +24,13 @@ class TracedOperations:
 
     files: tuple[Path, ...]
     clock: Clock
-    """Whether times are those of what ran on the device, or of calls on the host without those that they make."""
+    """Times are those of what ran on the device, or of calls on the host without those that they make."""
     steps: int | None
     """Steps in the traces; None if neither records nor marks say: figures are of the whole trace."""
     operations: Mapping[str, tuple[float, float]]
     """Seconds and calls in a step."""
     notes: tuple[str, ...] = ()
-    """What a reader should know."""
+    """Notes for readers."""
 
     @property
     def seconds(self) -> float:

@@ -36,7 +36,7 @@ class BaseWeights:
 
     @property
     def drawn(self) -> bool:
-        """True if they are drawn from the seed."""
+        """They are drawn from the seed."""
         return not self._files
 
     @torch.no_grad()

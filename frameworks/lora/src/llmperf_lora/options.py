@@ -24,7 +24,7 @@ class Options:
     base_weights: str | None = None
     """Folder of a Hugging Face checkpoint in safetensors; None: deterministic initialisation."""
     save_adapter: bool = False
-    """True if the trained adapters are written to `adapter/` in the run folder, after measuring."""
+    """The trained adapters are written to `adapter/` in the run folder, after measuring."""
     mmlu: str | None = None
     """Folder of MMLU in its published CSV layout; None: no MMLU."""
     mmlu_shots: int = 5

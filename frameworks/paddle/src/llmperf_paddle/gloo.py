@@ -50,7 +50,7 @@ class Done:
 
 
 def active() -> bool:
-    """True if this rank computes on a CPU."""
+    """Check whether this rank computes on a CPU."""
     return bool(paddle.get_device() == "cpu")
 
 
@@ -74,12 +74,12 @@ def install(*, needed: bool, stall_seconds: float) -> None:
 
 
 def installed() -> bool:
-    """True if Paddle's gloo is mended in this process."""
+    """Check whether Paddle's gloo is mended in this process."""
     return bool(_keep)
 
 
 def averages_in_step() -> bool:
-    """True if `average_in_step` takes the place of `DataParallel`."""
+    """Check whether `average_in_step` takes the place of `DataParallel`."""
     return installed()
 
 

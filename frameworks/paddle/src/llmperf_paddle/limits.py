@@ -44,7 +44,7 @@ GLOO_SECONDS = 30
 
 
 def needs_adapter(layout: Layout) -> bool:
-    """True if Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
+    """Check whether Paddle's gloo cannot run a layout as it is: it can two replicas, with or without stage 1."""
     if layout.world_size == 1:
         return False
     return layout.world_size > 2 or layout.data_parallel != layout.world_size or layout.sharding_stage > 1

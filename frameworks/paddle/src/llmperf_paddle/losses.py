@@ -23,7 +23,7 @@ class DeviceScalar:
         self._event.record()
 
     def ready(self) -> bool:
-        """True if the device has reached it."""
+        """Check whether the device has reached it."""
         return bool(self._event.query())
 
     def __float__(self) -> float:
@@ -32,7 +32,7 @@ class DeviceScalar:
 
 
 def skipped(scaler: Any) -> bool | DeferredScalar | None:
-    """True if a loss scaler has left out its last update; None where this version of Paddle does not show it.
+    """Check whether a loss scaler has left out its last update; None where this version of Paddle does not show it.
 
     No public name tells: `GradScaler.step` notes it for its `update` (Paddle 3.3.1).
     """

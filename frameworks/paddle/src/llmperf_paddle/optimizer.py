@@ -68,7 +68,7 @@ def _is_divided(parameter: paddle.Tensor) -> bool:
 
 
 def _everyone(parameter: paddle.Tensor) -> bool:
-    """True if stage 3 has left a parameter whole on every rank."""
+    """Check whether stage 3 has left a parameter whole on every rank."""
     return hasattr(parameter, "unslice")
 
 

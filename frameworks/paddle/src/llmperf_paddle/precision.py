@@ -27,7 +27,7 @@ class Mixing:
 
     @property
     def master_weights(self) -> bool:
-        """True if weights are 16 bits, with float32 copies for the optimiser."""
+        """Weights are 16 bits, with float32 copies for the optimiser."""
         return self._level == "O2"
 
     @contextmanager
@@ -53,6 +53,6 @@ class Mixing:
 
 
 def allow_tf32(spec: RunSpec) -> None:
-    """True if cuBLAS may compute float32 products in TF32: only where the case says so."""
+    """Allow cuBLAS to compute float32 products in TF32, if the case says so."""
     if hasattr(core, "set_cublas_switch"):  # builds for CUDA
         core.set_cublas_switch(spec.contract.precision == "tf32")

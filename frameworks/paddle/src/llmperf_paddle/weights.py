@@ -54,7 +54,7 @@ def fill_weights(model: nn.Layer, facts: Model, layers: Layers, seed: int) -> No
 
 
 def _is_whole(name: str) -> bool:
-    """True if every tensor-parallel rank has all of a parameter: norms, and biases of products with divided inputs."""
+    """Check whether each rank has all of a parameter: norms, biases of products with divided inputs."""
     return is_norm(name) or name.endswith(WHOLE_BIASES)
 
 

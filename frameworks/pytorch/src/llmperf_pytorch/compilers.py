@@ -58,5 +58,5 @@ def extension_problems(framework: str, spec: RunSpec, probe: Probe, where: str, 
 
 
 def elsewhere(spec: RunSpec, probe: Probe) -> bool:
-    """True if the ranks run on machines whose compilers cannot be looked for here."""
+    """Check whether the ranks run on machines whose compilers cannot be looked for here."""
     return probe.simulated or spec.tuning.nodes > 1

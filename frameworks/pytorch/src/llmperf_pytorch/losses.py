@@ -67,7 +67,7 @@ class DeviceScalar:
         self._event.record()
 
     def ready(self) -> bool:
-        """True if the copy has arrived."""
+        """Check whether the copy has arrived."""
         return bool(self._event.query())
 
     def __float__(self) -> float:
@@ -76,7 +76,7 @@ class DeviceScalar:
 
 
 def to_come(value: torch.Tensor) -> bool | DeferredScalar:
-    """True if a number is other than 0, for `StepOutput.skipped`: at once where it is on the host, else as it comes."""
+    """True if a number is not 0, for `StepOutput.skipped`: at once where it is on the host, else as it comes."""
     return bool(value) if value.device.type == "cpu" else DeviceScalar(value)
 
 

@@ -40,7 +40,7 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
 
 
 def set_matmul_precision(precision: str) -> None:
-    """True if float32 products may be computed in TF32: only where the case says so."""
+    """Allow float32 products to be computed in TF32, if the case says so."""
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 

@@ -41,7 +41,7 @@ def set_timeouts(plan: Plan) -> datetime.timedelta:
 
 
 def joined() -> bool:
-    """True if this process is in a group."""
+    """Check whether this process is in a group."""
     return torch.distributed.is_initialized()
 
 

@@ -76,12 +76,12 @@ def _communicates(name: str) -> bool:
 
 
 def _is_annotation(event: Any) -> bool:
-    """True if an event is a region that a program named by `record_function`, such as `FSDP::all_gather`."""
+    """Check whether an event is a region that a program named by `record_function`, such as `FSDP::all_gather`."""
     return bool(getattr(event, "is_user_annotation", None)) or getattr(event, "scope", None) == USER_SCOPE
 
 
 def _is_operation(event: Any) -> bool:
-    """True if an event of the host is an operation of a library, rather than a mark of Python, autograd or a hook."""
+    """Check whether an event of the host is an operation, not a mark of Python, autograd or a hook."""
     name = str(event.name)
     marks = ("autograd", "profiler", "torch")
     return (

@@ -63,7 +63,7 @@ def recorded_in(losses: SequenceLosses) -> Iterator[None]:
 
 
 def recording() -> bool:
-    """True if a loss function should record."""
+    """Check whether a loss function should record."""
     return _recorded is not None
 
 

@@ -18,12 +18,12 @@ NEVER = 2**31 - 1
 
 
 def half_precision(spec: RunSpec) -> bool:
-    """True if weights and gradients have 16 bits."""
+    """Check whether weights and gradients have 16 bits."""
     return llmperf.precision_recipe(spec.contract.precision).weight_bytes == 2
 
 
 def without_masters(spec: RunSpec) -> bool:
-    """True if the optimiser updates 16-bit weights, with states of 16 bits."""
+    """Check whether the optimiser updates 16-bit weights, with states of 16 bits."""
     return half_precision(spec) and llmperf.precision_recipe(spec.contract.precision).master_weights is None
 
 
@@ -37,7 +37,7 @@ def bf16_section(spec: RunSpec) -> dict[str, bool]:
 
 
 def sums_in_fp32(spec: RunSpec) -> bool:
-    """True if 16-bit gradients are added up in float32, over micro batches and over ranks."""
+    """Check whether 16-bit gradients are added up in float32, over micro batches and over ranks."""
     return spec.tuning.accumulation_dtype == "fp32" and half_precision(spec)
 
 

@@ -99,7 +99,7 @@ class TracedAccelerator(CPU_Accelerator):
         return [torch.float32, torch.float16, torch.bfloat16]
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
-        """True if a tensor is on the device."""
+        """Check whether a tensor is on the device."""
         return tensor.device.type == NAME
 
 

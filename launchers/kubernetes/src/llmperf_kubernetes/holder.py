@@ -45,7 +45,7 @@ def hold(wait_seconds: float, idle_seconds: float, look_seconds: float = SECONDS
 
 
 def in_use() -> bool:
-    """True if a command of llmperf runs in this pod."""
+    """Check whether a command of llmperf runs in this pod."""
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal() and int(folder.name) != os.getpid():
             with suppress(OSError):

@@ -67,5 +67,5 @@ class Kubectl:
 
 
 def _is_log(line: str) -> bool:
-    """True if a line is of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265] ...`."""
+    """Check whether a line is of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265] ...`."""
     return line[:1] in "EWI" and line[1:5].isdecimal() and line[5:6] == " "

@@ -40,7 +40,7 @@ class Volume:
     empty_dir: str | None = None
     """Size of a folder that lives as long as the pod, such as `100Gi`."""
     read_only: bool = False
-    """True if the pod may only read it."""
+    """The pod may only read it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,9 @@ class Options:
     tolerations: tuple[Toleration, ...] = ()
     """Taints of hosts that the pods accept."""
     share_hosts: bool = False
-    """True if several pods may run on one host. They are nodes of a run, so each has a host of its own by default."""
+    """Several pods may run on one host. They are nodes of a run, so each has a host of its own by default."""
     host_network: bool = False
-    """True if the pods use the network of their hosts."""
+    """The pods use the network of their hosts."""
     run_as_user: Count | None = None
     """User id of the pods, for an image whose user is a name or root; 0 is root, which Pod Security `restricted`
     refuses. By default that of the image, which must be a number other than 0."""

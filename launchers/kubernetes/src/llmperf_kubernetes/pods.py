@@ -24,9 +24,9 @@ class Pod:
     host: str | None
     """Name of its host; None until it is scheduled."""
     running: bool
-    """True if its container runs."""
+    """Its container runs."""
     failed: bool
-    """True if it has ended, or will not start without help."""
+    """It has ended, or will not start without help."""
     state: str
     """Phase or reason with message, such as `Unschedulable: 0/4 nodes are available`."""
 

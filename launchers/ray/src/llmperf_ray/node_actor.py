@@ -40,7 +40,7 @@ class _Output:
             self._changed.notify_all()
 
     def ready(self) -> bool:
-        """True if there are whole lines to fetch."""
+        """Check whether there are whole lines to fetch."""
         return bool(self._waiting) if self.ended else b"\n" in self._waiting
 
     def take(self) -> bytes:

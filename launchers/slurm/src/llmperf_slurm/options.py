@@ -31,9 +31,9 @@ class SlurmOptions:
     mem: str | None = None
     """Memory of each node; all of it by default."""
     exclusive: bool = True
-    """True if the job has its nodes for itself."""
+    """The job has its nodes for itself."""
     requeue: bool = False
-    """True if Slurm may start the job again after preemption or the failure of a node."""
+    """Slurm may start the job again after preemption or the failure of a node."""
     lines: tuple[str, ...] = ()
     """Further lines of the batch script that begin with `#SBATCH`."""
     setup: tuple[str, ...] = ()

@@ -43,12 +43,12 @@ class JobState:
 
     @property
     def ended(self) -> bool:
-        """True if it has ended for good."""
+        """It has ended for good."""
         return self.state in ENDED or self.state == UNKNOWN
 
     @property
     def waiting(self) -> bool:
-        """True if it waits for its nodes."""
+        """It waits for its nodes."""
         return self.state in WAITING
 
 

@@ -96,7 +96,7 @@ def fields(line: str) -> dict[str, str]:
 
 
 def has_container_images() -> bool:
-    """True if srun has pyxis' option `--container-image`."""
+    """Check whether srun has pyxis' option `--container-image`."""
     try:
         return "--container-image" in call("srun", "--help")
     except SlurmError:

@@ -33,7 +33,7 @@ def functions(subject: Subject) -> Iterator[tuple[str, Callable[..., Any]]]:
 
 
 def marked(function: object) -> bool:
-    """True if it is marked with `@hookimpl`."""
+    """Check whether it is marked with `@hookimpl`."""
     return getattr(function, f"{PROJECT}_impl", None) is not None
 
 

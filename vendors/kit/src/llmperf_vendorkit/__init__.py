@@ -1,4 +1,4 @@
-"""What vendor plugins build on. A vendor package for a chip with a command-line tool needs little else.
+"""Building blocks of vendor plugins. A vendor package for a chip with a command-line tool needs little else.
 
 | Name | Purpose |
 |---|---|

@@ -38,7 +38,7 @@ class RuntimeEvent:
         self._event.record()
 
     def ready(self) -> bool:
-        """Whether the stream has reached the event."""
+        """Check whether the stream has reached the event."""
         return bool(self._event.query())
 
     def seconds_since(self, earlier: RuntimeEvent) -> float:
@@ -99,7 +99,7 @@ class AcceleratorDevice:
         return BlockingEvent(self.synchronize)
 
     def check_events(self, work: Callable[[], object]) -> bool:
-        """Whether the runtime's events measure the time of `work`; if not, events wait for the device from now on."""
+        """Check whether the runtime's events measure the time of `work`; if not, events wait for the device."""
         work()
         self.synchronize()
         try:

@@ -249,7 +249,7 @@ def _shown(document: Any) -> str:
 
 
 def _absent(document: Any, path: str) -> str:
-    """What is there instead of the value at a path: null, or the keys of the innermost object that exists."""
+    """The contents at a path without the value: null, or the keys of the innermost object that exists."""
     for key in path.split("."):
         if not isinstance(document, Mapping) or key not in document:
             break
@@ -266,7 +266,7 @@ def _source(command: Command) -> str:
 
 
 def _of_a_card(row: Row) -> bool:
-    """Whether a row names a card, and neither a chip nor a device."""
+    """Check whether a row names a card, and neither a chip nor a device."""
     return is_shown(row.cells.get("card")) and not any(is_shown(row.cells.get(name)) for name in ("chip", "index"))
 
 

@@ -42,9 +42,9 @@ class Figure:
     """How a cell of one name becomes a number of a `Reading`."""
 
     field: str
-    """Of `Reading`."""
+    """Field of `Reading`."""
     factor: float
-    """What one unit of the cell is in the unit of the field."""
+    """One unit of the cell in the unit of the field."""
     units: tuple[str, ...]
     """Units that may follow the number in the cell."""
     limits: tuple[float, float]
@@ -89,7 +89,7 @@ class Row:
     text: str
     """The source's own line or document, which a problem quotes."""
     fault: str | None = None
-    """Why the row has no cells."""
+    """The reason why the row has no cells."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,25 +101,25 @@ class Reading:
     model: str | None = None
     """Name for the peak table."""
     uuid: str | None = None
-    """Of the device."""
+    """UUID of the device."""
     driver: str | None = None
     """Version."""
     memory_used_bytes: int | None = None
     """By all processes."""
     memory_total_bytes: int | None = None
-    """Of the device."""
+    """Memory of the device."""
     utilisation_percent: float | None = None
     """0 to 100."""
     power_watts: float | None = None
-    """Of this very device, not of a card that it shares."""
+    """Power of this very device, not of a card that it shares."""
     temperature_celsius: float | None = None
-    """Of the chip."""
+    """Temperature of the chip."""
     energy_joules: float | None = None
     """A counter; only differences count."""
     clock_hertz: float | None = None
-    """Of its compute units."""
+    """Clock of its compute units."""
     throttle_reasons: tuple[ThrottleReason, ...] | None = None
-    """Why the clocks are held down now."""
+    """Reasons why the clocks are held down now."""
     process_ids: tuple[int, ...] | None = None
     """Processes that compute on the device."""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -172,7 +172,7 @@ class Reading:
         )
 
     def device(self, unknown_model: str) -> DeviceInfo:
-        """What a probe lists; `unknown_model` is the name of a device whose model is not shown."""
+        """The device for a probe; `unknown_model` is the name of a device whose model is not shown."""
         return DeviceInfo(
             index=self.index,
             model=self.model or unknown_model,
@@ -182,7 +182,7 @@ class Reading:
         )
 
     def sample(self) -> DeviceSample:
-        """What `llmperf_query_memory` answers for the device."""
+        """The sample for `llmperf_query_memory`."""
         return DeviceSample(
             index=self.index,
             memory_used_bytes=self.memory_used_bytes,
@@ -206,7 +206,7 @@ class Inventory:
     driver: str | None = None
     """Version; None where unknown."""
     simulated: bool = False
-    """Whether the source says of itself that it only plays a machine."""
+    """The source says of itself that it only plays a machine."""
     problems: tuple[str, ...] = ()
     """One line for each row that was left out, with the row."""
 
@@ -255,7 +255,7 @@ def shortened(problems: list[str], more: str) -> tuple[str, ...]:
 
 
 def is_shown(cell: object) -> bool:
-    """Whether a cell holds anything but a tool's way to say that it does not know."""
+    """Check whether a cell holds anything but a tool's way to say that it does not know."""
     if isinstance(cell, Mapping):
         cell = cell.get("value")
     if not isinstance(cell, (str, int, float)):

@@ -34,7 +34,7 @@ class PeakEntry:
     aliases: tuple[Text, ...] = ()
     """Other names for exactly this device."""
     memory_gib: Amount | None = None
-    """Of the whole device; None where unknown."""
+    """Memory of the whole device; None where unknown."""
     memory_gb_per_second: Amount | None = None
     """Bandwidth of that memory."""
     interconnect: Text | None = None
@@ -44,11 +44,11 @@ class PeakEntry:
     source: Text
     """The document and the place in it, or how the figure was obtained."""
     date: Date
-    """Of the document: a year, month or day in ISO form."""
+    """Date of the document: a year, month or day in ISO form."""
     confidence: Confidence = "datasheet"
     """How reliable the figures are: `low` if they are derived or from a secondary source; `source` says which."""
     precisions: tuple[Dtype, ...] = ()
-    """What the device can be asked to train in; empty where the vendor's plugin decides."""
+    """Dtypes that the device can be asked to train in; empty where the vendor's plugin decides."""
     details: Mapping[str, str] = field(default_factory=dict)
     """Other facts for the vendor's plugin."""
 
@@ -97,7 +97,7 @@ class PeakTable:
         return self.by_name.get(normalised(device_model, self.vendor))
 
     def peak_flops(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
-        """What `llmperf_peak_flops` answers; None if the device, or its figure for `dtype`, is not in the table."""
+        """The answer of `llmperf_peak_flops`; None if the device, or its figure for `dtype`, is not in the table."""
         entry = self.find(device_model)
         if entry is None or dtype not in entry.dense_tflops:
             return None
@@ -111,7 +111,7 @@ class PeakTable:
         )
 
     def catalogue(self, offers: Callable[[PeakEntry], Offers]) -> list[Probe]:
-        """What `llmperf_catalogue` answers: one simulated device for each entry, with what `offers` gives for it."""
+        """The answer of `llmperf_catalogue`: one simulated device for each entry, with what `offers` gives for it."""
         return [
             Probe(
                 vendor=self.vendor,
@@ -185,13 +185,13 @@ class Assumption:
     models: tuple[Text, ...]
     """As in the peak table."""
     matmul_efficiency: Mapping[Dtype, Efficiency]
-    """Of the peak that large matrix products reach, by dtype."""
+    """Share of the peak that large matrix products reach, by dtype."""
     attention_efficiency: Mapping[str, Efficiency]
-    """Of the peak that fused attention reaches, by dtype; of one kernel by its name and dtype: `"cudnn bf16"`."""
+    """Share of the peak that fused attention reaches, by dtype; of one kernel by its name and dtype: `"cudnn bf16"`."""
     memory_gb_per_second: Amount | None = None
     """Bandwidth of the memory, if the peak table has none because no datasheet prints it."""
     memory_efficiency: Efficiency
-    """Of the bandwidth of the memory."""
+    """Share of the bandwidth of the memory."""
     launch_microseconds: Amount
     """From one kernel to the next."""
     overhead_gib: Amount | None = None
@@ -205,14 +205,14 @@ class Assumption:
     link_source: Text = "not known"
     """Where the figures of the links are from."""
     source: Text
-    """What the efficiencies are from."""
+    """Source of the efficiencies."""
     date: Date
     """ISO date."""
 
 
 @dataclass(frozen=True, slots=True)
 class RateTable:
-    """What a vendor assumes of its devices."""
+    """Assumptions of a vendor about its devices."""
 
     peaks: PeakTable
     """The vendor's peak table, which the efficiencies multiply."""
@@ -237,7 +237,7 @@ class RateTable:
         return cls(peaks, by_name)
 
     def device_rates(self, device_model: str) -> DeviceRates | None:
-        """What `llmperf_device_rates` answers: None if the device, its assumption or its bandwidth is not known."""
+        """The answer of `llmperf_device_rates`: None if the device, its assumption or its bandwidth is not known."""
         entry = self.peaks.find(device_model)
         assumption = self.by_name.get(normalised(entry.model, self.peaks.vendor)) if entry else None
         if entry is None or assumption is None:

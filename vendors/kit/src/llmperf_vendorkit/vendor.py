@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceleratorVendor:
-    """What a vendor plugin knows of its devices; each method answers one hook."""
+    """Facts of a vendor plugin about its devices; each method answers one hook."""
 
     name: str
-    """Of the vendor plugin."""
+    """Name of the vendor plugin."""
     peaks: Path
     """The table `peaks.toml`."""
     rates: Path | None = None
@@ -39,7 +39,7 @@ class AcceleratorVendor:
     variable: str
     """The visibility variable of the runtime, such as `ACME_VISIBLE_DEVICES`."""
     allowed: Callable[[Sequence[DeviceInfo]], Sequence[DeviceInfo]] | None = None
-    """Which devices the environment allows, where that is more than one variable."""
+    """Function that chooses the devices which the environment allows, where that is more than one variable."""
     runtimes: tuple[str, ...]
     """Tensor libraries for which devices can be bound."""
     collective_backend: str
@@ -52,7 +52,7 @@ class AcceleratorVendor:
         return _table(self.peaks, self.name)
 
     def offers(self, entry: PeakEntry | None) -> Offers:
-        """What a device can be asked for: the precisions of its entry, or fp32 alone without one."""
+        """Offers of a device: the precisions of its entry, or fp32 alone without one."""
         return Offers(
             precisions=(entry.precisions if entry else ()) or ("fp32",),
             runtimes=self.runtimes,

@@ -40,7 +40,7 @@ class Tool:
     models: Mapping[int, str]
     """By device number, where the table has a column for it."""
     stand_in: bool
-    """True if it only plays a machine."""
+    """The tool only plays a machine."""
 
 
 _tool: list[Tool] = []

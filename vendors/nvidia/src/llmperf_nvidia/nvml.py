@@ -57,7 +57,7 @@ def ask(library: Any, reading: Callable[[], T]) -> T | None:
 
 
 def gone(library: Any, error: Any) -> bool:
-    """True if an error means that a GPU no longer answers."""
+    """Check whether an error means that a GPU no longer answers."""
     return error.value in (library.NVML_ERROR_GPU_IS_LOST, library.NVML_ERROR_RESET_REQUIRED)
 
 

@@ -170,7 +170,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def runs_on(architectures: Sequence[str], capability: str) -> bool:
-    """True if code for one of the architectures runs on a GPU.
+    """Check whether code for one of the architectures runs on a GPU.
 
     Machine code (`sm_`) runs on later minor versions of its major version, PTX (`compute_`) on everything later: CUDA
     C++ Programming Guide, "Binary compatibility" and "PTX compatibility".

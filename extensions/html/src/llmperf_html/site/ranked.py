@@ -119,7 +119,7 @@ def _verdict(frame: Frame, entry: Entry) -> Child:
 
 
 def signature_text(frame: Frame, sheet: Sheet) -> str:
-    """True if somebody signed a submission; empty for a sheet that did not come as one."""
+    """Text on who signed a submission; empty for a sheet that did not come as one."""
     cell = sheet.cell("signature")
     if cell.value is not None:
         return frame.word("signed by {name}", name=str(cell.value))

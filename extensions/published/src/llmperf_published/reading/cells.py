@@ -90,7 +90,7 @@ def _unit_kind(unit: str) -> str | None:
 
 
 def counts_samples(text: str) -> bool:
-    """True if a unit or a header counts samples or steps: `samples/s`, `Throughput (seq/s)`."""
+    """Check whether a unit or a header counts samples or steps: `samples/s`, `Throughput (seq/s)`."""
     words = re.findall(r"[\w/]+/[\w/]+", squeezed(text))
     return any(_unit_kind(word) == "samples or steps a second" for word in words)
 

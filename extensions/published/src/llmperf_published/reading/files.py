@@ -112,7 +112,7 @@ def _imported(place: Place, out: Path, known: Known) -> Imported | None:
 
 
 def has_results(path: Path) -> bool:
-    """True if Markdown has a table and mentions throughput or MFU. UserError if it cannot be read."""
+    """Check whether Markdown has a table and mentions throughput or MFU. UserError if it cannot be read."""
     try:
         with open_regular(path) as file:
             text = file.read(MAX_BYTES).decode("utf-8", "replace")
@@ -122,7 +122,7 @@ def has_results(path: Path) -> bool:
 
 
 def _measures_training(published: Published) -> bool:
-    """True if a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
+    """Check whether a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
     return any(table.kind == "performance" and table.measures_speed for table in published.tables)
 
 

@@ -49,7 +49,7 @@ class _Row:
     header_line: int = 1
     in_header: bool = False
     body: bool = False
-    """True if a row of the body was read."""
+    """A row of the body was read."""
 
     def add(self, text: str, rows: int, columns: int) -> None:
         """Append a cell. In further rows its text is repeated; further columns are empty."""
@@ -96,12 +96,12 @@ class _Row:
 
 
 def begins_html_table(line: str) -> bool:
-    """True if a line begins with the tag of a table."""
+    """Check whether a line begins with the tag of a table."""
     return "<" in line and _BEGIN.match(line) is not None
 
 
 def ends_html_table(line: str) -> bool:
-    """True if a line has the closing tag of a table."""
+    """Check whether a line has the closing tag of a table."""
     return "</table" in line.lower()
 
 

@@ -62,7 +62,7 @@ class Known:
 
 
 def _readable(read: Callable[[str], object], name: str) -> bool:
-    """True if a file of an installed package can be read; `llmperf models` and `llmperf cases` name the others."""
+    """Check whether a file of an installed package can be read; `llmperf models` and `cases` name the others."""
     try:
         read(name)
     except UserError:

@@ -104,7 +104,7 @@ def _beside_device(words: str, device: re.Match[str] | None) -> int | None:
 
 
 def _names_several(device: re.Match[str], words: str) -> bool:
-    """True if a cell leaves open which of several devices it was: `H100/H200 SXM`."""
+    """Check whether a cell leaves open which of several devices it was: `H100/H200 SXM`."""
     bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])
     other = device_at(words, device.end() + bar.end()) if bar else None
     names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
@@ -209,7 +209,7 @@ def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> Publis
 
 
 def _may_be(model: str | None, where: PublishedHardware) -> bool:
-    """True if the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is no A10 and no A100 PCIe."""
+    """Check whether the row's device may be the environment's: `NVIDIA_A100-SXM4-40GB` is no A10 and no A100 PCIe."""
     form, known = form_factor(where.configuration or ""), form_factor(model or "")
     if form != known and (form_factor(where.device or "") or (form and known)):
         return False

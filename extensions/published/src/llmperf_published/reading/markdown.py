@@ -106,7 +106,7 @@ def _html(lines: Sequence[str], start: int) -> tuple[list[Block], int]:
 
 
 def _begins_table(lines: Sequence[str], number: int) -> bool:
-    """True if a line with cells is followed by a delimiter row, or two consecutive lines begin with a bar."""
+    """Check whether a line with cells is followed by a delimiter row, or two consecutive lines begin with a bar."""
     line, after = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
     if "|" not in line:
         return False
@@ -179,7 +179,7 @@ def _bars(text: str) -> list[int]:
 
 
 def is_delimiter_row(line: str) -> bool:
-    """True if a line separates headers and body: dashes and colons in every cell."""
+    """Check whether a line separates headers and body: dashes and colons in every cell."""
     cells = split_cells(line) if "|" in line else ()
     return bool(cells) and all(_DELIMITER.fullmatch(cell) for cell in cells)
 
@@ -215,10 +215,10 @@ def _compatible(text: str) -> str:
 
 
 def withheld(text: str) -> bool:
-    """True if a cell's plain text states no value: empty, `/`, `-`, `--`, `*`, `N/A`, `none`, ..."""
+    """Check whether a cell's plain text states no value: empty, `/`, `-`, `--`, `*`, `N/A`, `none`, ..."""
     return not text or _WITHHELD.fullmatch(normal(text)) is not None
 
 
 def has_chinese(text: str) -> bool:
-    """True if a text contains a Chinese character."""
+    """Check whether a text contains a Chinese character."""
     return any("\u4e00" <= char <= "\u9fff" for char in text)

@@ -112,7 +112,7 @@ def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
 
 
 def _uses(word: str, line: str) -> bool:
-    """True if a line names a technique and does not deny its use."""
+    """Check whether a line names a technique and does not deny its use."""
     before, match, after = (normal(line).lower() + " ").partition(word)
     part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
     return bool(match) and not part_of_a_word and not _DENIED_BEFORE.search(before) and not _DENIED_AFTER.match(after)

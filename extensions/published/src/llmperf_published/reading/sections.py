@@ -260,12 +260,12 @@ def _table_kind(columns: Sequence[Column], above: str, rows: Sequence[Sequence[s
 
 
 def is_inference(table: Table) -> bool:
-    """True if a table is on inference."""
+    """Check whether a table is on inference."""
     return _is_inference(table.columns, table.heading, [row.cells for row in table.rows])
 
 
 def _is_inference(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> bool:
-    """True if the heading, a column or a row says that a table is on inference."""
+    """Check whether the heading, a column or a row says that a table is on inference."""
     served = any(header_names_inference(column.header) for column in columns)
     return served or names_inference(above) or any(map(row_names_inference, rows))
 

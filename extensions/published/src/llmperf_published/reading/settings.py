@@ -125,7 +125,7 @@ def _claim(match: re.Match[str]) -> Claim | None:
 
 
 def is_prose(text: str) -> bool:
-    """True if a text has words beside its settings: `FSDP beats TP=4` does, `Megatron with TP=4, PP=2` does not."""
+    """Check whether a text has words beside its settings: `FSDP beats TP=4`, not `Megatron with TP=4, PP=2`."""
     words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
     return re.search(r"[^\W\d_]", software_words().sub(" ", _BESIDE_SETTINGS.sub(" ", words).lower())) is not None
 

@@ -28,7 +28,7 @@ class Place:
     folder: Path
     """Relative to the folder of all imports."""
     in_tree: bool = False
-    """True if it was found in a folder, and not named."""
+    """It was found in a folder, and not named."""
 
 
 def places(sources: Sequence[Path]) -> list[Place]:

@@ -34,9 +34,9 @@ class ThroughputWords:
     """Words of a text about a throughput."""
 
     named: bool
-    """True if they name a throughput, and nothing else such as a variant: `tokens/s`, but not `With CP tokens/s`."""
+    """They name a throughput, and nothing else such as a variant: `tokens/s`, but not `With CP tokens/s`."""
     rate: bool
-    """True if they contain tokens and seconds: `tokens/s`."""
+    """They contain tokens and seconds: `tokens/s`."""
     scope: Scope | None
     """`unclear` if a rate stands beside words that are not known; None if the text says nothing on it."""
 

@@ -210,23 +210,23 @@ def setting(name: str) -> str | None:
 
 
 def is_bullet_heading(text: str) -> bool:
-    """True if a bullet is a heading: one of the known words and nothing else."""
+    """Check whether a bullet is a heading: one of the known words and nothing else."""
     return len(text) <= 80 and BULLET_HEADINGS.fullmatch(normal(plain(text)).lower().strip(" :.")) is not None
 
 
 def names_inference(text: str) -> bool:
-    """True if a heading or header is on inference and not also on training: its throughput is that of no training."""
+    """Check whether a heading or header is on inference and not also on training."""
     words = normal(plain(text[:400])).lower()
     return _INFERENCE.search(words) is not None and _TRAINING.search(words) is None
 
 
 def header_names_inference(header: str) -> bool:
-    """True if a column is one that only tables of inference have, such as the time to the first token."""
+    """Check whether a column is one that only tables of inference have, such as the time to the first token."""
     return _SERVED.search(normal(plain(header[:400])).lower()) is not None
 
 
 def row_names_inference(cells: Sequence[str]) -> bool:
-    """True if a cell of a row names inference, a program that does nothing else, or a test such as `pp512`."""
+    """Check whether a cell of a row names inference, a program that does nothing else, or a test such as `pp512`."""
     texts = [normal(plain(cell[:400])).lower() for cell in cells]
     return any(_TEST.fullmatch(text) or names_inference(text) or _ENGINES.search(text) for text in texts)
 

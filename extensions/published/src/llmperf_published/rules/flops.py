@@ -30,7 +30,7 @@ class RowFlops:
     """By `hfu`, were the forward recomputed; None where that is counted already, or is known not to be so."""
     length_known: bool = True
     frozen: bool = False
-    """True if part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
+    """Part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
 
     def unknown(self, low: float, high: float) -> str | None:
         """Reason why FLOPs per token within these bounds, which no known convention gives, may still be right."""
@@ -50,7 +50,7 @@ def model_of(published: Published, row: PublishedRow) -> Model | None:
 
 
 def _frozen(published: Published, row: PublishedRow, model: Model) -> bool:
-    """True if a row says that weights are frozen, or is the first training of a model with parts beside its decoder."""
+    """Check whether weights are frozen, by the row or as the first training of a model with stated parts."""
     table = published.tables[row.table] if row.table in range(len(published.tables)) else None
     cells = table.rows[row.row].cells if table and row.row in range(len(table.rows)) else ()  # also of unknown columns
     texts = (table and table.heading, row.group, row.hardware.configuration, row.model_text, *cells)

@@ -38,7 +38,7 @@ def read_readme(path: Path, named: bool = True) -> Published | None:
 
 
 def _is_published(published: Published) -> bool:
-    """True if a document has throughput, and describes a machine or has columns of published tables alone."""
+    """Check whether a document has throughput, and describes a machine or has columns of published tables alone."""
     described = any(section.kind in ("hardware", "software") for section in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
     return "throughput" in names and (described or not names.isdisjoint(_OWN_COLUMNS))

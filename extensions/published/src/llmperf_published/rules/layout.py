@@ -60,7 +60,7 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
 
 
 def _in_dies(published: Published, row: PublishedRow, replica: int) -> bool:
-    """True if the layout is of the dies that a configuration's name counts: `..x1x16` for 8 cards of two dies each."""
+    """Check whether the layout counts dies of cards, such as `..x1x16` for 8 cards of two dies each."""
     where, each = row.hardware, row.hardware.devices_per_node
     names = [*published.configuration_names, *([row.configuration_name] if row.configuration_name else [])]
     ranks = {

@@ -111,7 +111,7 @@ def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
 
 
 def in_few_bits(row: PublishedRow) -> bool:
-    """True if a row names a dtype of 8 bits or fewer, alone or beside another."""
+    """Check whether a row names a dtype of 8 bits or fewer, alone or beside another."""
     return row.precision is None and None in precisions_in(row.precision_text)
 
 

@@ -106,7 +106,7 @@ def _percent(each: Figure, flops_per_peak: float) -> str:
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
-    """True if some throughput that is printed so gives some share that is; of two ranges, both ends must agree."""
+    """Check whether a throughput that is printed so gives the share; of two ranges, both ends must agree."""
     if mfu.ends is not None and each.ends is not None:
         pairs = zip(mfu.numbers, each.numbers, strict=True)
         return all(mfu_agrees(share, speed, flops, peak) for share, speed in pairs)

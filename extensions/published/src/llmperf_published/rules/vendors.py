@@ -37,7 +37,7 @@ def vendor_of_all(published: Published) -> str | None:
 
 
 def is_comparison(published: Published) -> bool:
-    """True if rows name devices of several vendors, and the title does not say whose document it is."""
+    """Check whether rows name devices of several vendors, and the title does not say whose document it is."""
     return _vendors(_Whole(published)).comparison
 
 
@@ -110,7 +110,7 @@ def _unnamed(where: PublishedHardware, vendor: str | None, published: Published)
 
 
 def _titled(published: Published) -> bool:
-    """True if the title says whose document it is: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
+    """Check whether the title names one vendor: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
     title, vendor = normal(published.title), published.vendor
     named = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
     others = {other for device in NAME.findall(title) for other in _publishing(device, vendor)} - {vendor}

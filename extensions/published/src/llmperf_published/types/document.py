@@ -60,7 +60,7 @@ class PublishedRow:
     framework: str | None
     """Name of the framework plugin that the text points to; None where it points to none."""
     variant: bool
-    """True if the row changes the contract of its case or, without a case, of the document's defaults."""
+    """The row changes the contract of its case or, without a case, of the document's defaults."""
     fix_hp: tuple[Change, ...]
     """Differences from the case or, without a case, from the document's defaults, as far as the document says."""
     fix_hp_text: str | None
@@ -142,7 +142,7 @@ class Published:
         return next(found, None)
 
     def is_about_results(self, unread: Unread) -> bool:
-        """True if something unread is in a table of results or general metrics, or in a section that is understood."""
+        """Check whether something unread is in a table of results or in a section that is understood."""
         tables = (table for table in self.tables if table.kind != "other" or table.measures_speed)
         places = [(table.line, max((row.line for row in table.rows), default=table.line)) for table in tables]
         lines = {entry.line for section in self.sections for entry in section.entries}

@@ -42,7 +42,7 @@ class Figure:
 
     @property
     def stated(self) -> bool:
-        """True if there is a number, or a range of them."""
+        """There is a number, or a range of them."""
         return self.value is not None or self.ends is not None
 
     @property
@@ -74,7 +74,7 @@ class Figure:
         return self.value - low, self.value + high
 
     def admits(self, value: float, slack: float = 1e-9) -> bool:
-        """True if `value` may have been printed as this figure: rounded or cut off, or by a relative `slack` beside."""
+        """Check whether `value` may have been printed so: rounded, cut off, or within a relative `slack`."""
         low, high = self.bounds
         margin = slack * max(abs(low), abs(high))
         return low - margin <= value <= high + margin
@@ -121,7 +121,7 @@ class PublishedMetrics:
     memory: PublishedMemory | None = None
     """Device memory."""
     aligned: bool | None = None
-    """True if the row says that its losses agree with the reference's; None where it does not say."""
+    """The row says that its losses agree with the reference's; None where it does not say."""
     evaluation: Mapping[str, Figure] = field(default_factory=dict)
     """Accuracies and the like, by their column's header."""
     other: Mapping[str, Figure] = field(default_factory=dict)

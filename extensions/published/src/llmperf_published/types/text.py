@@ -119,10 +119,10 @@ class Table:
     """All that are there, also those that name a group of rows."""
 
     def is_aligned(self, row: TableRow) -> bool:
-        """True if the cells of a row are those of the headers above them; in a shorter row, any cell may be missing."""
+        """Check whether a row has a cell for each header; in a shorter row, any cell may be missing."""
         return len(row.cells) >= len(self.columns)
 
     @property
     def measures_speed(self) -> bool:
-        """True if a column is one of throughput or MFU."""
+        """A column is one of throughput or MFU."""
         return any(column.name in ("throughput", "mfu", "hfu") for column in self.columns)

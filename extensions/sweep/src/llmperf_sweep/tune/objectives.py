@@ -18,12 +18,12 @@ class Objective:
     title: str
     """For people, with the unit."""
     highest: bool
-    """True if more is better."""
+    """More is better."""
     figure: Figure
     """Takes `result.metrics`; None if the result does not have it."""
 
     def better(self, first: float, second: float) -> bool:
-        """True if `first` is better than `second`."""
+        """Check whether `first` is better than `second`."""
         return first > second if self.highest else first < second
 
 

@@ -58,7 +58,7 @@ class Confirmation:
 
     @property
     def certain(self) -> bool:
-        """True if there are two pairs or more, and all point the same way."""
+        """There are two pairs or more, and all point the same way."""
         ratios = [best / default for best, default in zip(self.best, self.default, strict=True)]
         return len(ratios) > 1 and (min(ratios) > 1 or max(ratios) < 1)
 

@@ -36,7 +36,7 @@ class Dimension:
 
     @property
     def ordered(self) -> bool:
-        """True if the values are rising numbers, so that neighbours are alike."""
+        """The values are rising numbers, so that neighbours are alike."""
         try:
             numbers = [float(value) for value in self.values]
         except ValueError:

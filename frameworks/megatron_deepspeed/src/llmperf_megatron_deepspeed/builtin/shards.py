@@ -31,7 +31,7 @@ class Shard:
     ranks: TensorParallel
     """Among whom."""
     of_heads: bool = False
-    """True if a rank's gradient of a parameter that it has whole is that of its own heads alone."""
+    """A rank's gradient of a parameter that it has whole is that of its own heads alone."""
 
     @property
     def local_shape(self) -> tuple[int, ...]:

@@ -32,9 +32,9 @@ class TensorParallel:
     group: Any = None
     """torch's process group; None where there is one rank."""
     sequence: bool = False
-    """True if states between layers are divided by position."""
+    """States between layers are divided by position."""
     overlap: bool = False
-    """True if gradients of weights are computed while gradients of states are communicated."""
+    """Gradients of weights are computed while gradients of states are communicated."""
 
     def projected(self, states: torch.Tensor, *projections: Any) -> tuple[torch.Tensor, ...]:
         """`products` with the weights of projections, their biases added."""

@@ -105,7 +105,7 @@ def _optimizer(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
 
 
 def uses_apex(probe: Probe) -> bool:
-    """True if the script takes AdamW from apex, as it does on CUDA; else an option selects torch's."""
+    """Check whether the script takes AdamW from apex, as it does on CUDA; else an option selects torch's."""
     return probe.offers.collective_backend == "nccl" and not probe.on_cpu
 
 

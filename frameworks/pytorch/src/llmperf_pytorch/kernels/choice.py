@@ -29,12 +29,11 @@ class Kernels:
     fused: tuple[str, ...] = ()
     """Such as `rms_norm`, `rope`, `swiglu`, `cross_entropy`."""
     by_compiler: bool = False
-    """True if the compiler makes the kernels of `rope` and `swiglu`; otherwise torch's own operations do, fewer and
-    with less memory than separately."""
+    """The compiler makes the kernels of `rope` and `swiglu`, otherwise torch's operations compute them."""
     compiles_blocks: bool = False
-    """True if whole blocks are compiled."""
+    """Whole blocks are compiled."""
     groups_products: bool = True
-    """True if the products of all experts are one kernel on the devices."""
+    """The products of all experts are one kernel on the devices."""
 
     @classmethod
     def of(cls, plan: Plan) -> Kernels:
@@ -48,7 +47,7 @@ class Kernels:
 
     @property
     def cross_entropy(self) -> bool:
-        """True if output projection and loss are one operation."""
+        """Output projection and loss are one operation."""
         return "cross_entropy" in self.fused
 
     def rms_norm(self, hidden: torch.Tensor, weight: torch.Tensor, eps: float, *, offset: bool = False) -> torch.Tensor:

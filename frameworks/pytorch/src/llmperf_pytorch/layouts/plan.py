@@ -22,7 +22,7 @@ SETTINGS = ("accumulation_dtype", "emulate_precision", "pipeline_schedule", "vir
 
 
 def shares_model(layout: Layout) -> bool:
-    """True if a rank holds only a part of the model or of its states."""
+    """Check whether a rank holds only a part of the model or of its states."""
     sharded = bool(layout.sharding_stage) and layout.sharding_degree > 1
     return sharded or max(layout.tensor_parallel, layout.pipeline_parallel, layout.expert_parallel) > 1
 

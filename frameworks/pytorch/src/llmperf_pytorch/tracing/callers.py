@@ -14,7 +14,7 @@ FLAG_FRAMES = 6
 
 
 def within(functions: set[str]) -> bool:
-    """True if one of these functions is running."""
+    """Check whether one of these functions is running."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_name in functions:
@@ -24,7 +24,7 @@ def within(functions: set[str]) -> bool:
 
 
 def reads_a_flag() -> bool:
-    """True if a function runs that reads whether a gradient overflowed."""
+    """Check whether a function runs that reads whether a gradient overflowed."""
     frame: FrameType | None = sys._getframe(2)
     for _ in range(FLAG_FRAMES):
         if frame is None:

@@ -53,14 +53,14 @@ class Call:
     phase: Phase
     tensors: list[torch.Tensor] = field(repr=False)
     waited: bool
-    """True if nothing else runs before it has ended."""
+    """Nothing else runs before it has ended."""
     overlaps: bool = False
     work: Any = field(default=None, repr=False)
     """Handle that a caller waits for: torch's `Work`; None for the functional collectives."""
 
 
 def is_communication(operation: Any) -> bool:
-    """True if an operation belongs to torch.distributed."""
+    """Check whether an operation belongs to torch.distributed."""
     return operation_name(operation).partition(".")[0] in ("c10d", "_c10d_functional", "_c10d_functional_autograd")
 
 

@@ -36,7 +36,7 @@ class Stream:
         return event or Event()
 
     def query(self) -> bool:
-        """True if all is done."""
+        """Check whether all is done."""
         return True
 
     def synchronize(self) -> None:
@@ -69,7 +69,7 @@ class Event:
         """A stream continues after the mark."""
 
     def query(self) -> bool:
-        """True if the mark has been passed."""
+        """Check whether the mark has been passed."""
         return True
 
     def synchronize(self) -> None:
@@ -81,7 +81,7 @@ class Event:
         return 0.0
 
     def ready(self) -> bool:
-        """True if the mark has been passed."""
+        """Check whether the mark has been passed."""
         return True
 
     def seconds_since(self, earlier: object) -> float:

@@ -39,7 +39,7 @@ NOT_JOINED = (
 
 
 class Compiled:
-    """True if operations are those of a compiled block."""
+    """Context in which operations are those of a compiled block."""
 
     def __init__(self) -> None:
         self.inside = False
@@ -116,7 +116,7 @@ class Chain:
         self._dtype, self._phase, self._ends = "other", "forward", False
 
     def takes(self, name: str, kind: OperationKind) -> bool:
-        """True if an operation is part of a chain now."""
+        """Check whether an operation is part of a chain now."""
         if not COMPILED.inside or kind in SEPARATE or name.startswith(NOT_JOINED) or _accumulates():
             return False
         return name.startswith("aten.") or name in JOINED
@@ -189,6 +189,6 @@ class Chain:
 
 
 def _accumulates() -> bool:
-    """True if the engine adds up the gradient of a weight, outside of what is compiled."""
+    """Check whether the engine adds up the gradient of a weight, outside of what is compiled."""
     node = torch._C._current_autograd_node()
     return node is not None and "AccumulateGrad" in type(node).__name__

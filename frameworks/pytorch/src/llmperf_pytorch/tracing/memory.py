@@ -35,7 +35,7 @@ class Allocation:
     kind: MemoryKind | None = None
     """Kind of its content, where that is certain."""
     recomputed: bool = False
-    """True if a forward pass that is repeated in the backward pass made it."""
+    """A forward pass that is repeated in the backward pass made it."""
 
 
 def blocks(size: int) -> int:

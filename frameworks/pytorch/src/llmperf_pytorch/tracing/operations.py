@@ -143,7 +143,7 @@ def operation_name(operation: Any) -> str:
 
 @lru_cache(maxsize=4096)
 def is_free(operation: Any) -> bool:
-    """True if no kernel runs: views, and tensors without values."""
+    """Check whether no kernel runs: views, and tensors without values."""
     return operation_name(operation) in FREE or bool(getattr(operation, "is_view", False))
 
 

@@ -317,7 +317,7 @@ class Recorder(TorchDispatchMode):
 
 
 def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:
-    """True if a copy goes from the device to the host, and the host waits for it."""
+    """Check whether a copy goes from the device to the host, and the host waits for it."""
     source = args[1] if len(args) > 1 and isinstance(args[1], torch.Tensor) else args[0]
     non_blocking = kwargs.get("non_blocking", args[2] if len(args) > 2 else False)
     return source.device.type == NAME and result.device.type == "cpu" and not non_blocking
