@@ -87,13 +87,6 @@ def controller_killed(trial: Trial) -> None:
     kill(trial.hosts.controller.find("-m llmperf run"))
 
 
-ENDING: tuple[Callable[[Trial], None], ...] = (
-    worker_killed, agent_killed, node_program_killed, connection_killed, host_gone, first_host_gone, link_down,
-    disk_full, controller_killed,
-)  # fmt: skip
-"""After these the run ends."""
-
-
 def link_down_5_seconds(trial: Trial) -> None:
     """The link of a host is down for 5 s."""
     trial.node2.link("down")
@@ -106,10 +99,6 @@ def slow_link(trial: Trial) -> None:
     trial.hosts.slow_link(trial.node2, 0.1, 0.01)
 
 
-GOING_ON: tuple[Callable[[Trial], None], ...] = (link_down_5_seconds, slow_link)
-"""After these the run goes on."""
-
-
 def clock_skew(trial: Trial) -> None:
     """The clock of a host is an hour ahead."""
 
@@ -120,9 +109,6 @@ def port_in_use(trial: Trial) -> None:
     trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
 
 
-"""Listens on the port that the first rank is given, before the rank does."""
-COMPLETE: tuple[Callable[[Trial], None], ...] = (clock_skew, port_in_use)
-"""With these a run is as good as without."""
 CLOCK = """
 #define _GNU_SOURCE
 #include <sys/syscall.h>
@@ -186,53 +172,39 @@ def plugin_missing(trial: Trial) -> None:
         trial.node2.run("sh", "-c", 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$0"', metadata, check=True)
 
 
-REFUSED: tuple[Callable[[Trial], None], ...] = (ssh_refused, wrong_key, unknown_host_key, plugin_missing)
-"""With these a run does not start."""
+TRIALS: dict[str, tuple[str, Callable[[Trial], None]]] = {
+    fault.__name__: (expected, fault)
+    for expected, faults in {
+        "ends": (worker_killed, agent_killed, node_program_killed, connection_killed, host_gone, first_host_gone,
+                 link_down, disk_full, controller_killed),
+        "goes on": (link_down_5_seconds, slow_link),
+        "completes": (clock_skew, port_in_use),
+        "refused": (ssh_refused, wrong_key, unknown_host_key, plugin_missing),
+    }.items()
+    for fault in faults
+}  # fmt: skip
+"""The faults, with what a run does then; those with which it completes or is refused are there before the run."""
 
 
-def try_ending(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
-    """A fault in the middle of a run."""
-    trial.start()
-    if not trial.await_steps(STEPS_BEFORE, START_SECONDS):
-        raise SystemExit(f"{fault.__name__}: the run did not start: {trial.error.read_text()}")
-    trial.fault()
-    fault(trial)
-    seconds = trial.await_end()
-    return outcome(fault, "ends", trial, seconds)
-
-
-def try_going_on(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
-    """A disturbance in the middle of a run."""
-    trial.start()
-    if not trial.await_steps(STEPS_BEFORE, START_SECONDS):
-        raise SystemExit(f"{fault.__name__}: the run did not start: {trial.error.read_text()}")
-    trial.fault()
-    fault(trial)
-    on = trial.await_steps(trial.steps() + STEPS_AFTER, LIMIT_SECONDS)
-    seconds = time.monotonic() - trial.fault_at if on else None
-    trial.interrupt()
-    trial.await_end()
-    return outcome(fault, "goes on", trial, seconds)
-
-
-def try_complete(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
-    """A disturbance from the start of a run to its end; the seconds are those of the whole run."""
-    fault(trial)
-    trial.fault()
-    trial.start(steps=STEPS_BEFORE + STEPS_AFTER)
-    return outcome(fault, "completes", trial, trial.await_end(2 * START_SECONDS))
-
-
-def try_refused(fault: Callable[[Trial], None], trial: Trial) -> Outcome:
-    """A fault that is there before the run."""
-    fault(trial)
-    trial.fault()
-    trial.start()
-    return outcome(fault, "refused", trial, trial.await_end())
-
-
-def outcome(fault: Callable[[Trial], None], expected: str, trial: Trial, seconds: float | None) -> Outcome:
-    """The outcome of a trial whose run has ended."""
+def attempt(expected: str, fault: Callable[[Trial], None], trial: Trial) -> Outcome:
+    """The outcome of a run with a fault; the seconds of one that completes are those of the whole run."""
+    if expected in ("completes", "refused"):
+        fault(trial)
+        trial.fault()
+        trial.start(STEPS_BEFORE + STEPS_AFTER)
+    else:
+        trial.start()
+        if not trial.await_steps(STEPS_BEFORE, START_SECONDS):
+            raise SystemExit(f"{fault.__name__}: the run did not start: {trial.error.read_text()}")
+        trial.fault()
+        fault(trial)
+    if expected == "goes on":
+        on = trial.await_steps(trial.steps() + STEPS_AFTER, LIMIT_SECONDS)
+        seconds = time.monotonic() - trial.fault_at if on else None
+        trial.interrupt()
+        trial.await_end()
+    else:
+        seconds = trial.await_end(2 * START_SECONDS if expected == "completes" else LIMIT_SECONDS + 30)
     assert trial.process is not None
     return Outcome(
         fault=fault.__name__,
@@ -244,18 +216,6 @@ def outcome(fault: Callable[[Trial], None], expected: str, trial: Trial, seconds
         left=trial.left(),
         lost_records=trial.lost(),
     )
-
-
-TRIALS = {
-    fault.__name__: (attempt, fault)
-    for attempt, faults in (
-        (try_ending, ENDING),
-        (try_going_on, GOING_ON),
-        (try_complete, COMPLETE),
-        (try_refused, REFUSED),
-    )
-    for fault in faults
-}
 
 
 def main() -> int:
@@ -271,11 +231,11 @@ def main() -> int:
     if not options.json:
         print("| Fault | Run | Seconds | Nothing left after | Exit | Message |\n|---|---|---|---|---|---|")
     for name in options.only or TRIALS:
-        attempt, fault = TRIALS[name]
+        expected, fault = TRIALS[name]
         folder = Path(tempfile.mkdtemp(prefix=f"llmperf-{name}-", dir=options.keep))
         trial = Trial(folder, environment(name, folder))
         try:
-            outcomes.append(result := attempt(fault, trial))
+            outcomes.append(result := attempt(expected, fault, trial))
         finally:
             trial.close()
             Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so").unlink(missing_ok=True)

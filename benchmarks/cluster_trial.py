@@ -36,7 +36,7 @@ MODEL = (
 )
 RANK = "llmperf.measuring.worker"
 AGENT = "llmperf.launching.agent"
-PROGRAM = "llmperf.launching.node"
+PROGRAM = "llmperf_remote.node"
 
 
 THIEF = f"""

@@ -29,8 +29,6 @@ from typing import Any
 from llmperf.files import json_files
 from llmperf.launching.controller import LOOK_SECONDS, TICK_SECONDS
 from llmperf.launching.progress import Follower
-from llmperf.launching.shipping import Receiver
-from llmperf.links.messages import Piece, line_of, message_of, packed
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection, Site
@@ -47,8 +45,6 @@ from llmperf.validation.run_folder import recorded_findings
 STEP_SECONDS = 0.5
 BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 PER_NODE = 8
-PIECE_RECORDS = 10
-"""Steps of a rank that come in one piece: a node sends what is new every now and then."""
 
 
 def simulated_plan(ranks: int, steps: int) -> Plan:
@@ -135,33 +131,6 @@ def followed(run: Path, plan: Plan, writers: Sequence[subprocess.Popen[bytes]]) 
     }
 
 
-def received(run: Path, plan: Plan) -> dict[str, float]:
-    """Take the records of all ranks as the pieces that nodes send, in steps of PIECE_RECORDS, and write the files."""
-    copy = run.with_name(f"{run.name}-received")
-    (copy / filenames.RECORDS).mkdir(parents=True)
-    receiver = Receiver(copy, plan.layout, plan.spec.contract.steps)
-    cpu, records, pieces, offset = 0.0, 0, 0, 0
-    sizes = [path.stat().st_size for path in filenames.record_files(run)]
-    while offset < max(sizes):
-        for rank, path in enumerate(filenames.record_files(run)):
-            with path.open("rb") as file:
-                file.seek(offset)
-                data = file.read(PIECE_RECORDS * 230)
-            if not data:
-                continue
-            name = path.relative_to(run).as_posix()
-            piece = Piece(node=plan.layout.node_of(rank), file=name, offset=offset, data=packed(data))
-            line = line_of(piece)
-            began = time.process_time()
-            message = message_of(line, "a node")
-            assert isinstance(message, Piece)
-            receiver.take(message)
-            cpu += time.process_time() - began
-            records, pieces = records + data.count(b"\n"), pieces + 1
-        offset += PIECE_RECORDS * 230
-    return {"records/s of CPU": records / cpu, "pieces/s of CPU": pieces / cpu, "peak MiB": peak_mib()}
-
-
 def peak_mib() -> float:
     """Most memory that this process has had."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -206,7 +175,6 @@ def simulate(run: Path, ranks: int, steps: int, writers: int, as_json: bool) -> 
     parts = {
         "followed while written": in_process("--follow", str(run), "--ranks", str(ranks), "--writers", str(writers)),
         "followed from files": in_process("--follow", str(run), "--ranks", str(ranks), "--writers", "0"),
-        "received from nodes": in_process("--receive", str(run)),
         "result": in_process("--result", str(run)),
     }
     for part, figures in parts.items():
@@ -224,7 +192,7 @@ def main() -> None:
     parser.add_argument("--steps", default="60,240")
     parser.add_argument("--writers", type=int, default=4)
     parser.add_argument("--json", action="store_true", help="a line of JSON for each part")
-    for part in ("--write", "--follow", "--receive", "--result"):
+    for part in ("--write", "--follow", "--result"):
         parser.add_argument(part, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -239,8 +207,6 @@ def main() -> None:
         started = [subprocess.Popen(command) for command in parts]
         plan = json_files.load(options.follow / filenames.PLAN, Plan)
         print(json.dumps(followed(options.follow, plan, started)))
-    elif options.receive:
-        print(json.dumps(received(options.receive, json_files.load(options.receive / filenames.PLAN, Plan))))
     elif options.result:
         print(json.dumps(result_of(options.result)))
     else:

@@ -16,7 +16,6 @@ CORE = ROOT / "core" / "src" / "llmperf"
 FLOORS = (
     *("errors", "lazy", "hookspecs", "types", "files", "plugins", "accounting", "tokens", "cases"),
     *(
-        "links",
         "planning",
         "runfolder",
         "measuring",
@@ -40,7 +39,7 @@ KNOWN_UPWARD: set[tuple[str, str]] = set()
 KNOWN_CIRCLES: set[tuple[str, ...]] = set()
 """Modules that import each other and are still to be parted."""
 
-LISTING = {"llmperf.accounting", "llmperf.reporting", "llmperf.validation"}
+LISTING = {"llmperf.accounting", "llmperf.launching", "llmperf.reporting", "llmperf.validation"}
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"} | LISTING
 """What plugins may import of core; of packages that list public names, these."""
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PlanCheck,
         Probe,
         RankRecords,
+        RemoteNodes,
         Reporter,
         ResultSection,
         Rule,
@@ -75,6 +76,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_launchers": ("vendor", "extension", "core"),
     "llmperf_observers": ("extension", "core"),
     "llmperf_loggers": ("extension",),
+    "llmperf_remote_nodes": ("extension",),
     "llmperf_node_tasks": ("extension",),
     "llmperf_screening": ("framework", "extension"),
     "llmperf_query_memory": ("vendor",),
@@ -361,6 +363,21 @@ def llmperf_loggers() -> Iterable[Logger]:
     ... def llmperf_loggers():
     ...     from llmperf_acme.board import AcmeBoard
     ...     return [Logger(name="acme", value="DIR", open=lambda value: AcmeBoard(Path(value)))]
+    """
+    raise NotImplementedError
+
+
+@hookspec(firstresult=True)
+def llmperf_remote_nodes(launcher: Launcher, python: str) -> RemoteNodes:
+    """Called in the controller before the nodes of a launcher are used, for what brings runs there and records back.
+
+    One extension may answer: `llmperf-remote`, whose program on the nodes speaks through the commands of any launcher.
+    `python` is the interpreter there. Runs on this machine need no answer.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_remote_nodes(launcher, python):
+    ...     from llmperf_acme.cluster import AcmeNodes
+    ...     return AcmeNodes(launcher, python)
     """
     raise NotImplementedError
 

@@ -13,7 +13,6 @@ from llmperf.measuring.host_load import HostMeter, busy_ticks, own_pids, own_tic
 from llmperf.measuring.processes import send
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder.host_readings import HostLoad, HostReading, busy_parts, busy_text
-from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample
 from llmperf.types.host_load import BusyProgram, LoadBefore
@@ -184,16 +183,6 @@ def test_a_reading_of_the_host_is_cheap(tmp_path):
     for _ in range(20):
         meter.read()
     assert (time.process_time() - begin) / 20 < 0.05
-
-
-def test_a_run_on_other_hosts_has_no_reading_of_this_one(tmp_path):
-    watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: (), (), interval=0.01, host=False)
-    assert watching.look() is None
-    watching.start()
-    while not (tmp_path / "m.jsonl").exists() or not read_records(tmp_path / "m.jsonl"):
-        time.sleep(0.01)
-    watching.stop()
-    assert {one.host for one in read_records(tmp_path / "m.jsonl")} == {None}
 
 
 IDLE = LoadBefore(

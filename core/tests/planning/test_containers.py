@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.links.link import this_interpreter
 from llmperf.planning.containers import Containers, container_of
+from llmperf.planning.environment_report import this_interpreter
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.plugins.discovery import Found
 from llmperf.types.launching import NodeCommand

@@ -12,9 +12,7 @@ import llmperf
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.planning import node_report
-from llmperf.planning.host_facts import host_facts
-from llmperf.types import Facts
+from llmperf.planning import environment_report
 
 SMALL = ["--set", "steps=8", "--set", "contract.warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
 STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
@@ -45,21 +43,14 @@ def report(**changes) -> dict:
         "plugins": [{"role": role, "name": "stub", **plugin} for role in ("vendor", "framework")],
         "probes": [json_files.builtins(llmperf_probe())],
         "left_out": [],
-        "samples": {},
-        "host": json_files.builtins(host_facts(Facts())),
     }
     return known | changes
 
 
 def reporting(folder: Path, **changes) -> Path:
-    """A stand-in for a Python whose node program reports this."""
-    content = report(**changes)
-    hello = {"llmperf": "hello", "node": 0, "version": content["llmperf_version"], "python": "3.12.3"}
-    answer = {"llmperf": "answer", "node": 0, "number": 1, "result": content}
-    (folder / "hello.json").write_text(json.dumps(hello) + "\n")
-    (folder / "answer.json").write_text(json.dumps(answer) + "\n")
-    loop = f"while read -r line; do case $line in *task*) cat {folder / 'answer.json'};; esac; done"
-    return interpreter(folder, f"echo a banner; cat {folder / 'hello.json'}; {loop}")
+    """A stand-in for a Python that reports this."""
+    (folder / "report.json").write_text(json.dumps(report(**changes), separators=(",", ":")) + "\n")
+    return interpreter(folder, f"echo a banner; cat {folder / 'report.json'}")
 
 
 def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, capsys):
@@ -124,7 +115,7 @@ def test_each_problem_has_a_line(stub_site, in_folder, capsys):
 def test_an_interpreter_that_does_not_report_is_refused_in_one_line(
     stub_site, in_folder, capsys, monkeypatch, script, message
 ):
-    monkeypatch.setattr(node_report, "LIMIT_SECONDS", 0.5 if "sleep" in script else 60.0)
+    monkeypatch.setattr(environment_report, "LIMIT_SECONDS", 0.5 if "sleep" in script else 60.0)
     path = interpreter(in_folder, script)
     assert call(["plan", *STUB, "--python", str(path)]) == 2
     (line,) = capsys.readouterr().err.splitlines()

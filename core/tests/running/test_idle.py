@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -101,23 +97,3 @@ def test_a_matrix_stops_at_a_busy_machine_and_can_be_continued(stub_site, tmp_pa
     busy[0] = None
     assert call(["run", "--matrix", "m.toml", "--wait-until-idle", "5", "--resume"]) == 0
     assert len(list(Path("runs").glob("m/runs/*/result.json"))) == 2
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
-def test_the_nodes_of_a_launcher_are_asked(stub_site, install, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    pair = Path(__file__).parents[1] / "stub" / "llmperf_pair.py"
-    install("llmperf-pair", "pair", pair.read_text(), role="extension")
-    code = "import os, time\nif os.fork():\n  os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
-    stranger = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-    pid = int(stranger.stdout.readline())
-    try:
-        nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1"]
-        assert call([*RUN, *nodes, "--wait-until-idle", "0.0001"]) == 2
-    finally:
-        os.kill(pid, signal.SIGKILL)
-        stranger.communicate()
-    last = capsys.readouterr().err.splitlines()[-1]
-    assert "not idle within 0.0001 min; node left: the machine is busy: other processes use " in last
-    assert last.endswith(" and on 1 more node")

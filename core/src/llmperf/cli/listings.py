@@ -200,6 +200,34 @@ def devices(ctx: click.Context, as_json: bool) -> None:
     ctx.exit(UserError.exit_code if broken else 0)
 
 
+def _examine_nodes(called: CalledCommand, hosts: str | None, nodes: int | None, as_json: bool) -> int:
+    """Have the nodes of a launcher printed and checked; 1 if there is a problem."""
+    from pathlib import Path
+
+    from llmperf.errors import UserError
+    from llmperf.planning.launchers import installed_launcher, remote_nodes
+    from llmperf.planning.nodes import vendor_chooser
+    from llmperf.planning.user_config import user_config
+    from llmperf.types.launching import NodeRequest
+
+    config = user_config(Path.cwd())
+    tables, usual, given = config.tables, config.tables.default, called.values
+    names = config.host_names(hosts) if hosts else ()
+    count = nodes or len(names)
+    if not count:
+        raise UserError("--nodes: expected the number of nodes, or --hosts with their names")
+    vendor, python = given["vendor"] or usual.vendor, given["python"] or usual.environment
+    launcher = installed_launcher(given["launcher"], vendor)
+    options = tables.launchers.get(launcher.name, {})
+    try:
+        remote = remote_nodes(launcher, None if python is None else str(config.python(python)[0]))
+        offered = launcher.nodes(NodeRequest(nodes=count, devices=None, hosts=names, options=options))
+        interface = given["interface"] or usual.interface
+        return remote.examine(offered, vendor, interface, vendor_chooser(vendor), called.checks, as_json)
+    finally:
+        launcher.close()
+
+
 DOCTOR_EXAMPLES = """\b
 Examples:
   llmperf doctor
@@ -237,9 +265,7 @@ def doctor(called: CalledCommand, /, as_json: bool, **options: Any) -> None:
     node is slow.
     """
     if options["launcher"] is not None:
-        from llmperf.cli.nodes_doctor import examine_nodes
-
-        called.ctx.exit(examine_nodes({**options, "as_json": as_json}, called.checks))
+        called.ctx.exit(_examine_nodes(called, options["hosts"], options["nodes"], as_json))
     named = [name for name in ("hosts", "nodes", "vendor", "interface", "python") if options[name] is not None]
     if named:
         raise click.UsageError(f"--{named[0]} needs --launcher.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.types.commands import CommandOptions
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
+    from llmperf.types.remote import NodesCheck
 
 HOOK = "llmperf_command_options"
 ADDED = "llmperf.added_options"
@@ -71,8 +72,8 @@ class CalledCommand:
         self.ctx = ctx
         self.words: tuple[str, ...] = ctx.obj
         self.values: dict[str, Any] = ctx.params
-        self.checks: list[tuple[Found, Callable[[ReachedNodes], NodesChecked]]] = []
-        """Of nodes, with the plugins that make them."""
+        self.checks: list[NodesCheck] = []
+        """Checks of nodes by plugins."""
         self.beginning: Found | None = None
         """The plugin whose options begin."""
 
@@ -80,10 +81,18 @@ class CalledCommand:
         """Check whether an argument or option is on the command line."""
         return self.ctx.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
 
-    def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:
+    def check_nodes(self, check: NodesCheck) -> None:
         """Have nodes checked, in the name of the plugin whose options begin."""
-        assert self.beginning is not None
-        self.checks.append((self.beginning, check))
+        from llmperf.plugins.faults import blaming
+
+        owner = self.beginning
+        assert owner is not None
+
+        def blamed(nodes: ReachedNodes) -> NodesChecked:
+            with blaming(owner, "the check of nodes", limited=False, prints=True):
+                return check(nodes)
+
+        self.checks.append(blamed)
 
 
 class OpenCommand(click.Command):

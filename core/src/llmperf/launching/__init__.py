@@ -1,1 +1,39 @@
-"""Starts the ranks of a plan through a launcher, watches them, and ends them."""
+"""Agents and the controller. Public are the names that a package needs which has agents work on other nodes."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from llmperf.lazy import lazy_names
+
+if TYPE_CHECKING:
+    from llmperf.launching.host import this_host as this_host
+    from llmperf.launching.run_here import load_here as load_here
+    from llmperf.launching.run_here import node_run as node_run
+    from llmperf.measuring.processes import left_of_run as left_of_run
+    from llmperf.measuring.processes import sweep as sweep
+    from llmperf.planning.environment_report import PROGRAM as PROGRAM
+    from llmperf.planning.environment_report import device_samples as device_samples
+    from llmperf.planning.environment_report import environment_report as environment_report
+    from llmperf.planning.environment_report import installed_facts as installed_facts
+    from llmperf.planning.host_facts import package_versions as package_versions
+    from llmperf.runfolder.endings import ReachedNode as ReachedNode
+    from llmperf.runfolder.endings import read_nodes as read_nodes
+    from llmperf.runfolder.endings import save_nodes as save_nodes
+    from llmperf.runfolder.filenames import node_log_path as node_log_path
+    from llmperf.runfolder.from_nodes import RECORD_FOLDERS as RECORD_FOLDERS
+    from llmperf.runfolder.from_nodes import files_of_node as files_of_node
+    from llmperf.runfolder.from_nodes import sound_report as sound_report
+    from llmperf.runfolder.logs import HEAD_BYTES as HEAD_BYTES
+    from llmperf.runfolder.logs import TAIL_BYTES as TAIL_BYTES
+
+_HOMES = lazy_names(__file__)
+
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'llmperf.launching' has no attribute {name!r}")

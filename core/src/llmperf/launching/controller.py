@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from llmperf.errors import UserError
-from llmperf.launching.agents import Agents
 from llmperf.launching.hang import find_hanging
 from llmperf.launching.progress import Follower
 from llmperf.launching.wakeup import Wakeup
@@ -20,6 +19,7 @@ from llmperf.runfolder.reader import RecordFile
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import SLOWEST_STEP, Plan
 from llmperf.types.records import FailureRecord, StepRecord
+from llmperf.types.remote import Agents
 
 Observe = Callable[[Progress, Sequence[StepProgress]], None]
 
@@ -68,7 +68,7 @@ class Controller:
         problem = self._follower.problem
         return (*self._notes, *self._agents.notes, *((problem,) if problem else ()))
 
-    def start_again(self, wakeup: Wakeup | None = None) -> None:
+    def start_again(self, wakeup: Wakeup) -> None:
         """Start every agent a second time, after all have ended, with another port for the ranks to meet at."""
         taken = self._agents.port
         set_aside(self._run)
@@ -80,9 +80,14 @@ class Controller:
             f" port {self._agents.port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
         )
 
-    def start(self, wakeup: Wakeup | None = None) -> None:
+    def start(self, wakeup: Wakeup) -> None:
         """Start every agent; each ends when this process ends. UserError if one cannot be started."""
-        self._agents.start(wakeup)
+
+        def interrupted(seconds: float) -> bool:
+            wakeup.wait(seconds)
+            return wakeup.signal is not None
+
+        self._agents.start(interrupted)
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
         """Wait until the agents end, a node is lost, the run hangs, or the user interrupts it.

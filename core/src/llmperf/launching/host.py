@@ -6,12 +6,8 @@ import os
 import platform
 from collections.abc import Mapping
 
-from llmperf.errors import LlmperfError
 from llmperf.files.text import printable, without_secrets
 from llmperf.planning.host_facts import MAX_VALUE, cpu_name, memory_bytes, os_name, recorded_environment
-from llmperf.planning.vendors import asked
-from llmperf.plugins.discovery import find
-from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.endings import Host
 from llmperf.types.devices import Facts
 
@@ -33,11 +29,3 @@ def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
         environment=dict(sorted(environment.items())),
         notable_packages=facts.packages,
     )
-
-
-def driver_here(vendor: str, plugins: Plugins) -> str | None:
-    """Version of the driver that a loaded vendor plugin sees here; None if it is unknown or the plugin fails."""
-    try:
-        return asked(find("vendor", vendor), plugins).driver
-    except LlmperfError:
-        return None

@@ -6,7 +6,7 @@ import os
 import select
 import signal
 import threading
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 
@@ -47,9 +47,7 @@ class Wakeup:
             self._previous_descriptor = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._previous:
             signal.set_wakeup_fd(self._previous_descriptor)
         for number, handler in self._previous.items():

@@ -44,18 +44,14 @@ class Sampler:
         query: Query,
         devices: tuple[int, ...],
         interval: float = 1.0,
-        host: bool = True,
         node_rank: int = 0,
         on_cpu: bool = False,
     ) -> None:
-        """`host`: whether all processes of the run on this host descend from this one. `node_rank`: of this host.
-        `on_cpu`: whether the devices are the cores of the host.
-        """
+        """`node_rank`: of this host. `on_cpu`: True if the devices are the cores of the host."""
         self._path = path
         self._query = query
         self._devices = devices
         self._interval = interval
-        self._host = host
         self._node_rank = node_rank
         self._on_cpu = on_cpu
         self._meter = HostMeter()
@@ -63,10 +59,8 @@ class Sampler:
         self._thread = threading.Thread(target=self._sample_all, name="llmperf-sampler", daemon=True)
         self.problem: str | None = None
 
-    def look(self, seconds: float = LOOK_SECONDS) -> LoadBefore | None:
-        """Read the activity of others on the host before a run; None on another host than the run's."""
-        if not self._host:
-            return None
+    def look(self, seconds: float = LOOK_SECONDS) -> LoadBefore:
+        """Read the activity of others on the host and its devices before a run begins."""
         load, began = HostLoad(), time.monotonic()
         self._read_host(load)
         # one reading of the devices
@@ -83,8 +77,6 @@ class Sampler:
         devices = readings[0] if readings else ()
         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
         self._read_host(load)
-        on_cpu = self._on_cpu
-        devices = tuple(devices)
         host = None if load.last is None else load.last.host
         running, swapped = on_devices(devices), load.swapped_bytes
         used = [device.utilisation_percent for device in devices if device.utilisation_percent is not None]
@@ -94,7 +86,7 @@ class Sampler:
             programs=load.programs,
             other_processes=None if running is None else len(running),
             device_programs=names_of(running or ()),
-            utilisation_percent=None if on_cpu else max(used, default=None),
+            utilisation_percent=None if self._on_cpu else max(used, default=None),
             throttle_reasons=tuple(sorted({reason for each in reasons for reason in each})) if reasons else None,
             load_average=load_average(),
             pressure=load.pressure,
@@ -144,7 +136,7 @@ class Sampler:
 
     def _write(self, recorder: Recorder, moment: Moment, devices: tuple[DeviceSample, ...]) -> None:
         seconds = time.monotonic() - moment.monotonic
-        host = self._meter.read(devices) if self._host else None
+        host = self._meter.read(devices)
         recorder.write(
             MemorySample(
                 at=moment.at,
@@ -161,13 +153,11 @@ class Sampler:
             self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]
 
 
-def device_sampler(
-    path: Path, plan: Plan, plugins: Plugins, interval: float, host: bool = True, node_rank: int = 0
-) -> Sampler:
+def device_sampler(path: Path, plan: Plan, plugins: Plugins, interval: float, node_rank: int = 0) -> Sampler:
     """The sampler of the devices that a plan uses here; without an answer of the vendor it reads the host alone."""
     query = device_query(plugins)
     devices = () if query is None else used_devices(plan)
-    return Sampler(path, query or (lambda _: ()), devices, interval, host, node_rank, plan.probe.on_cpu)
+    return Sampler(path, query or (lambda _: ()), devices, interval, node_rank, plan.probe.on_cpu)
 
 
 def device_query(plugins: Plugins) -> Query | None:

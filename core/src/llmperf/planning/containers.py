@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmperf.errors import UserError
-from llmperf.links.link import this_interpreter
+from llmperf.planning.environment_report import this_interpreter
 from llmperf.types.launching import NodeCommand
 
 WHERE = "llmperf.toml: containers"

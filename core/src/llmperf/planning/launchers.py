@@ -5,17 +5,20 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.planning.containers import Container
+from llmperf.planning.environment_report import this_interpreter
 from llmperf.planning.injection import injecting
 from llmperf.plugins.asking import VARIABLE
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
-from llmperf.plugins.loading import Plugins, load_for
-from llmperf.types.launching import Node, NodeCommand, NodeRequest, Submission
+from llmperf.plugins.loading import Plugins, load_for, plugins_for
+from llmperf.plugins.mending import install_own
+from llmperf.types.launching import Interpreter, Node, NodeCommand, NodeRequest, Submission
+from llmperf.types.remote import RemoteNodes
 
 HOOK = "llmperf_launchers"
 METHODS = ("nodes", "commands")
@@ -181,6 +184,17 @@ def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
     if others := ", ".join(_offering(name)):
         raise UserError(f"--launcher: launcher {name!r} is offered by {others} only; expected --vendor of that name")
     raise unknown("--launcher", "launcher", name, known)
+
+
+def remote_nodes(launcher: CheckedLauncher, python: str | Interpreter | None) -> RemoteNodes:
+    """The nodes of a launcher, whose `python` is this one by default; UserError if no package brings runs there."""
+    plugins, hook = plugins_for(), "llmperf_remote_nodes"
+    path = python.path if isinstance(python, Interpreter) else python or this_interpreter()
+    if plugins.answers(hook):
+        return cast(RemoteNodes, plugins.ask(hook, launcher=launcher, python=path))
+    package = "llmperf-remote"
+    trouble = [line for line in plugins.left_out if package in line] or [f"install it with: {install_own(package)}"]
+    raise UserError(f"launcher {launcher.name!r}: {package} brings runs to its nodes; {trouble[0]}")
 
 
 def launchers_of(found: Found | None) -> list[str]:

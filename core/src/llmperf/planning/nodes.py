@@ -9,18 +9,20 @@ from pathlib import Path
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
-from llmperf.links.link import this_interpreter
 from llmperf.planning.containers import container_of
-from llmperf.planning.interfaces import compact_hosts, resolved, with_interface
-from llmperf.planning.launchers import CheckedLauncher, installed_launcher
-from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
-from llmperf.planning.node_report import NodeReport, node_reports
+from llmperf.planning.environment_report import reported_by, this_interpreter
+from llmperf.planning.interfaces import compact_hosts
+from llmperf.planning.launchers import installed_launcher, remote_nodes
 from llmperf.planning.states import LOCAL, Selection, Site
 from llmperf.planning.vendors import Machine, chosen_machine, machine_elsewhere, this_machine
 from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.facts import required_problem
 from llmperf.plugins.mending import unmet_problem
 from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
+from llmperf.types.remote import Chooser, EnvironmentReport, NodesReached
+
+NODES_HERE = (Node(host="localhost", address="127.0.0.1"),)
+"""This machine as the only node."""
 
 
 def nodes_wanted(selection: Selection, site: Site) -> int:
@@ -50,18 +52,43 @@ def reach(site: Site, nodes: int) -> Machine:
     if site.on is not None:
         return machine_elsewhere(site.on, vendor)
     request, python = node_request(site, nodes), site.python
-    if site.launcher == LOCAL and python is None and not request.hosts:
-        return replace(this_machine(vendor), node_list=local_nodes())
+    if site.launcher == LOCAL and not request.hosts:
+        if python is None:
+            return replace(this_machine(vendor), node_list=NODES_HERE)
+        report = reported_by(python[0], vendor)
+        here = NodesReached(nodes=NODES_HERE, reports=(report,), usual=report, concerns=())
+        return _machine(vendor, here, python)
     launcher = site.opened or installed_launcher(site.launcher, vendor)
     if request.image is not None and not launcher.starts_containers:
         launcher.container = container_of(request.image, site.containers, site.launcher)
         request, python = replace(request, image=None), python or (site.containers.python, None)
     offered = launcher.nodes(request)
     try:
-        return _reached(vendor, launcher, offered, python, site.interface)
+        remote = remote_nodes(launcher, python[0] if python else None)
+        reached = remote.reach(offered, vendor, site.interface, vendor_chooser(vendor))
+        return replace(_machine(vendor, reached, python), launcher=launcher)
     except BaseException:
         launcher.close()
         raise
+
+
+def vendor_chooser(vendor: str | None) -> Chooser:
+    """A function that gives the vendor whose devices a run uses where an environment has reported."""
+    return lambda report: chosen_machine(vendor, report.probes, report.left_out).vendor
+
+
+def _machine(vendor: str | None, reached: NodesReached, python: tuple[str, str | None] | None) -> Machine:
+    usual, interpreter = reached.usual, None
+    if python is not None:
+        interpreter = Interpreter(path=python[0], version=usual.python_version, environment=python[1])
+    return replace(
+        chosen_machine(vendor, usual.probes, usual.left_out),
+        nodes=len(reached.nodes),
+        node_list=reached.nodes,
+        reports=reached.reports,
+        interpreter=interpreter,
+        concerns=reached.concerns,
+    )
 
 
 class NodesInUse:
@@ -119,53 +146,6 @@ def _submission(site: Site, nodes: int, command: Sequence[str], out: Path, tasks
     return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
 
 
-def _reached(
-    vendor: str | None,
-    launcher: CheckedLauncher,
-    offered: Sequence[Node],
-    python: tuple[str, str | None] | None,
-    interface: str | None,
-) -> Machine:
-    path, environment = python or (this_interpreter(), None)
-    reached = node_reports(launcher, offered, path, vendor)
-    reports = tuple(reached.reports.values())
-    usual = usual_report(reports)
-    machine = chosen_machine(vendor, usual.probes, usual.left_out)
-    nodes = placed_nodes(offered, reports, interface)
-    refuse_one_machine(nodes, reports)
-    unlike = differences(machine.vendor, nodes, reports)
-    if lines := [f"nodes differ in {difference}" for difference in unlike if difference.refuses]:
-        raise UserError("; ".join(lines))
-    interpreter = None
-    if python is not None:
-        interpreter = Interpreter(path=path, version=usual.python_version, environment=environment)
-    return replace(
-        machine,
-        nodes=len(nodes),
-        node_list=nodes,
-        reports=reports,
-        interpreter=interpreter,
-        launcher=launcher,
-        concerns=(
-            *(f"nodes differ in {difference}" for difference in unlike),
-            *concerns(machine.vendor, nodes, reports, reached.clocks),
-        ),
-    )
-
-
-def placed_nodes(offered: Sequence[Node], reports: Sequence[NodeReport], interface: str | None) -> tuple[Node, ...]:
-    """The nodes with their network interfaces and numeric addresses; UserError if one lacks the named interface."""
-    return tuple(
-        with_interface(node, report.host.interfaces, (*report.host.known_as, *resolved(node.address)), interface)
-        for node, report in zip(offered, reports, strict=True)
-    )
-
-
-def local_nodes() -> tuple[Node, ...]:
-    """This machine as the only node."""
-    return (Node(host="localhost", address="127.0.0.1"),)
-
-
 RANK_PYTHON = "{python}"
 """Placeholder in the command of a script: the interpreter that runs the rank, which fills it in."""
 
@@ -198,7 +178,7 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
     return "; ".join(f"node {compact_hosts(names)}: {problem}" for problem, names in hosts.items()) or None
 
 
-def _problem_there(report: NodeReport, role: str, name: str) -> str | None:
+def _problem_there(report: EnvironmentReport, role: str, name: str) -> str | None:
     plugin = report.plugin(role, name)
     here = next((found for found in discover() if (found.role, found.name) == (role, name)), None)
     if plugin is None:

@@ -20,7 +20,7 @@ from llmperf.types.launching import Interpreter, Node
 
 if TYPE_CHECKING:
     from llmperf.planning.launchers import CheckedLauncher
-    from llmperf.planning.node_report import NodeReport
+    from llmperf.types.remote import EnvironmentReport
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Machine:
 
     node_list: tuple[Node, ...] = ()
     """The nodes that the launcher reaches, in the order of their ranks; empty for a machine named with `--on`."""
-    reports: tuple[NodeReport, ...] = ()
+    reports: tuple[EnvironmentReport, ...] = ()
     """The report of the workers' environment on each node; empty if the ranks run in this process's."""
     concerns: tuple[str, ...] = ()
     """One line for each difference between nodes, and for what disturbs a run on one of them, that refuses no run."""

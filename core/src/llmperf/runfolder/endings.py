@@ -138,6 +138,11 @@ def read_nodes(run: Path) -> tuple[ReachedNode, ...]:
     return json_files.load(path, tuple[ReachedNode, ...]) if path.exists() else ()
 
 
+def save_nodes(run: Path, nodes: tuple[ReachedNode, ...]) -> None:
+    """Write the nodes of a run through a launcher."""
+    json_files.save(run / filenames.NODES, nodes)
+
+
 def read_reports(run: Path) -> list[AgentReport]:
     """All readable reports of agents, by node."""
     reports = []

@@ -10,11 +10,10 @@ from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
-from llmperf.links.conversation import Conversation
-from llmperf.links.link import this_interpreter
 from llmperf.measuring.sampler import device_sampler, used_devices
 from llmperf.planning.states import Planned
 from llmperf.runfolder.host_readings import busy_text
+from llmperf.running.node_checks import asking
 from llmperf.types.host_load import LoadBefore
 
 LOOK_SECONDS = 2.0
@@ -73,25 +72,23 @@ def _looks(planned: Planned) -> Iterator[Look]:
     machine, plan = planned.machine, planned.plan
     if machine.launcher is None or not machine.node_list:
         sampler = device_sampler(Path(os.devnull), plan, planned.plugins, LOOK_SECONDS)
-        yield lambda: {"": sampler.look(LOOK_SECONDS) or LoadBefore()}
+        yield lambda: {"": sampler.look(LOOK_SECONDS)}
         return
-    nodes = machine.node_list[: plan.layout.nodes]
-    path = machine.interpreter.path if machine.interpreter else this_interpreter()
     arguments = {
         "vendor": plan.vendor,
         "devices": used_devices(plan),
         "on_cpu": plan.probe.on_cpu,
         "seconds": LOOK_SECONDS,
     }
-    with Conversation(machine.launcher, list(enumerate(nodes)), path) as conversation:
+    with asking(planned) as nodes:
 
         def look() -> dict[str, LoadBefore]:
             loads = {}
-            for rank, answer in conversation.ask("load", arguments, ANSWER_SECONDS).items():
+            for rank, answer in nodes.ask("load", arguments, ANSWER_SECONDS).items():
                 if isinstance(answer, UserError):
                     raise answer
-                host = nodes[rank].host
-                loads[host] = json_files.decode(bytes(answer), LoadBefore, f"answer of node {host}")
+                host = nodes.nodes[rank].host
+                loads[host] = json_files.convert(answer, LoadBefore, f"answer of node {host}")
             return loads
 
         yield look

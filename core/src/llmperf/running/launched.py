@@ -16,15 +16,13 @@ from typing import Protocol, TypeVar
 
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
-from llmperf.files.text import secret_values
-from llmperf.launching.agents import Agents, LocalAgents
+from llmperf.files.text import secret_values, without_secrets
+from llmperf.launching.agents import LocalAgents
 from llmperf.launching.controller import Controller, port_was_taken
-from llmperf.launching.host import this_host
-from llmperf.launching.linked_agents import LinkedAgents
+from llmperf.launching.run_here import RunHere
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.sampler import Sampler, device_sampler
 from llmperf.planning.build import run_id
-from llmperf.planning.launchers import CheckedLauncher, find_launcher
+from llmperf.planning.launchers import CheckedLauncher, find_launcher, remote_nodes
 from llmperf.planning.ready import peak_again
 from llmperf.planning.states import LOCAL, Planned
 from llmperf.plugins.facts import joined_facts
@@ -35,12 +33,11 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import create_run_folder, held, release
 from llmperf.runfolder.endings import Ending, read_reports
-from llmperf.runfolder.host_readings import busy_text
 from llmperf.runfolder.logs import shorten
 from llmperf.runfolder.recorder import Moment
-from llmperf.types.devices import Facts
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan, Purpose
+from llmperf.types.remote import Agents
 from llmperf.types.result import Result
 
 T = TypeVar("T")
@@ -106,23 +103,29 @@ def run_ranks(
     if len(plan.nodes) < plan.layout.nodes:
         raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
     launcher = launcher or find_launcher(plugins, plan.launcher)
-    facts = joined_facts(plugins)
-    linked = plan.launcher != LOCAL
+    remote = None if plan.launcher == LOCAL else remote_nodes(launcher, plan.interpreter)
     began = Moment.now()
-    run = _absolute(run_dir)
+    try:
+        run = run_dir.absolute()
+    except FileNotFoundError:
+        raise UserError(f"{run_dir}: the working directory does not exist any more") from None
     create_run_folder(run, plan)
     tag = f"{plan.run_id}-{secrets.token_hex(8)}"
 
-    def agents() -> Agents:
-        if linked:
-            return LinkedAgents(run, plan, tag, launcher, sample_seconds, warn)
-        return LocalAgents(run, plan, tag)
+    here = None if remote else RunHere(run, plan, plugins, tag, sample_seconds)
 
-    controller = Controller(run, plan, agents, facts.waiting_frames)
-    sampler = None if linked else device_sampler(run / filenames.MEMORY, plan, plugins, sample_seconds)
+    def agents() -> Agents:
+        if here is not None:
+            return LocalAgents(here)
+        assert remote is not None
+        public = without_secrets(plan.env)
+        hidden = {name: value for name, value in plan.env.items() if name not in public}
+        return remote.agents(run, plan, tag, hidden, sample_seconds, warn)
+
+    controller = Controller(run, plan, agents, joined_facts(plugins).waiting_frames)
     with held(run), Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, plugins, facts, controller, sampler, wakeup, observers, warn, began)
+            ending = _watched(run, plan, plugins, controller, here, wakeup, observers, warn, began)
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -132,38 +135,24 @@ def run_ranks(
         return conclude(run, plan, ending)
 
 
-def _absolute(folder: Path) -> Path:
-    """The absolute path of a folder; UserError if the working directory does not exist any more."""
-    try:
-        return folder.absolute()
-    except FileNotFoundError:
-        raise UserError(f"{folder}: the working directory does not exist any more") from None
-
-
 def _watched(
     run: Path,
     plan: Plan,
     plugins: Plugins,
-    facts: Facts,
     controller: Controller,
-    sampler: Sampler | None,
+    here: RunHere | None,
     wakeup: Wakeup,
     observers: Following | None,
     warn: Callable[[str], None] | None,
     began: Moment,
 ) -> Ending:
-    """Start the ranks and wait for their end. Without a `sampler` the nodes read their devices themselves."""
-    if sampler is not None:
-        before = sampler.look()
-        json_files.save(run / filenames.MACHINE, replace(this_host(plan.env, facts), load=before))
-        busy = None if before is None else busy_text(before)
-        if warn is not None and busy is not None:
-            warn(f"{busy}; the run will be disturbed")
+    """Start the ranks and wait for their end. `here` is the part of this machine; None for a run on other nodes."""
+    busy, problem = here.look() if here else None, None
+    if warn is not None and busy is not None:
+        warn(busy)
     if observers is not None:
         observers.started(plan, run)
     controller.start(wakeup)
-    if sampler is not None:
-        sampler.start()
     try:
         cause = controller.watch(wakeup, observers.observe if observers else None)
         codes = controller.stop(wakeup)
@@ -174,14 +163,10 @@ def _watched(
         if cause == "ended" and controller.message:
             cause = "controller" if controller.node is None else "lost"
     finally:
-        if sampler is not None:
-            sampler.stop()
+        problem = here.close() if here else None
     if observers is not None:
         observers.observe(*controller.latest())
-    again = peak_again(plan, plugins) if sampler is not None and cause == "ended" and _was_long(run, codes) else None
-    notes = controller.notes
-    if sampler is not None and sampler.problem:
-        notes += (sampler.problem,)
+    again = peak_again(plan, plugins) if here and cause == "ended" and _was_long(run, codes) else None
     return _ending(
         cause,
         began,
@@ -189,7 +174,7 @@ def _watched(
         node=controller.node,
         message=controller.message,
         agents=codes,
-        notes=notes,
+        notes=(*controller.notes, *((problem,) if problem else ())),
         peak_again=again,
     )
 

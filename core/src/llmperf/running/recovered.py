@@ -8,17 +8,21 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.errors import UserError
+from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values
 from llmperf.measuring.processes import left_of_run
+from llmperf.planning.launchers import installed_launcher, remote_nodes
+from llmperf.planning.states import LOCAL
+from llmperf.planning.user_config import user_config
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import held, load_plan, release
 from llmperf.runfolder.endings import Ending, read_ending, read_nodes
 from llmperf.runfolder.logs import shorten
-from llmperf.running.left_on_nodes import fetch, nodes_with_records
+from llmperf.types.launching import NodeRequest
+from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
 NOTE = "llmperf ended without a result; `llmperf recover` made this one from the records"
@@ -44,7 +48,7 @@ def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[
         if left_of_run(plan.run_id):
             raise UserError(f"{run}: expected a run that has ended, found processes of it on this machine")
         folders = {node.node_rank: node.undelivered for node in read_nodes(run)}
-        fetched = fetch(run, plan, left, say) if left else ()
+        fetched = _fetched(run, plan, left, say) if left else ()
         ending = read_ending(run)
         if ending is not None and fetched:
             told = {folders[rank] for rank in fetched}
@@ -62,6 +66,36 @@ def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[
         json_files.save(run / filenames.RESULT, result)
         plugins = plugins_for((plugin.role, plugin.name) for plugin in plan.plugins)
         return check(result, run, plugins, recorded_findings(run)), True
+
+
+def nodes_with_records(run: Path, plan: Plan) -> tuple[int, ...]:
+    """The nodes whose records may not all be in the run folder: all of them if the controller was killed."""
+    if plan.launcher == LOCAL or plan.layout.nodes == 1:
+        return ()
+    reached = read_nodes(run)
+    if not reached:
+        return tuple(range(plan.layout.nodes))
+    return tuple(node.node_rank for node in reached if node.undelivered is not None)
+
+
+def _fetched(run: Path, plan: Plan, nodes: tuple[int, ...], say: Callable[[str], None]) -> tuple[int, ...]:
+    """Have the launcher of a run bring the records of these nodes; returns the nodes that have answered."""
+    hosts = tuple(plan.nodes[rank].host for rank in nodes)
+    try:
+        options = user_config(Path.cwd()).tables.launchers.get(plan.launcher, {})
+        launcher = installed_launcher(plan.launcher, plan.vendor)
+        try:
+            offered = launcher.nodes(NodeRequest(nodes=len(nodes), devices=None, hosts=hosts, options=options))
+            remote = remote_nodes(launcher, plan.interpreter)
+            lines = remote.fetch(run, plan, dict(zip(nodes, offered, strict=False)))
+        finally:
+            launcher.close()
+    except LlmperfError as error:
+        say(f"records on {', '.join(hosts)} were not fetched: {error}")
+        return ()
+    for line in lines:
+        say(line)
+    return nodes
 
 
 def ending_of(records: RunRecords) -> Ending:

@@ -103,6 +103,11 @@ if TYPE_CHECKING:
     from llmperf.types.records import StepOutput as StepOutput
     from llmperf.types.records import StepRecord as StepRecord
     from llmperf.types.records import Trainer as Trainer
+    from llmperf.types.remote import Agents as Agents
+    from llmperf.types.remote import EnvironmentReport as EnvironmentReport
+    from llmperf.types.remote import InstalledPlugin as InstalledPlugin
+    from llmperf.types.remote import NodesReached as NodesReached
+    from llmperf.types.remote import RemoteNodes as RemoteNodes
     from llmperf.types.result import Finding as Finding
     from llmperf.types.result import PluginInfo as PluginInfo
     from llmperf.types.result import Result as Result

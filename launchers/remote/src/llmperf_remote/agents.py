@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from llmperf import decode
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.files.text import without_secrets
-from llmperf.launching.shipping import Receiver
-from llmperf.launching.wakeup import Wakeup
-from llmperf.links.conversation import Conversation
-from llmperf.links.link import Links, NodeState, python_argv, this_interpreter
-from llmperf.links.messages import (
+from llmperf.launching import ReachedNode, node_log_path, save_nodes
+from llmperf.types import Launcher, Plan
+
+from llmperf_remote.conversation import Conversation
+from llmperf_remote.link import Links, NodeState
+from llmperf_remote.messages import (
     BEAT_SECONDS,
     SILENT_SECONDS,
     Answer,
@@ -31,18 +31,13 @@ from llmperf.links.messages import (
     bundles,
     short,
 )
-from llmperf.measuring.processes import TAG
-from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import ReachedNode
-from llmperf.types.launching import Launcher
-from llmperf.types.plan import Plan
+from llmperf_remote.shipping import Receiver
 
 PREPARE_SECONDS = 120.0
 """Time for all nodes to make their run folders: each loads its plugins and asks its driver once."""
 STOP_SECONDS = 40.0
 """Time for all nodes to end their ranks and to send what they have; a node that is silent is given up earlier."""
 MAX_WARNINGS = 8
-"""Of one node."""
 STACKS_SECONDS = 5.0
 COLLECT_SECONDS = 15.0
 """Time to fetch the records of nodes whose connection was lost."""
@@ -54,17 +49,21 @@ class LinkedAgents:
 
     def __init__(
         self,
+        launcher: Launcher,
+        python: str,
         run: Path,
         plan: Plan,
         tag: str,
-        launcher: Launcher,
+        secrets: Mapping[str, str],
         sample_seconds: float,
         warn: Callable[[str], None] | None,
     ) -> None:
         self._run = run
         self._plan = plan
         self._tag = tag
+        self._secrets = secrets
         self._launcher = launcher
+        self._python = python
         self._sample_seconds = sample_seconds
         self._warn = warn
         self._receiver = Receiver(run, plan.layout, plan.steps)
@@ -79,20 +78,15 @@ class LinkedAgents:
         self._links = Links(
             launcher,
             list(enumerate(plan.nodes[: plan.layout.nodes])),
-            python_argv(self._python),
+            python,
             self._receive,
-            lambda rank: filenames.node_log_path(run, rank).open("ab", buffering=0),
+            lambda rank: node_log_path(run, rank).open("ab", buffering=0),
         )
         self.port = 0
 
     @property
-    def _python(self) -> str:
-        interpreter = self._plan.interpreter
-        return this_interpreter() if interpreter is None else interpreter.path
-
-    @property
     def notes(self) -> tuple[str, ...]:
-        """What the nodes reported, and which records did not come back."""
+        """Notes of the nodes, and which records did not come back."""
         left = (
             f"{self._name(rank)}: its last records did not come back; they are in {folder} there"
             for rank, folder in sorted(self._undelivered.items())
@@ -118,21 +112,19 @@ class LinkedAgents:
         elif isinstance(message, Note) and len(self._notes) < 2 * len(self._links.states):
             self._notes.append(f"{self._name(message.node)}: {short(message.text)}")
 
-    def start(self, wakeup: Wakeup | None) -> None:
+    def start(self, interrupted: Callable[[float], bool]) -> None:
         """Send the plan to the nodes, wait until all have prepared their folders, and start the agents."""
         self._links.start()
-        plan_text = (self._run / filenames.PLAN).read_bytes()
-        public = without_secrets(self._plan.env)
-        secrets = {name: value for name, value in self._plan.env.items() if name not in public}
         order = RunOrder(
             run_id=self._plan.run_id,
-            plan=plan_text,
-            env={**secrets, TAG: self._tag},
+            plan=(self._run / "plan.json").read_bytes(),
+            tag=self._tag,
+            env=self._secrets,
             sample_seconds=self._sample_seconds,
         )
         for bundle in bundles(order):
             self._links.send(bundle)
-        if not self._wait_for_nodes(wakeup):
+        if not self._wait_for_nodes(interrupted):
             return
         alone, first = self._plan.layout.nodes == 1, self._prepared[0]
         address = "127.0.0.1" if alone else self._plan.nodes[0].address
@@ -146,16 +138,12 @@ class LinkedAgents:
                 for line in self._prepared[rank].warnings[:MAX_WARNINGS]:
                     self._warn(f"{self._name(rank)}: {short(line)}")
 
-    def _wait_for_nodes(self, wakeup: Wakeup | None) -> bool:
-        """Whether all nodes are prepared; False after a signal. UserError with the first node that cannot be."""
+    def _wait_for_nodes(self, interrupted: Callable[[float], bool]) -> bool:
+        """Wait until all nodes are prepared; False after a signal. UserError with the first node that cannot be."""
         deadline = time.monotonic() + PREPARE_SECONDS
         while len(self._prepared) < len(self._links.states):
-            if wakeup is None:
-                time.sleep(TICK_SECONDS)
-            else:
-                wakeup.wait(TICK_SECONDS)
-                if wakeup.signal is not None:
-                    return False
+            if interrupted(TICK_SECONDS):
+                return False
             for rank, message in self._failed.items():
                 raise UserError(f"{self._name(rank)}: {message}")
             for rank, state in self._links.states.items():
@@ -205,11 +193,9 @@ class LinkedAgents:
             time.sleep(TICK_SECONDS)
         dumps: dict[int, str] = {}
         for node, answer in list(self._answers.items()):
-            own = {str(rank): rank for rank in range(self._plan.layout.world_size)
-                   if self._plan.layout.node_of(rank) == node}  # fmt: skip
             with suppress(UserError):
-                texts = json_files.decode(bytes(answer.result) or b"{}", dict[str, str], "stacks")
-                dumps |= {own[rank]: text for rank, text in texts.items() if rank in own}
+                texts = decode(bytes(answer.result) or b"{}", dict[int, str], "stacks")
+                dumps |= {rank: text for rank, text in texts.items() if self._plan.layout.node_of(rank) == node}
         return dumps
 
     def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
@@ -231,7 +217,7 @@ class LinkedAgents:
         return codes
 
     def _waiting(self) -> bool:
-        """Whether a node has not sent everything and is not given up."""
+        """True if a node has not sent everything and is not given up."""
         return any(state.ended is None and self._reason(state) is None for state in self._links.states.values())
 
     def _collect(self) -> None:
@@ -243,10 +229,10 @@ class LinkedAgents:
             self._warn(f"{which}: trying to reach again for the last records, for up to {COLLECT_SECONDS:g} s")
         for rank in self._lost:
             node = self._plan.nodes[rank]
-            arguments = {"folder": self._prepared[rank].folder, "tag": self._tag, "sizes": self._receiver.sizes}
+            arguments = {"run_id": self._plan.run_id, "tag": self._tag, "sizes": self._receiver.sizes}
             try:
                 with Conversation(self._launcher, [(rank, node)], self._python, self._receive) as conversation:
-                    answer = conversation.ask("collect", arguments, seconds)[rank]
+                    answer = conversation.ask("leftovers", arguments, seconds)[rank]
             except UserError:
                 continue
             if not isinstance(answer, UserError):
@@ -266,4 +252,4 @@ class LinkedAgents:
             )
             for rank, state in self._links.states.items()
         )
-        json_files.save(self._run / filenames.NODES, nodes)
+        save_nodes(self._run, nodes)

@@ -6,21 +6,22 @@ import os
 import selectors
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import IO
 
+from llmperf import printable
 from llmperf.errors import LlmperfError, UserError
-from llmperf.files.text import printable
-from llmperf.links.carrier import Carrier
-from llmperf.links.descriptors import make_room
-from llmperf.links.messages import (
+from llmperf.launching import PROGRAM
+from llmperf.types import Launcher, Node, NodeCommand
+from llmperf.types.launching import NODE_RANK
+
+from llmperf_remote.carrier import Carrier, make_room
+from llmperf_remote.messages import (
     BEAT_SECONDS,
     MAX_LINE_BYTES,
     START,
@@ -33,41 +34,32 @@ from llmperf.links.messages import (
     line_of,
     message_of,
 )
-from llmperf.types.launching import NODE_RANK, Launcher, Node, NodeCommand
 
-PROGRAM = (
-    "import sys; sys.path[:] = [folder for folder in sys.path if folder]; "
-    "sys.version_info >= (3, 10) "
-    "or sys.exit('Python %d.%d is too old; expected 3.10 or newer' % sys.version_info[:2]); "
-    "from importlib.util import find_spec; find_spec('llmperf') or sys.exit('llmperf-core is not installed'); "
-    "from llmperf.launching.node import main; main()"
+NODE_PROGRAM = (
+    f"{PROGRAM}find_spec('llmperf_remote') or sys.exit('llmperf-remote is not installed'); "
+    "from llmperf_remote.node import main; main()"
 )
 """The node program. It runs on any Python, and imports nothing from the current folder."""
 CLOSE_SECONDS = 3.0
 """Time for a process to end after its standard input was closed."""
 MAX_CLOCK_SECONDS = 1e11
-"""No clock of a node shows a later time, in seconds since the epoch."""
 TICK_SECONDS = 0.05
 LATE_SECONDS = 2.0
 """Time between two looks at the connections on a busy host. In a longer time this process did not run."""
 FIRST_BEAT_SECONDS = 0.1
-"""When a beat is sent after a node's first line, so that its clock is known soon."""
 
 
 @dataclass(slots=True)
 class NodeState:
-    """What is known of one node program."""
+    """Knowledge of one node program."""
 
     node: Node
     rank: int
     hello: Hello | None = None
-    """None until it has answered."""
     first_beat: int = 0
     """The last beat that was sent before it answered."""
     ended: int | None = None
-    """Exit code of its agent."""
     forced: bool = False
-    """Whether its agent had to be killed."""
     heard: float = field(default_factory=time.monotonic)
     """When its last line came, by the controller's monotonic clock; time in which that did not run is added."""
     looked: float = field(default_factory=time.monotonic)
@@ -79,7 +71,7 @@ class NodeState:
     gone: str | None = None
     """Why the connection has ended, if it has, in one line."""
     explained: bool = False
-    """Whether that line is the launcher's: about the connection rather than about the Python on the node."""
+    """That line is the launcher's: about the connection rather than about the Python on the node."""
 
     @property
     def silent_seconds(self) -> float:
@@ -97,18 +89,18 @@ class Links:
         self,
         launcher: Launcher,
         nodes: Sequence[tuple[int, Node]],
-        python: Sequence[str],
+        python: str,
         receive: Callable[[AnyMessage], None],
         errors: Callable[[int], IO[bytes]],
     ) -> None:
-        """`nodes` with their ranks; `python` is the argv of the interpreter on the nodes.
+        """`nodes` with their ranks; `python` is the path of the interpreter on the nodes, whose output is not buffered.
 
         `errors` opens the file for the standard error and stray prints of the process that carries a node, by rank,
         at its end; it is closed after each piece of text.
         """
         self.states = {rank: NodeState(node=node, rank=rank) for rank, node in nodes}
         self._launcher = launcher
-        self._python = tuple(python)
+        self._python = python
         self._receive = receive
         self._errors = errors
         self._processes: list[Carrier] = []
@@ -128,7 +120,7 @@ class Links:
             NodeCommand(
                 node_rank=rank,
                 host=state.node.host,
-                argv=(*self._python, "-c", PROGRAM),
+                argv=(self._python, "-u", "-c", NODE_PROGRAM),
                 env={**state.node.env, NODE_RANK: str(rank)},
             )
             for rank, state in self.states.items()
@@ -314,13 +306,3 @@ class Links:
         lines = [line for line in errors.splitlines() if line.strip()]
         last = " ".join(printable(lines[-1], " ").split())[:500] if lines else "no output"
         return f"{last} (exit status {code})", False
-
-
-def python_argv(path: str) -> tuple[str, ...]:
-    """The argv of an interpreter on the nodes. Python's own output is not buffered there."""
-    return (path, "-u")
-
-
-def this_interpreter() -> str:
-    """The Python that runs llmperf."""
-    return str(Path(sys.executable))

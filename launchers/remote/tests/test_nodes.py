@@ -18,7 +18,6 @@ from llmperf.runfolder.endings import read_nodes, read_reports
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
 
-STUB = Path(__file__).parents[1] / "stub"
 RUN = ("run", "default", "--vendor", "stub", "--framework", "stub", "--set", "model=llama_tiny", "--set", "seq_len=16")
 LIMIT_SECONDS = 100
 
@@ -93,7 +92,7 @@ class Command:
 
 @pytest.fixture
 def command(stub_site, install, tmp_path):
-    install("llmperf-pair", "pair", (STUB / "llmperf_pair.py").read_text(), role="extension")
+    install("llmperf-pair", "pair", Path(__file__).with_name("llmperf_pair.py").read_text(), role="extension")
     begun = []
 
     def begin(*words: str, **environment: str) -> Command:
@@ -148,7 +147,7 @@ def test_a_killed_agent_is_named_with_its_node(command):
 def test_records_of_a_killed_node_program_are_fetched(command):
     run = command(*LONG)
     run.wait_for_steps(5)
-    (program,) = [pid for pid in run.processes("llmperf.launching.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
+    (program,) = [pid for pid in run.processes("llmperf_remote.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
     os.kill(program, signal.SIGKILL)
     status, result = run.end()
     assert (status, result.failure.reason, result.failure.node_rank) == (1, "lost", 1)
@@ -193,7 +192,7 @@ def test_an_interrupted_run_keeps_its_records(command):
 def test_a_silent_node_is_given_up_and_its_ranks_end(command):
     run = command(*LONG)
     run.wait_for_steps(5)
-    (program,) = [pid for pid in run.processes("llmperf.launching.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
+    (program,) = [pid for pid in run.processes("llmperf_remote.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
     os.kill(program, signal.SIGSTOP)
     status, result = run.end()
     assert (status, result.failure.reason, result.failure.node_rank) == (1, "lost", 1)
@@ -209,7 +208,7 @@ def test_a_suspended_controller_blames_no_node(command):
     for pid in suspended:
         send(pid, signal.SIGSTOP)
     deadline = time.monotonic() + LIMIT_SECONDS
-    while run.processes("llmperf.launching.node") and time.monotonic() < deadline:
+    while run.processes("llmperf_remote.node") and time.monotonic() < deadline:
         time.sleep(0.1)
     for pid in suspended:
         send(pid, signal.SIGCONT)

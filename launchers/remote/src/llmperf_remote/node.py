@@ -1,6 +1,6 @@
 """The node program: does the controller's tasks on one node, and runs the agent there.
 
-It reads requests from standard input and writes messages to standard output (`llmperf.links.messages`). It ends all
+It reads requests from standard input and writes messages to standard output (`llmperf_remote.messages`). It ends all
 that it has started when standard input ends or is silent for SILENT_SECONDS. The run folder on the node is deleted when
 the controller has everything, and kept otherwise.
 """
@@ -8,7 +8,6 @@ the controller has everything, and kept otherwise.
 from __future__ import annotations
 
 import os
-import platform
 import queue
 import select
 import signal
@@ -19,12 +18,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
-
 from llmperf import __version__
 from llmperf.errors import LlmperfError, UserError
-from llmperf.files import json_files
-from llmperf.launching.node_tasks import answered
-from llmperf.links.messages import (
+from llmperf.types.launching import NODE_RANK
+
+from llmperf_remote.messages import (
     MAX_LINE_BYTES,
     SILENT_SECONDS,
     Answer,
@@ -44,11 +42,11 @@ from llmperf.links.messages import (
     request_of,
     unpacked,
 )
-from llmperf.types.launching import NODE_RANK
 
 if TYPE_CHECKING:
-    from llmperf.launching.run_on_node import RunOnNode
-    from llmperf.types.node_tasks import NodeWork
+    from llmperf.types import NodeWork
+
+    from llmperf_remote.run_on_node import RunOnNode
 
 TICK_SECONDS = 0.1
 MAX_WAITING_LINES = 32
@@ -80,7 +78,7 @@ class Program:
             signal.signal(number, lambda *_: setattr(self, "_signalled", True))
         threading.Thread(target=self._write, daemon=True).start()
         threading.Thread(target=self._work, daemon=True).start()
-        self.send(Hello(node=self.node, version=__version__, python=platform.python_version()))
+        self.send(Hello(node=self.node, version=__version__))
         delivered = False
         try:
             while not self._over and not self._signalled:
@@ -95,15 +93,14 @@ class Program:
                 work.close()
             code = self._order.end(delivered) if self._order is not None else 0
             if delivered and self._collected is not None:
-                from llmperf.launching.run_on_node import delete_run
+                from llmperf_remote.run_on_node import delete_run
 
                 delete_run(self._collected)
         return code
 
-    @property
-    def run_folder(self) -> Path | None:
-        """The folder of the run on this node; None if there is none."""
-        return None if self._order is None else self._order.folder
+    def stacks(self) -> dict[int, str]:
+        """The stacks of the ranks that run here."""
+        return {} if self._order is None else self._order.run.stacks()
 
     def delete_when_done(self, folder: Path) -> None:
         """Delete a folder when the controller has everything."""
@@ -165,7 +162,7 @@ class Program:
         if bundle.piece == bundle.pieces - 1:
             order = order_of(bytes(self._pieces))
             self._pieces.clear()
-            from llmperf.launching.run_on_node import RunOnNode
+            from llmperf_remote.run_on_node import RunOnNode
 
             try:
                 self._order = RunOnNode(order, self.node, self.send)
@@ -178,8 +175,10 @@ class Program:
         while True:
             task = self._tasks.get()
             try:
+                from llmperf_remote.tasks import answered
+
                 result = answered(self, task.name, task.arguments)
-                answer = Answer(node=self.node, number=task.number, result=msgspec.Raw(json_files.encode(result)))
+                answer = Answer(node=self.node, number=task.number, result=msgspec.Raw(msgspec.json.encode(result)))
                 if len(bytes(answer.result)) > MAX_LINE_BYTES // 2:
                     raise UserError(f"task {task.name!r}: its answer is too long")
             except Exception as error:

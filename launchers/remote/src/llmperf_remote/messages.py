@@ -10,11 +10,11 @@ import base64
 import binascii
 import zlib
 from collections.abc import Iterator, Mapping
+from typing import TypeVar
 
 import msgspec
-
+from llmperf import printable
 from llmperf.errors import UserError
-from llmperf.files.text import printable
 
 MAX_LINE_BYTES = 2**20
 """Longer lines are refused."""
@@ -38,33 +38,29 @@ class Task(Line, frozen=True, kw_only=True, tag="task"):
     """Do something by name and answer, such as report what is installed."""
 
     number: int
-    """Of the answer to it."""
     name: str
-    """A key of `node_tasks.TASKS`."""
+    """One of `tasks.answered`, or of a `NodeTask` of an extension."""
     arguments: Mapping[str, object] = {}
-    """Arguments by name."""
 
 
 class Bundle(Line, frozen=True, kw_only=True, tag="bundle"):
     """One of the pieces of what a node needs for a run, all of which together are a `RunOrder`."""
 
     piece: int
-    """From 0."""
     pieces: int
-    """How many there are."""
     data: str
     """As `packed` makes it."""
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node needs for a run."""
+    """All that a node needs for a run."""
 
     run_id: str
-    """Name of the run's folder."""
     plan: bytes
-    """Text of `plan.json`."""
+    tag: str
+    """Marks all processes of the run, with the node's rank."""
     env: Mapping[str, str]
-    """Variables of the agent and its ranks that are not in the plan: the tag of the run, and secrets."""
+    """Variables of the agent and its ranks that are not in the plan's file: secrets."""
     sample_seconds: float
     """How often the devices of the node are read."""
 
@@ -73,7 +69,6 @@ class Start(Line, frozen=True, kw_only=True, tag="start"):
     """Start the agents: every node has prepared its folder."""
 
     master_address: str
-    """Where the ranks meet."""
     master_port: int
     """A port that was free there, for frameworks that listen themselves."""
     store_address: str
@@ -84,7 +79,6 @@ class Beat(Line, frozen=True, kw_only=True, tag="beat"):
     """The controller is there."""
 
     number: int
-    """Counts from 1."""
 
 
 class Stop(Line, frozen=True, kw_only=True, tag="stop"):
@@ -109,40 +103,33 @@ class Hello(Message, frozen=True, kw_only=True, tag="hello"):
     """The node program runs."""
 
     version: str
-    """Of llmperf-core there."""
-    python: str
-    """Version of the Python that runs it, such as `3.12.3`."""
+    """Version of llmperf-core there."""
 
 
 class Answer(Message, frozen=True, kw_only=True, tag="answer"):
     """The end of a task, with a result or an error."""
 
     number: int
-    """Of the task."""
     result: msgspec.Raw = msgspec.Raw()
     """As the task defines it; empty after an error."""
     error: str | None = None
-    """One line."""
 
 
 class Prepared(Message, frozen=True, kw_only=True, tag="prepared"):
     """The node has its folder and may start its ranks."""
 
     folder: str
-    """The run folder on the node."""
     port: int
     """On the first node: a free port, otherwise 0. The only node of a run has one of its loopback interface."""
     store_port: int
     """On the first of several nodes: the port of the socket at which the ranks meet, otherwise 0."""
     warnings: tuple[str, ...] = ()
-    """What disturbs the run."""
 
 
 class Echo(Message, frozen=True, kw_only=True, tag="echo"):
     """The answer to a beat."""
 
     number: int
-    """Of the beat."""
     at: float
     """The node's wall clock, in seconds since the epoch."""
 
@@ -151,7 +138,6 @@ class Piece(Message, frozen=True, kw_only=True, tag="piece"):
     """Bytes of a file in the run folder."""
 
     file: str
-    """Its name inside the folder."""
     offset: int
     """Where the bytes begin. 0 replaces the file."""
     data: str
@@ -162,23 +148,20 @@ class Note(Message, frozen=True, kw_only=True, tag="note"):
     """Something that a reader of the result should know; it does not end the run."""
 
     text: str
-    """One line."""
 
 
 class Failed(Message, frozen=True, kw_only=True, tag="failed"):
     """The node cannot do what it was asked for."""
 
     message: str
-    """One line."""
 
 
 class Ended(Message, frozen=True, kw_only=True, tag="ended"):
     """The agent has ended, and all that it has written was sent."""
 
     code: int
-    """Its exit code, negative for signals."""
     forced: bool = False
-    """Whether the node program had to kill it, since it did not end when it was asked to."""
+    """The node program had to kill it, since it did not end when it was asked to."""
 
 
 AnyMessage = Hello | Answer | Prepared | Echo | Piece | Note | Failed | Ended
@@ -186,6 +169,8 @@ AnyMessage = Hello | Answer | Prepared | Echo | Piece | Note | Failed | Ended
 _encode = msgspec.json.Encoder().encode
 _requests: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _messages: msgspec.json.Decoder[AnyMessage] = msgspec.json.Decoder(AnyMessage)
+_orders = msgspec.json.Decoder(RunOrder)
+T = TypeVar("T")
 
 
 def line_of(line: Line) -> bytes:
@@ -195,16 +180,17 @@ def line_of(line: Line) -> bytes:
 
 def request_of(line: bytes) -> Request:
     """A line as a request; UserError if it is none."""
-    try:
-        return _requests.decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"request of the controller: {error}") from None
+    return _decoded(_requests, line, "request of the controller")
 
 
 def message_of(line: bytes, where: str) -> AnyMessage:
     """A line as a message; UserError that names `where` if it is none."""
+    return _decoded(_messages, line, where)
+
+
+def _decoded(decoder: msgspec.json.Decoder[T], line: bytes, where: str) -> T:
     try:
-        return _messages.decode(line)
+        return decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise UserError(f"{where}: {error}") from None
 
@@ -241,7 +227,4 @@ def bundles(order: RunOrder) -> Iterator[Bundle]:
 
 def order_of(pieces: bytes) -> RunOrder:
     """The order that the unpacked bundles hold together; UserError if it is none."""
-    try:
-        return msgspec.json.decode(pieces, type=RunOrder)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise UserError(f"request of the controller: {error}") from None
+    return _decoded(_orders, pieces, "request of the controller")

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.launching.shipping import Receiver, Shipper
-from llmperf.links.messages import PIECE_BYTES, Piece, packed
 from llmperf.runfolder.endings import AgentReport, Host, RankExit
 from llmperf.runfolder.logs import HEAD_BYTES
 from llmperf.types import Layout
+from llmperf_remote.messages import PIECE_BYTES, Piece, packed
+from llmperf_remote.shipping import Receiver, Shipper
 
 LAYOUT = Layout(nodes=2, devices_per_node=2, tensor_parallel=1, pipeline_parallel=1, data_parallel=4)
 

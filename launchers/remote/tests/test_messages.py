@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf.links.messages import (
+from llmperf_remote.messages import (
     MAX_LINE_BYTES,
     PIECE_BYTES,
     START,
@@ -54,7 +54,7 @@ def test_the_longest_piece_fits_in_a_line():
 
 
 def test_an_order_of_any_size_comes_back_in_pieces():
-    order = RunOrder(run_id="r", plan=b"{}" * PIECE_BYTES, env={"A": "b"}, sample_seconds=1.0)
+    order = RunOrder(run_id="r", plan=b"{}" * PIECE_BYTES, tag="t", env={"A": "b"}, sample_seconds=1.0)
     lines = [request_of(line_of(bundle)) for bundle in bundles(order)]
     assert len(lines) > 1
     assert all(isinstance(line, Bundle) and line.pieces == len(lines) for line in lines)

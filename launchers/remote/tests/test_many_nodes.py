@@ -25,7 +25,7 @@ import resource, sys
 from dataclasses import replace
 from llmperf import __version__
 from llmperf.errors import UserError
-from llmperf.links.conversation import Conversation
+from llmperf_remote.conversation import Conversation
 from llmperf.types.launching import Node
 
 class Shells:

@@ -1,4 +1,4 @@
-"""Differences between the nodes of a run, and disturbances of single nodes."""
+"""How the nodes of a run differ from one another, and what about single nodes disturbs a run."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
 
+from llmperf import compact_hosts
 from llmperf.errors import UserError
-from llmperf.planning.interfaces import compact_hosts
-from llmperf.planning.node_report import Clock, NodeReport
-from llmperf.types.launching import Node
+from llmperf.types import Node
+
+from llmperf_remote.reports import Clock, NodeReport
 
 MAX_CLOCK_SECONDS = 1.0
 """Larger offsets of a node's clock are reported: no figure depends on them, but they confuse a reader of logs."""
 MIN_TEMPORARY_BYTES = 2**28
-"""Less free space for the run folder of a node is reported."""
 MEMORY_STEP = 2**30
 """Hosts with the same memory report sizes that differ by less, since firmware keeps a part."""
 PACKAGE, VARIABLE = "package ", "variable "
@@ -27,11 +27,9 @@ class Difference:
     """A fact in which nodes differ."""
 
     what: str
-    """Name of the difference, such as `kernel`."""
     values: tuple[tuple[str, tuple[str, ...]], ...]
     """Each value with the hosts that have it, most hosts first."""
     refuses: bool = False
-    """A run cannot start with it."""
 
     def __str__(self) -> str:
         return f"{self.what}: {'; '.join(f'{value} on {compact_hosts(hosts)}' for value, hosts in self.values)}"
@@ -54,23 +52,11 @@ def differences(vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport
             for node, table, names in zip(nodes, tables, plugins, strict=True)
             if what in table or not by_plugins or any(source <= names for source in sources)
         ]
-        if (difference := _compared(what, [value for _, value in known], [host for host, _ in known])) is not None:
-            differences.append(difference)
+        ordered = Counter(value for _, value in known).most_common()
+        values = tuple((value, tuple(host for host, other in known if other == value)) for value, _ in ordered)
+        if len(values) > 1:
+            differences.append(Difference(what=what[0], values=values, refuses=what[1]))
     return differences
-
-
-def _compared(what: tuple[str, bool], values: Sequence[str], hosts: Sequence[str]) -> Difference | None:
-    if len(set(values)) == 1:
-        return None
-    ordered = [value for value, _ in Counter(values).most_common()]
-    return Difference(
-        what=what[0],
-        values=tuple(
-            (value, tuple(host for host, other in zip(hosts, values, strict=True) if other == value))
-            for value in ordered
-        ),
-        refuses=what[1],
-    )
 
 
 def _facts(vendor: str, node: Node, report: NodeReport) -> Iterator[tuple[tuple[str, bool], str]]:

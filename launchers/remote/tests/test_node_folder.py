@@ -6,9 +6,8 @@ import tempfile
 import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.launching.run_on_node import RunOnNode, node_folder
-from llmperf.links.messages import RunOrder
-from llmperf.measuring.processes import TAG
+from llmperf_remote.messages import RunOrder
+from llmperf_remote.run_on_node import RunOnNode, node_folder
 
 
 def test_an_existing_folder_is_made_private(tmp_path, monkeypatch):
@@ -50,8 +49,8 @@ def test_a_folder_of_another_user_is_not_used(tmp_path, monkeypatch):
 def test_a_run_that_was_prepared_and_not_started_leaves_nothing(tmp_path, monkeypatch, stub_plan, delivered):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     plan = stub_plan()
-    order = RunOrder(run_id=plan.run_id, plan=json_files.encode(plan), env={TAG: "tag"}, sample_seconds=1.0)
+    order = RunOrder(run_id=plan.run_id, plan=json_files.encode(plan), tag="tag", env={}, sample_seconds=1.0)
     run = RunOnNode(order, 0, lambda line, wait=True: True)
-    assert (run.folder / "plan.json").is_file()
+    assert (run.run.folder / "plan.json").is_file()
     run.end(delivered)
     assert list(tmp_path.iterdir()) == []

@@ -6,12 +6,11 @@ from dataclasses import replace
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.planning.host_facts import host_facts
-from llmperf.planning.interfaces import NetworkInterface
-from llmperf.planning.node_differences import concerns, differences, refuse_one_machine, usual_report
-from llmperf.planning.node_report import Clock, InstalledPlugin, NodeReport
-from llmperf.types import DeviceInfo, DeviceSample, Facts, Offers, Probe
-from llmperf.types.launching import Node
+from llmperf.types import DeviceInfo, DeviceSample, Facts, InstalledPlugin, Node, Offers, Probe
+from llmperf_remote.differences import concerns, differences, refuse_one_machine, usual_report
+from llmperf_remote.host_facts import host_facts
+from llmperf_remote.interfaces import NetworkInterface
+from llmperf_remote.reports import Clock, NodeReport
 
 OFFERS = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
 ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1",), up=True, mtu=9000)

@@ -6,15 +6,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from types import TracebackType
 
 import msgspec
-
 from llmperf import __version__
 from llmperf.errors import UserError
-from llmperf.links.link import Links, NodeState, python_argv
-from llmperf.links.messages import SILENT_SECONDS, Answer, AnyMessage, Done, Failed, Task, short
-from llmperf.types.launching import Launcher, Node
+from llmperf.types import Launcher, Node
+
+from llmperf_remote.link import Links, NodeState
+from llmperf_remote.messages import SILENT_SECONDS, Answer, AnyMessage, Done, Failed, Task, short
 
 TICK_SECONDS = 0.02
 
@@ -36,14 +35,13 @@ class Conversation:
         self._python = python
         self._others = receive
         self._answers: dict[int, Answer] = {}
-        """To the last task, by rank."""
         self._failures: dict[int, str] = {}
         self._lock = threading.Lock()
         self._number = 0
         self.links = Links(
             launcher,
             nodes,
-            python_argv(python),
+            python,
             self._receive,
             lambda rank: os.fdopen(os.open(os.devnull, os.O_WRONLY), "wb", 0),
         )
@@ -62,9 +60,7 @@ class Conversation:
         self.links.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, kind: object, *error: object) -> None:
         if kind is None:
             self.links.send(Done())
         self.links.close()

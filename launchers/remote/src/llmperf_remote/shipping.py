@@ -5,26 +5,21 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
+from llmperf import write_bytes
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.files.text import without_secrets
-from llmperf.links.messages import PIECE_BYTES, Piece, packed, unpacked
-from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import AgentReport, Host
-from llmperf.runfolder.logs import HEAD_BYTES, TAIL_BYTES
-from llmperf.types.layout import Layout
+from llmperf.launching import HEAD_BYTES, RECORD_FOLDERS, TAIL_BYTES, files_of_node, sound_report
+from llmperf.types import Layout
+
+from llmperf_remote.messages import PIECE_BYTES, Piece, packed, unpacked
 
 REWRITTEN = ".json"
 """Files with this ending are replaced as a whole; the others only grow."""
 MAX_MEMORY_BYTES = 2**30
-"""Largest file of device readings that the controller keeps."""
 RANK_BYTES, STEP_BYTES = 64 * 2**20, 2000
 """Upper bounds of the records of a rank: without its steps, and of each step."""
 MAX_LOG_BYTES = HEAD_BYTES + TAIL_BYTES + 2 * 2**20
-"""Largest log that the controller keeps; the agent shortens logs to about this size."""
 
 
 class Shipper:
@@ -50,7 +45,7 @@ class Shipper:
         return all([self._ship_file(path, final) for path in self._files()])
 
     def _files(self) -> Iterator[Path]:
-        for parent in (filenames.RECORDS, filenames.LOGS):
+        for parent in RECORD_FOLDERS:
             with suppress(OSError):
                 paths = sorted((self._run / parent).iterdir())
                 yield from (path for path in paths if path.is_file() and not path.name.startswith("."))
@@ -94,19 +89,6 @@ class Shipper:
         return b""
 
 
-def files_of_node(node: int, layout: Layout) -> set[str]:
-    """The names of the files that a node may send."""
-    run, ranks = Path(), range(node * layout.devices_per_node, (node + 1) * layout.devices_per_node)
-    paths = [
-        *(function(run, rank) for rank in ranks for function in (filenames.records_path, filenames.log_path)),
-        filenames.agent_report_path(run, node),
-        filenames.agent_log_path(run, node),
-        filenames.host_path(run, node),
-        filenames.memory_path(run, node),
-    ]
-    return {path.as_posix() for path in paths}
-
-
 class Receiver:
     """Writes the pieces that a node sends into the controller's run folder.
 
@@ -136,23 +118,12 @@ class Receiver:
         path = self._run / piece.file
         try:
             if path.suffix == REWRITTEN:
-                json_files.write_bytes(path, self._checked(piece, data, where))
+                write_bytes(path, sound_report(piece.file, data, piece.node, self._layout, where))
             else:
                 self._append(path, piece.offset, data)
         except OSError as error:
             raise UserError(f"{path}: cannot write: {error.strerror}") from None
         self.sizes[piece.file] = piece.offset + len(data)
-
-    def _checked(self, piece: Piece, data: bytes, where: str) -> bytes:
-        """A report of a node as the controller keeps it; UserError if it is none, or one on the ranks of others."""
-        if "/host-" in piece.file:
-            host = json_files.decode(data, Host, where)
-            return json_files.encode_pretty(replace(host, environment=without_secrets(host.environment)))
-        report = json_files.decode(data, AgentReport, where)
-        nodes = {report.node_rank, *(self._layout.node_of(rank.rank) for rank in report.ranks)}
-        if nodes != {piece.node} or len(report.ranks) > self._layout.devices_per_node:
-            raise UserError(f"{where}: expected a report on the ranks of node {piece.node}")
-        return data
 
     def _limit(self, name: str) -> int:
         if name.endswith(REWRITTEN):

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.planning import launchers
+from llmperf.plugins.loading import Plugins
+from llmperf.plugins.mending import install_own
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
 
@@ -29,14 +34,10 @@ STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
 
 
 @pytest.fixture
-def pair(stub_site):
+def pair(stub_site, install):
     """The launcher `pair`, installed beside the stub vendor and framework."""
-    info = stub_site / "llmperf_pair-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-pair\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\npair = llmperf_pair\n")
-    yield
-    sys.modules.pop("llmperf_pair", None)
+    text = Path(__file__).with_name("llmperf_pair.py").read_text()
+    install("llmperf-pair", "pair", text, role="extension")
 
 
 @pytest.fixture
@@ -181,3 +182,29 @@ def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, capsys
     assert call(["validate", "named.zip"]) == 0
     with zipfile.ZipFile("named.zip") as archive:
         assert b"gpu-18.lab" in b"".join(map(archive.read, archive.namelist()))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc as Linux has it")
+def test_the_nodes_are_asked_whether_they_are_idle(pair, in_folder, capsys):
+    code = "import os, time\nif os.fork():\n  os._exit(0)\nprint(os.getpid(), flush=True)\nwhile True: pass"
+    stranger = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    pid = int(stranger.stdout.readline())
+    try:
+        nodes = ["--launcher", "pair", "--set", "nodes=2", "--devices", "1"]
+        assert call(["run", *STUB, *nodes, "--wait-until-idle", "0.0001"]) == 2
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        stranger.communicate()
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert "not idle within 0.0001 min; node left: the machine is busy: other processes use " in last
+    assert last.endswith(" and on 1 more node")
+
+
+def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folder, capsys, monkeypatch):
+    monkeypatch.setattr(launchers, "plugins_for", Plugins)
+    assert call(["plan", *STUB, "--launcher", "pair", "--devices", "1"]) == 2
+    assert capsys.readouterr().err == (
+        f"llmperf: launcher 'pair': llmperf-remote brings runs to its nodes; install it with: "
+        f"{install_own('llmperf-remote')}\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import socket
 import subprocess
 from collections import deque
@@ -11,12 +12,16 @@ from contextlib import suppress
 from typing import IO
 
 from llmperf.errors import UserError
-from llmperf.types.launching import NodeCommand
+from llmperf.types import NodeCommand
 
 TAIL_BYTES = 64 * 1024
 """How much of the end of its standard error explains its end."""
 MAX_ERRORS_BYTES = 2**20
 """How much of its standard error and of stray prints is kept in a file."""
+
+
+PER_NODE = 2
+SPARE = 64
 
 
 class Carrier:
@@ -111,3 +116,26 @@ class Carrier:
         for file in (self._lines, self.error_output):
             with suppress(OSError):
                 file.close()
+
+
+def make_room(nodes: int, launcher: str) -> None:
+    """Raise the limit of open files as far as connections to so many nodes need it; UserError if that is not allowed.
+
+    Processes that are started later inherit it.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = PER_NODE * nodes + SPARE
+    with suppress(OSError):
+        needed += len(os.listdir("/proc/self/fd"))
+    if soft == resource.RLIM_INFINITY or needed <= soft:
+        return
+    try:
+        most_allowed = hard if hard == resource.RLIM_INFINITY else max(hard, needed)  # root may raise both limits
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_allowed, most_allowed))
+    except (ValueError, OSError):
+        most = max(0, (hard - (needed - PER_NODE * nodes)) // PER_NODE)
+        raise UserError(
+            f"launcher {launcher!r}: expected a limit of {needed:,} open files for {nodes:,} nodes, found {hard:,}"
+            f" (ulimit -Hn), which is enough for {most:,}; raise it, such as by nofile in limits.conf or LimitNOFILE of"
+            " systemd"
+        ) from None

@@ -9,8 +9,8 @@ import llmperf
 import pytest
 from llmperf.errors import UserError
 from llmperf.launching.agent import rank_environment
-from llmperf.planning.interfaces import NetworkInterface, compact_hosts, network_interfaces, with_interface
-from llmperf.types.launching import Node
+from llmperf.types import Node
+from llmperf_remote.interfaces import NetworkInterface, network_interfaces, with_interface
 
 LO = NetworkInterface(name="lo", addresses=("127.0.0.1", "127.0.1.1", "::1"), up=True, mtu=65536)
 ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1", "fe80::1"), up=True, mtu=1500, megabits_per_second=1000)
@@ -65,9 +65,9 @@ def test_this_host_has_a_loopback_interface():
 
 
 def test_hosts_are_listed_in_ranges():
-    assert compact_hosts(["node01", "node02", "node03", "node07", "gpu"]) == "node[01-03,07], gpu"
-    assert compact_hosts(["10.0.0.9", "10.0.0.10"]) == "10.0.0.9, 10.0.0.10"
-    assert compact_hosts(["a9", "a10", "a11"]) == "a9, a[10-11]"
+    assert llmperf.compact_hosts(["node01", "node02", "node03", "node07", "gpu"]) == "node[01-03,07], gpu"
+    assert llmperf.compact_hosts(["10.0.0.9", "10.0.0.10"]) == "10.0.0.9, 10.0.0.10"
+    assert llmperf.compact_hosts(["a9", "a10", "a11"]) == "a9, a[10-11]"
 
 
 def test_each_node_fills_in_its_own_interface(stub_plan, monkeypatch):

@@ -7,32 +7,28 @@ from typing import Any
 
 import pytest
 from click import unstyle
-from llmperf.cli.nodes_doctor import _shown
 from llmperf.cli.request import say_what_was_left_out
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.planning.node_report import NodeReport, node_report
-from llmperf.running.node_checks import CheckedNode, NodesReport
+from llmperf_remote.doctor import lines
+from llmperf_remote.reports import NodeReport, node_report
 
 
-@pytest.mark.parametrize(("codes", "shown"), [((), True), (("framework_unusable",), False)])
-def test_differences_of_nodes_are_left_out_where_a_node_lacks_the_framework(capsys, codes, shown):
+@pytest.mark.parametrize(("codes", "said"), [((), True), (("framework_unusable",), False)])
+def test_differences_of_nodes_are_left_out_where_a_node_lacks_the_framework(capsys, codes, said):
     outcome: Any = SimpleNamespace(
         machine=SimpleNamespace(left_out=(), concerns=("nodes differ in kernel: 1 on a; 2 on b",)),
         plugins=SimpleNamespace(left_out=()),
         problems=tuple(SimpleNamespace(code=code) for code in codes),
     )
     say_what_was_left_out(outcome)
-    assert ("nodes differ in kernel" in capsys.readouterr().err) == shown
+    assert ("nodes differ in kernel" in capsys.readouterr().err) == said
 
 
 def test_where_no_node_answers_nothing_is_said_of_devices(capsys):
-    nodes = (CheckedNode(host="a", failure="node a: no answer"), CheckedNode(host="b", failure="node b: no answer"))
-    checked = NodesReport(vendor=None, nodes=nodes, differences=(), concerns=())
-    assert [unstyle(line) for line in _shown(checked) if line] == [
-        "error: node a: no answer",
-        "error: node b: no answer",
-    ]
+    nodes = [{"failure": "node a: no answer"}, {"failure": "node b: no answer"}]
+    checked = {"vendor": None, "nodes": nodes, "differences": [], "concerns": []}
+    assert [unstyle(line) for line in lines(checked)] == ["error: node a: no answer", "error: node b: no answer"]
     assert capsys.readouterr().out == ""
 
 

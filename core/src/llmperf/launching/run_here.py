@@ -1,0 +1,114 @@
+"""The part of a run that one machine does: the description of the host, readings of the devices, the agent."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from llmperf.errors import LlmperfError, UserError
+from llmperf.files import json_files
+from llmperf.launching.agent_process import AgentProcess
+from llmperf.launching.hang import dump_stacks
+from llmperf.launching.host import this_host
+from llmperf.launching.launchers import agent_command, of_node
+from llmperf.measuring.processes import TAG
+from llmperf.measuring.sampler import Sampler, device_query, device_sampler
+from llmperf.measuring.worker import plugins_of
+from llmperf.planning.vendors import asked
+from llmperf.plugins.discovery import find
+from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.runfolder import filenames
+from llmperf.runfolder.create import create_run_folder, load_plan
+from llmperf.runfolder.host_readings import busy_text
+from llmperf.types.host_load import LoadBefore
+from llmperf.types.plan import Plan
+
+MAX_LOOK_SECONDS = 10.0
+"""Longest time over which the controller may have the load of a node averaged."""
+
+
+class RunHere:
+    """The part of a run that this machine does: all of it, or that of one node."""
+
+    def __init__(
+        self, run: Path, plan: Plan, plugins: Plugins, tag: str, sample_seconds: float, node: int | None = None
+    ) -> None:
+        """`tag` marks all processes of the run here; `node` is the rank of a node, None for a run on this machine."""
+        self.folder, self.plan, self._plugins, self._tag = run, plan, plugins, tag
+        self._rank = node or 0
+        self._files, self._driver = (run / filenames.MEMORY, run / filenames.MACHINE), None
+        if node is not None:
+            self._files = (filenames.memory_path(run, node), filenames.host_path(run, node))
+            with suppress(LlmperfError):  # the plan has the driver of this machine
+                self._driver = asked(find("vendor", plan.vendor), plugins).driver
+        self._sampler = device_sampler(self._files[0], plan, plugins, sample_seconds, self._rank)
+        self._agent: AgentProcess | None = None
+
+    def look(self) -> str | None:
+        """Write the description of the host, and return what disturbs the run, in one line."""
+        load, plan = self._sampler.look(), self.plan
+        variables = {**plan.nodes[self._rank].env, **of_node(plan.env, plan, self._rank)}
+        host = this_host(variables, joined_facts(self._plugins))
+        json_files.save(self._files[1], replace(host, driver=self._driver, load=load))
+        busy = busy_text(load)
+        return None if busy is None else f"{busy}; the run will be disturbed"
+
+    def start(self, address: str, port: int, env: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
+        """Start the agent, and the readings with the first one; UserError if it cannot be started.
+
+        The ranks meet at `address` and `port`. `env` are further variables, `descriptors` files for the agent.
+        """
+        argv = agent_command(self.folder, self.plan, self._rank, address, port)
+        variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
+        log, first = filenames.agent_log_path(self.folder, self._rank), self._agent is None
+        try:
+            self._agent = AgentProcess(argv, variables, log, descriptors)
+        except OSError as error:
+            raise UserError(f"cannot start {argv[0]}: {error.strerror or error}") from None
+        if first:
+            self._sampler.start()
+
+    @property
+    def started(self) -> bool:
+        """True once an agent was started."""
+        return self._agent is not None
+
+    def code(self) -> int | None:
+        """The agent's exit code, negative for signals; None while it runs, or before it was started."""
+        return None if self._agent is None else self._agent.code()
+
+    def stop(self, hurry: Callable[[], bool] = lambda: False) -> int | None:
+        """End the agent and everything below it; its exit code, or None if it had to be killed or never ran."""
+        return None if self._agent is None else self._agent.stop(hurry)
+
+    def stacks(self) -> dict[int, str]:
+        """Stacks of the running ranks, as each writes them to its log when it is asked."""
+        return dump_stacks(self.folder)
+
+    def close(self) -> str | None:
+        """End the readings; returns why the devices were not read to the end, None if they were."""
+        self._sampler.stop()
+        return self._sampler.problem
+
+
+def node_run(plan: bytes, folder: Path, node: int, tag: str, sample_seconds: float) -> RunHere:
+    """The part of one node, in a run folder that is made here; `plan` is the text of `plan.json`."""
+    given = json_files.decode(plan, Plan, "plan.json")
+    plugins = plugins_of(given)
+    create_run_folder(folder, given)
+    return RunHere(folder, load_plan(folder), plugins, tag, sample_seconds, node)
+
+
+def load_here(vendor: str, devices: tuple[int, ...], on_cpu: bool, seconds: float) -> LoadBefore:
+    """The load of this machine and of these devices of a vendor, over so many seconds.
+
+    `on_cpu`: whether the devices are the cores of the host.
+    """
+    query = device_query(load_for(vendor, None))
+    known = () if query is None else devices
+    sampler = Sampler(Path(os.devnull), query or (lambda _: ()), known, on_cpu=on_cpu)
+    return sampler.look(min(seconds, MAX_LOOK_SECONDS))

@@ -1,0 +1,1 @@
+"""Runs of llmperf on other nodes, which a launcher reaches by commands."""
