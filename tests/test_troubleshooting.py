@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "troubleshooting.md").read_text().partition("## Messages of other programs")[0]
-QUOTED = [title for title in re.findall(r"^### (.*)$", TEXT, re.MULTILINE) if not title.startswith("LP")]
+QUOTED = re.findall(r"^\| `([^|]*)` \|", TEXT, re.MULTILINE)
 MIN_CHARACTERS = 3
 
 
