@@ -67,8 +67,8 @@ def measured_by_a_validator(name, timed):
     """What a validator measures who has the devices: the honest run itself, or what one device does in place of two."""
     here = timed("here")
     if name == "energy_invented":
-        return careful.with_power(here, 120.0)
-    if name == "two_devices_sold_as_one":
+        careful.with_power(here, 120.0)
+    elif name == "two_devices_sold_as_one":
         careful.two_devices_sold_as_one(here)
         here.scale_times(2)
     elif name == "cpu_sold_as_two_gpus":
