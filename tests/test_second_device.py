@@ -22,12 +22,12 @@ pytestmark = [
 
 HERE = Path(__file__).parent / "second_device"
 ROOT = HERE.parents[1]
-CONFTEST = ROOT / "frameworks" / "pytorch" / "tests" / "conftest.py"
+CONFTEST = ROOT / "frameworks" / "conftest.py"
 
 _specification = importlib.util.spec_from_file_location("llmperf_ranks_on_a_second_device", CONFTEST)
 _shared = importlib.util.module_from_spec(_specification)
 _specification.loader.exec_module(_shared)
-train = _shared.train
+forks, train_torch, train = _shared.forks, _shared.train_torch, _shared.train
 
 LORA = {"rank": 4, "alpha": 16, "dropout": 0.0, "target_modules": ["q_proj", "v_proj"]}
 WITHIN = {"fp32": 1e-4, "bf16": 0.02, "fp16": 0.02}

@@ -1,21 +1,16 @@
 """A rank that trains tasks on its own device of the type `accel`: losses, and what the device counted in each step."""
 
-import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).parent
-SHARED = HERE.parents[1] / "frameworks" / "pytorch" / "tests" / "rank_program.py"
+import rank_program as program
 
+HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 LAG_MILLISECONDS, LATE_MILLISECONDS = 3, 1000
 """How long copies to the host take, and in the last step, so that a host that another process stops is not late."""
-
-specification = importlib.util.spec_from_file_location("rank_program", SHARED)
-program = importlib.util.module_from_spec(specification)
-specification.loader.exec_module(program)
 
 
 def train(task, world, device):

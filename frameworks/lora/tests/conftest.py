@@ -1,32 +1,18 @@
 """The plain PyTorch plugin's fixtures, with ranks that also look at adapters; files to train on."""
 
 import csv
-import importlib.util
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).parents[2] / "pytorch" / "tests"
 
-
-def _loaded(path):
-    specification = importlib.util.spec_from_file_location(f"llmperf_lora_tests_{path.stem}", path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-_ranks = _loaded(SHARED / "conftest.py")
-_ranks.PROGRAM = Path(__file__).with_name("lora_program.py")
-train = _ranks.train
-
-
-@pytest.fixture(scope="session")
-def program():
-    """The plain PyTorch plugin's `rank_program.py` as a module: specs and plans of tasks."""
-    return _loaded(SHARED / "rank_program.py")
+@pytest.fixture(scope="module")
+def train(train):
+    """As the plain PyTorch plugin's; the ranks also look at adapters."""
+    return partial(train, program=Path(__file__).with_name("lora_program.py"))
 
 
 SUBJECTS = ("anatomy", "high_school_us_history", "virology")

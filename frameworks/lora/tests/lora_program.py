@@ -1,15 +1,10 @@
 """One rank that trains adapters as it is told and looks at what they did: `lora_program.py TASKS.json RESULTS.json`."""
 
 import hashlib
-import importlib.util
 import os
 from pathlib import Path
 
-SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
-
-_specification = importlib.util.spec_from_file_location("rank_program", SHARED)
-program = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(program)
+import rank_program as program
 
 
 def train(task, world):

@@ -1,8 +1,6 @@
 """The token files that the script gets, read back as Megatron's data set does it."""
 
-import importlib.util
 from dataclasses import replace
-from pathlib import Path
 
 import llmperf
 import numpy as np
@@ -11,22 +9,17 @@ from llmperf.tokens.arrays import megatron_tokens
 from llmperf_megatron_deepspeed.checkout.data import prepare
 
 SEQ_LEN = 32
-PROGRAM = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
-
-_specification = importlib.util.spec_from_file_location("rank_program_of_pytorch", PROGRAM)
-rank_program = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(rank_program)
 
 
 @pytest.fixture
-def make_plan(tmp_path, monkeypatch):
+def make_plan(program, tmp_path, monkeypatch):
     """A function that makes a plan of 3 steps of 4 samples: `make_plan(seed=1)`."""
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
 
     def make(devices=2, micro_batch=1, **contract):
         facts = {"seq_len": SEQ_LEN, "steps": 3, "warmup_steps": 0, **contract}
         task = {"framework": "pytorch", "contract": facts, "tuning": {"micro_batch": micro_batch}}
-        return rank_program.make_plan(task, devices)
+        return program.make_plan(task, devices)
 
     return make
 

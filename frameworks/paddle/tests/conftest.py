@@ -1,6 +1,5 @@
 """Starting ranks for tests."""
 
-import importlib.util
 import json
 import socket
 from pathlib import Path
@@ -14,29 +13,9 @@ PROGRAM = Path(__file__).with_name("paddle_rank_program.py")
 SECONDS = 200
 
 
-def load(path):
-    """A Python file as a module."""
-    specification = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
-torch_ranks = load(Path(__file__).parents[2] / "pytorch" / "tests" / "conftest.py")
-train_torch = torch_ranks.train
-"""The plain PyTorch plugin's `train`: results of all ranks together for each task."""
-
-
-@pytest.fixture(scope="session")
-def program():
-    """The plain PyTorch plugin's `rank_program.py` as a module: specs and plans."""
-    return load(PROGRAM).shared()
-
-
 @pytest.fixture(scope="module")
-def train(tmp_path_factory):
+def train(tmp_path_factory, forks):
     """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives the results of all ranks for each."""
-    forks = torch_ranks.Forks()
 
     def run(tasks, ranks):
         folder = tmp_path_factory.mktemp("paddle")
@@ -50,8 +29,7 @@ def train(tmp_path_factory):
         of_ranks = [json.loads((folder / f"results.{rank}").read_text()) for rank in range(ranks)]
         return [list(one) for one in zip(*of_ranks, strict=True)]
 
-    yield run
-    forks.close()
+    return run
 
 
 def _environments(ranks):

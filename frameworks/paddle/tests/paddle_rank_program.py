@@ -4,14 +4,13 @@ For tests: many configurations in one process, since importing Paddle takes long
 those of the plain PyTorch plugin's `rank_program.py`.
 """
 
-import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 from types import MappingProxyType
 
-SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
+import rank_program
 
 
 class TestDevice:
@@ -22,26 +21,18 @@ class TestDevice:
     collective_backend = "gloo"
 
 
-def shared():
-    """`rank_program.py` as a module."""
-    specification = importlib.util.spec_from_file_location("rank_program", SHARED)
-    module = importlib.util.module_from_spec(specification)
-    specification.loader.exec_module(module)
-    return module
-
-
 def train(task, world):
     """This rank's figures of one task."""
     from llmperf_paddle.plugin import llmperf_build_trainer
     from paddle.utils import unique_name
 
-    plan = shared().make_plan({"framework": "paddle", **task}, world)
+    plan = rank_program.make_plan({"framework": "paddle", **task}, world)
     forget_layout()
     # names begin anew, as in a process of its own: a stage's differ from another's, and fleet sorts by them
     with unique_name.guard(), llmperf_build_trainer(plan, TestDevice()) as trainer:
         assert trainer.parameter_count == plan.flops.parameters
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
-        sequences = shared().own_sequences(plan, trainer, outputs[0])
+        sequences = rank_program.own_sequences(plan, trainer, outputs[0])
         parts = trainer._parts
         moments = [
             int(tensor._numel())

@@ -3,17 +3,12 @@
 The exact sum has the same 16-bit gradients of single micro batches, added up in float64.
 """
 
-import importlib.util
 import json
 import os
 import sys
 from pathlib import Path
 
-SHARED = Path(__file__).parents[2] / "pytorch" / "tests" / "rank_program.py"
-
-_specification = importlib.util.spec_from_file_location("rank_program", SHARED)
-shared = importlib.util.module_from_spec(_specification)
-_specification.loader.exec_module(shared)
+import rank_program as shared
 
 
 def relative_error(task):

@@ -1,4 +1,4 @@
-"""Starting ranks for tests."""
+"""Starting ranks of a framework for tests."""
 
 import importlib.util
 import json
@@ -12,8 +12,9 @@ from pathlib import Path
 
 import pytest
 
-PROGRAM = Path(__file__).with_name("rank_program.py")
-FORKS = Path(__file__).with_name("fork_ranks.py")
+SHARED_PROGRAMS = Path(__file__).parent / "pytorch" / "tests"
+PROGRAM = SHARED_PROGRAMS / "rank_program.py"
+FORKS = SHARED_PROGRAMS / "fork_ranks.py"
 SHARED = {"OMP_NUM_THREADS": "1", "DS_ACCELERATOR": "cpu"}
 TORCH = ("torch.distributed", "torch._dynamo", "llmperf_pytorch.ddp")
 MODULES = {
@@ -39,7 +40,8 @@ class Forks:
             self.close()
             modules = dict.fromkeys(module for framework in frameworks for module in MODULES[framework])
             command = [sys.executable, str(FORKS), str(program), *modules]
-            env = {**os.environ, **SHARED, **variables}
+            path = os.pathsep.join([str(SHARED_PROGRAMS), *filter(None, [os.environ.get("PYTHONPATH")])])
+            env = {**os.environ, "PYTHONPATH": path, **SHARED, **variables}
             pipe = subprocess.PIPE
             self._process = subprocess.Popen(command, env=env, stdin=pipe, stdout=pipe, start_new_session=True)
             self._key = key
@@ -69,9 +71,16 @@ def program():
 
 
 @pytest.fixture(scope="module")
-def train(tmp_path_factory):
-    """A function that trains tasks on so many ranks: `train(tasks, ranks)` gives one result a task."""
-    forks = Forks()
+def forks():
+    """What starts the ranks of a module."""
+    made = Forks()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def train_torch(tmp_path_factory, forks):
+    """A function that trains tasks on so many ranks: `train_torch(tasks, ranks)` gives one result a task."""
 
     def run(tasks, ranks, program=None, seconds=280, **variables):
         folder = tmp_path_factory.mktemp("ranks")
@@ -85,8 +94,13 @@ def train(tmp_path_factory):
         assert codes == [0] * ranks, logs
         return json.loads((folder / "results.json").read_text())
 
-    yield run
-    forks.close()
+    return run
+
+
+@pytest.fixture(scope="module")
+def train(train_torch):
+    """The same, by the ranks of the plain PyTorch plugin."""
+    return train_torch
 
 
 def _each(ranks):
