@@ -91,18 +91,16 @@ def test_names_and_shapes_are_held_against_the_model(checkpoint, facts, tmp_path
     ]
 
 
-def test_quantised_weights_are_refused(checkpoint, facts, tmp_path):
+def test_quantised_weights_pickles_and_missing_folders_are_refused(checkpoint, facts, tmp_path):
     folder = changed(checkpoint, tmp_path)
     safetensors(folder / "model.safetensors", {"a.weight": {"dtype": "I8", "shape": [2, 2]}})
     (found,) = told(folder, facts)
     assert "a.weight: expected one of F32, F16, BF16, F64, found 'I8'" in found
-
-
-def test_a_pickle_is_not_read(checkpoint, facts, tmp_path):
-    folder = changed(checkpoint, tmp_path)
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
     (found,) = told(folder, facts)
     assert "pytorch_model.bin is a pickle, which can run code: convert it to safetensors" in found
+    (found,) = told(tmp_path / "none", facts)
+    assert found.endswith("config.json: No such file or directory")
 
 
 @pytest.mark.parametrize("name", ["../outside.safetensors", "missing.safetensors", "/etc/passwd"])
@@ -123,11 +121,6 @@ def test_weights_in_several_files(checkpoint, facts, tmp_path):
         own = [name for name in names if files[name] == file]
         safetensors(tmp_path / file, {name: {"dtype": "BF16", "shape": weight_shapes(facts)[name]} for name in own})
     assert told(tmp_path, facts) == []
-
-
-def test_nothing_there(facts, tmp_path):
-    (found,) = told(tmp_path / "none", facts)
-    assert found.endswith("config.json: No such file or directory")
 
 
 @given(st.binary(max_size=40))

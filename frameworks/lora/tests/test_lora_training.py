@@ -130,11 +130,8 @@ def test_frozen_weights_have_no_gradient_no_state_and_do_not_change(found, way):
     assert one["frozen_unchanged"]
     assert one["frozen_gradients"] == 0
     assert all(".lora_" in name for name in one["names"])
+    assert one["trained"] == TRAINED or "wide" in way  # as the core counts
     assert one["moments_here"] == one["trained"] if way in ("whole", "ddp", "bf16 ddp") else one["trained"] / 2
-
-
-def test_as_many_parameters_train_as_the_core_counts(found):
-    assert found["whole"]["trained"] == TRAINED
 
 
 def test_base_weights_from_a_checkpoint(found):

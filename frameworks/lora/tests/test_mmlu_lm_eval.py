@@ -15,24 +15,6 @@ from llmperf_lora.mmlu.questions import read_subjects
 HARNESS = importlib.util.find_spec("lm_eval")
 PROGRAM = Path(__file__).with_name("lm_eval_program.py")
 needs_harness = pytest.mark.skipif(HARNESS is None, reason="lm-eval is not installed")
-FACTS = {
-    "name": "answering",
-    "title": "Answering",
-    "family": "llama",
-    "nominal_parameters": 100_000,
-    "vocab_size": 400,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "layers": 2,
-    "attention_heads": 4,
-    "kv_heads": 2,
-    "max_positions": 600,
-    "norm_eps": 1e-5,
-    "position_encoding": "rope",
-    "rope_theta": 10000.0,
-    "initializer_std": 0.4,
-    "source": "test",
-}
 
 
 def make_tokenizer(folder):
@@ -52,10 +34,11 @@ def make_tokenizer(folder):
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory, make_mmlu):
+def judged(tmp_path_factory, make_mmlu, program):
     folder = make_mmlu(tmp_path_factory.mktemp("judged"), per_subject=20, seed=5, longest=45)
     make_tokenizer(folder)
-    (folder / "model.json").write_text(json.dumps(FACTS))
+    facts = {**program.MODEL, "vocab_size": 400, "max_positions": 600, "initializer_std": 0.4}
+    (folder / "model.json").write_text(json.dumps(facts))
     result = tmp_path_factory.mktemp("result") / "result.json"
     env = {**os.environ, "OMP_NUM_THREADS": "2", "HF_HOME": str(result.parent / "hf")}
     done = subprocess.run(
@@ -68,28 +51,14 @@ def judged(tmp_path_factory, make_mmlu):
 @needs_harness
 @pytest.mark.slow
 @pytest.mark.long
-def test_every_answer_is_the_harnesss(judged):
-    _, found = judged
+def test_every_prompt_answer_and_accuracy_is_the_harnesss(judged):
+    folder, found = judged
     assert found["ours"] == found["theirs"]
     assert len({answer for answers in found["ours"].values() for answer in answers}) == 4
     assert 0 < found["cut"] < 60  # some prompts are longer than the model's positions, not all
-
-
-@needs_harness
-@pytest.mark.slow
-@pytest.mark.long
-def test_every_prompt_is_the_harnesss_word_for_word(judged):
-    folder, found = judged
     for subject in read_subjects(folder, "test", 5, None):
         own = [introduction(subject) + asked(question) for question in subject.questions]
         assert own == found["prompts"][subject.name]
-
-
-@needs_harness
-@pytest.mark.slow
-@pytest.mark.long
-def test_accuracies_are_the_harnesss(judged):
-    _, found = judged
     assert len(found["accuracy"]) == 3
     for subject, accuracy in found["accuracy"].items():
         assert found["figures"][f"mmlu/{subject}"] == pytest.approx(accuracy, abs=0.001)

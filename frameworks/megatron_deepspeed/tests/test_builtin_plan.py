@@ -76,6 +76,7 @@ def test_sequences_and_overlap_need_tensor_parallel_ranks_that_divide_them(progr
         (("tensor_parallel=3",), "tuning.tensor_parallel", "nearest"),
         (("pipeline_parallel=8", "tensor_parallel=1"), "tuning.pipeline_parallel", "the nearest that does is 4"),
         (("precision=fp16",), "contract.precision", "bf16"),
+        (("accumulation_dtype=fp32",), "tuning.accumulation_dtype", ""),
     ],
 )
 def test_layouts_that_cannot_be_are_refused_by_the_command(settings, where, nearest):
@@ -104,8 +105,3 @@ def test_models_of_any_family_are_built_from_known_blocks_only(program):
     assert found["model.family"] == f"{families}; the nearest is --framework zero, which builds it"
     (message,) = problems(program, {"model": facts | {"family": "qwen3", "multi_token_layers": 1}}).values()
     assert message == "megatron_deepspeed builds only models with multi_token_layers 0, found 1 (tiny)"
-
-
-def test_float32_sums_are_refused():
-    outcome = plan_run(Selection(CASE, settings=("accumulation_dtype=fp32",)), Site(on=A100))
-    assert "tuning.accumulation_dtype" in {problem.where for problem in outcome.problems}

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.states import Selection, Site
-from llmperf.types import Model
 from llmperf_megatron_deepspeed.checkout.home import commit_of, source_hash
 from llmperf_megatron_deepspeed.checkout.plan import plan_checkout
 
@@ -119,18 +118,13 @@ def test_the_facts_of_the_model_reach_the_command(worker):
     assert words[words.index("--vocab-size") + 1] == str(128256 - 1)
 
 
-def test_no_clipping_is_zero(worker):
+def test_no_clipping_is_zero_and_tied_embeddings_are_not_untied(worker):
     spec = plan_run(Selection(CASE), Site(on=A100)).spec
     contract = replace(spec.contract, optimizer=replace(spec.contract.optimizer, clip_norm=None))
-    planned = worker(contract=contract)
+    planned = worker(contract=contract, model=replace(spec.model, tied_embeddings=True))
+    assert "--untie-embeddings-and-output-weights" not in arguments(planned)
     assert json.loads(planned.files["ds_config.json"])["gradient_clipping"] == 0
     assert arguments(planned)[arguments(planned).index("--clip-grad") + 1] == "0.0"
-
-
-def test_tied_embeddings_are_not_untied(worker):
-    model: Model = plan_run(Selection(CASE), Site(on=A100)).spec.model
-    planned = worker(model=replace(model, tied_embeddings=True))
-    assert "--untie-embeddings-and-output-weights" not in arguments(planned)
 
 
 def test_a_cpu_takes_torchs_adamw(worker):

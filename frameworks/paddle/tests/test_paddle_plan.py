@@ -76,20 +76,6 @@ def test_the_published_rows_plan_exactly(row):
     assert plan.worker.rank_env["FLAGS_selected_gpus"] == "{local_rank}"
 
 
-def test_every_layout_that_trains_plans(program):
-    layouts = [
-        (1, {}),
-        (2, {"tensor_parallel": 2}),
-        (2, {"pipeline_parallel": 2}),
-        *((4, {"sharding_stage": stage, "sharding_degree": 2}) for stage in (1, 2, 3)),
-        *((4, {"tensor_parallel": 2, "sharding_stage": stage}) for stage in (0, 1, 2)),
-        (4, {"tensor_parallel": 2, "pipeline_parallel": 2}),
-        (4, {"pipeline_parallel": 2, "sharding_stage": 1}),
-    ]
-    for world, tuning in layouts:
-        assert worker_plan(program, world=world, tuning=tuning).problems == (), tuning
-
-
 def test_ranks_find_each_other_and_their_device(program):
     here = worker_plan(program, world=2).rank_env
     assert here["PADDLE_TRAINER_ENDPOINTS"] == "{master_addr}:{master_port},{master_addr}:1"

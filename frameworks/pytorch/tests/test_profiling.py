@@ -45,21 +45,6 @@ def test_a_trace_that_is_too_large_is_not_kept(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_kernels_of_collectives_are_communication_on_an_accelerator():
-    def event(name, device, start, end):
-        span = SimpleNamespace(start=start * 1e6, end=end * 1e6)
-        return SimpleNamespace(name=name, device_type=getattr(torch.autograd.DeviceType, device), time_range=span)
-
-    events = [
-        event("ampere_gemm", "CUDA", 0, 3),
-        event("ncclDevKernel_AllReduce", "CUDA", 2, 5),
-        event("aten::mm", "CPU", 0, 9),
-    ]
-    computing, communicating = _intervals(events, on_cpu=False)
-    assert (computing, communicating) == ([(0, 3)], [(2, 5)])
-    assert _length([*computing, *communicating]) == pytest.approx(5)
-
-
 def test_annotations_are_no_operations_and_calls_of_collectives_communicate():
     def event(name, start, end, annotation=False, device="CPU"):
         span = SimpleNamespace(start=start * 1e6, end=end * 1e6)
@@ -84,16 +69,6 @@ def test_annotations_are_no_operations_and_calls_of_collectives_communicate():
         event("nccl:_all_gather_base", 0, 4, annotation=True, device="CUDA"),
         event("ampere_gemm", 3, 8, device="CUDA"),
     ]
-    assert _intervals(on_device, on_cpu=False) == ([(3, 8)], [(0, 4)])
-
-
-def test_a_region_that_a_program_names_is_not_an_operation(monkeypatch, tmp_path):
-    monkeypatch.setenv("RANK", "0")
-
-    def step():
-        with torch.profiler.record_function("FSDP::all_gather (layers.0)"):
-            time.sleep(0.02)
-
-    profile = profiled_steps(DEVICE, step, 1, None)
-    assert profile.operations == ()
-    assert profile.idle_seconds >= 0.02
+    computing, communicating = _intervals(on_device, on_cpu=False)
+    assert (computing, communicating) == ([(3, 8)], [(0, 4)])
+    assert _length([*computing, *communicating]) == pytest.approx(8)

@@ -23,27 +23,14 @@ def problems(program, task, gpu=False, precisions=("fp32", "bf16", "fp16"), fram
 
 
 def test_all_that_does_not_fit_is_told_at_once(program):
-    task = {
-        "contract": {"lora": {}, "precision": "fp16"},
-        "tuning": {"context_parallel": 2, "attention": "flash", "fused_ops": ["rms_nrom"]},
-        "options": {"bucket": 3},
-    }
+    tuning = {"context_parallel": 2, "attention": "flash", "fused_ops": ["rms_nrom"]}
+    task = {"contract": {"lora": {}, "precision": "fp16"}, "tuning": tuning, "options": {"bucket": 3}}
     found = problems(program, task)
-    message = (
-        "pytorch is data and tensor and pipeline and expert and sequence parallel only: expected 1, found 2;"
-        " the nearest is 1"
-    )
-    assert found["tuning.context_parallel"] == message
-    assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found["tuning.fused_ops"]
-    assert found["framework.bucket"] == "pytorch has no such option; it has: prefetch"
-    assert set(found) == {
-        "tuning.context_parallel",
-        "tuning.attention",
-        "tuning.fused_ops",
-        "contract.lora",
-        "contract.precision",
-        "framework.bucket",
-    }
+    parallel = "data and tensor and pipeline and expert and sequence parallel only"
+    assert found.pop("tuning.context_parallel") == f"pytorch is {parallel}: expected 1, found 2; the nearest is 1"
+    assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found.pop("tuning.fused_ops")
+    assert found.pop("framework.bucket") == "pytorch has no such option; it has: prefetch"
+    assert set(found) == {"tuning.attention", "contract.lora", "contract.precision"}
 
 
 @pytest.mark.parametrize(
@@ -60,91 +47,42 @@ def test_facts_that_no_block_has(program, model, where):
     assert list(problems(program, {"model": model})) == [where]
 
 
-@pytest.mark.parametrize(
-    ("model", "contract", "where", "message"),
-    [
-        (
-            {"family": "baichuan", "kv_heads": 4},
-            {},
-            "tuning.tensor_parallel",
-            "pytorch does not divide a packed projection among ranks (tiny); the nearest is 1",
-        ),
-        (
-            {"vocab_size": 510},
-            {},
-            "tuning.tensor_parallel",
-            "tiny has vocab_size 510, which tensor parallel 4 does not divide; the nearest that does is 3",
-        ),
-        (
-            {},
-            {"seq_len": 62},
-            "tuning.sequence_parallel",
-            "tensor parallel 4 does not divide seq_len 62; nearest: --set sequence_parallel=false",
-        ),
-    ],
-)
-def test_models_that_ranks_cannot_divide(program, model, contract, where, message):
-    tuning = {"tensor_parallel": 4, "sequence_parallel": True}
-    assert problems(program, {"model": model, "contract": contract, "tuning": tuning}) == {where: message}
-
-
-STAGES = {"pipeline_parallel": 2}
+SEQUENCES = {"tensor_parallel": 4, "sequence_parallel": True}
+INTERLEAVED = {"pipeline_schedule": "interleaved"}
+ZERO_BUBBLE = {"pipeline_parallel": 2, "pipeline_schedule": "zero_bubble"}
 
 
 @pytest.mark.parametrize(
-    ("tuning", "model", "where", "message"),
+    ("tuning", "model", "seq_len", "where", "message"),
     [
-        (
-            {"sharding_stage": 1},
-            {},
-            "tuning.sharding_stage",
-            "stages of a pipeline are replicated: expected 0, found 1;"
-            " nearest: --set sharding_stage=0 or --framework megatron_deepspeed",
-        ),
-        (
-            {},
-            {"tied_embeddings": True},
-            "tuning.pipeline_parallel",
-            "the first and the last stage cannot share the tied embedding; the nearest is 1",
-        ),
-        (
-            {"virtual_stages": 2},
-            {},
-            "tuning.virtual_stages",
-            "expected 1 with schedule 1f1b and 2 or more with interleaved, found 2 with 1f1b;"
-            " nearest: --set pipeline_schedule=interleaved",
-        ),
-        (
-            {"pipeline_schedule": "interleaved", "virtual_stages": 3},
-            {"layers": 8},
-            "tuning.virtual_stages",
-            "tiny has 8 layers, which 2 x 3 stages do not divide; the nearest that does is 2",
-        ),
-        (
-            {"pipeline_schedule": "zero_bubble", "gradient_checkpointing": True},
-            {},
-            "tuning.pipeline_schedule",
-            "its two backward passes would each compute a block again: expected no gradient checkpointing, found true;"
-            " the nearest is 1f1b",
-        ),
-        (
-            {"pipeline_schedule": "zero_bubble", "gradient_accumulation": 5},
-            {},
-            "tuning.gradient_accumulation",
-            "schedule zero_bubble divides micro batches into 2 equal rounds: found 5; the nearest that works is 4",
-        ),
+        (SEQUENCES, {"family": "baichuan", "kv_heads": 4}, 64, "tensor_parallel",
+         "pytorch does not divide a packed projection among ranks (tiny); the nearest is 1"),
+        (SEQUENCES, {"vocab_size": 510}, 64, "tensor_parallel",
+         "tiny has vocab_size 510, which tensor parallel 4 does not divide; the nearest that does is 3"),
+        (SEQUENCES, {}, 62, "sequence_parallel",
+         "tensor parallel 4 does not divide seq_len 62; nearest: --set sequence_parallel=false"),
+        ({"pipeline_parallel": 2, "sharding_stage": 1}, {}, 64, "sharding_stage",
+         "stages of a pipeline are replicated: expected 0, found 1; nearest: --set sharding_stage=0 or --framework"
+         " megatron_deepspeed"),
+        ({"pipeline_parallel": 2}, {"tied_embeddings": True}, 64, "pipeline_parallel",
+         "the first and the last stage cannot share the tied embedding; the nearest is 1"),
+        ({"pipeline_parallel": 2, "virtual_stages": 2}, {}, 64, "virtual_stages",
+         "expected 1 with schedule 1f1b and 2 or more with interleaved, found 2 with 1f1b; nearest: --set"
+         " pipeline_schedule=interleaved"),
+        ({"pipeline_parallel": 2, **INTERLEAVED, "virtual_stages": 3}, {"layers": 8}, 64, "virtual_stages",
+         "tiny has 8 layers, which 2 x 3 stages do not divide; the nearest that does is 2"),
+        ({**ZERO_BUBBLE, "gradient_checkpointing": True}, {}, 64, "pipeline_schedule",
+         "its two backward passes would each compute a block again: expected no gradient checkpointing, found true; the"
+         " nearest is 1f1b"),
+        ({**ZERO_BUBBLE, "gradient_accumulation": 5}, {}, 64, "gradient_accumulation",
+         "schedule zero_bubble divides micro batches into 2 equal rounds: found 5; the nearest that works is 4"),
+        (INTERLEAVED, {}, 64, "pipeline_schedule", "one stage has no schedule: expected 1f1b, found interleaved"),
+        ({"virtual_stages": 2}, {}, 64, "virtual_stages", "one rank has one stage: expected 1, found 2"),
     ],
-)
-def test_pipelines_that_cannot_run(program, tuning, model, where, message):
-    assert problems(program, {"model": model, "tuning": {**STAGES, **tuning}}) == {where: message}
-
-
-def test_schedules_are_for_pipelines(program):
-    tuning = {"pipeline_schedule": "interleaved", "virtual_stages": 2}
-    assert problems(program, {"tuning": tuning}) == {
-        "tuning.pipeline_schedule": "one stage has no schedule: expected 1f1b, found interleaved",
-        "tuning.virtual_stages": "one rank has one stage: expected 1, found 2",
-    }
+)  # fmt: skip
+def test_layouts_that_cannot_run(program, tuning, model, seq_len, where, message):
+    task = {"model": model, "contract": {"seq_len": seq_len}, "tuning": tuning}
+    assert problems(program, task) == {f"tuning.{where}": message}
 
 
 def test_sharded_states_are_counted(program):

@@ -137,34 +137,6 @@ def test_the_host_never_asks_the_device_for_a_value(torch, program):
         assert waits.found == 0, spec.tuning.attention
 
 
-def test_baichuan_with_rope_is_llama_with_packed_projections(torch, program):
-    from llmperf_pytorch.models import build_model
-
-    facts = {**program.BAICHUAN, "normalized_head": False}
-    baichuan = build_model(program.make_spec(task(**facts)), torch.device("cpu"))
-    llama = build_model(program.make_spec(task(kv_heads=4)), torch.device("cpu"))
-    state = baichuan.state_dict()
-    for name in [name for name in state if "W_pack" in name]:
-        query, key, value = state.pop(name).chunk(3)
-        for part, weight in (("q_proj", query), ("k_proj", key), ("v_proj", value)):
-            state[name.replace("W_pack", part)] = weight
-    llama.load_state_dict(state)
-    tokens = torch.randint(0, 512, (2, 40))
-    torch.testing.assert_close(llama(tokens), baichuan(tokens), atol=1e-5, rtol=1e-4)
-
-
-def test_no_position_sees_what_is_ahead(torch, program):
-    from llmperf_pytorch.models import build_model
-
-    tokens = torch.randint(0, 512, (1, 20))
-    changed = tokens.clone()
-    changed[0, 12:] = (changed[0, 12:] + 1) % 512
-    for facts in ({}, program.BAICHUAN, {**program.BAICHUAN, "position_encoding": "alibi"}):
-        model = build_model(program.make_spec(task(**facts)), torch.device("cpu"))
-        torch.testing.assert_close(model(tokens)[:, :12], model(changed)[:, :12])
-        assert not torch.allclose(model(tokens)[:, 12:], model(changed)[:, 12:])
-
-
 def test_alibi_slopes_are_the_published_ones(torch):
     from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
 
@@ -174,14 +146,3 @@ def test_alibi_slopes_are_the_published_ones(torch):
     assert forty[32:] == pytest.approx([2 ** (-(2 * k + 1) / 8) for k in range(8)])
     bias = causal_alibi(alibi_slopes(8), 3, torch.float32)
     assert bias[0, 1].tolist() == [[0, -math.inf, -math.inf], [-0.25, 0, -math.inf], [-0.5, -0.25, 0]]
-
-
-def test_a_norm_head_ignores_the_length_of_its_rows(torch, program):
-    from llmperf_pytorch.models import build_model
-
-    model = build_model(program.make_spec(task(**program.BAICHUAN)), torch.device("cpu"))
-    tokens = torch.randint(0, 512, (1, 20))
-    before = model(tokens)
-    with torch.no_grad():
-        model.lm_head.weight.mul_(3.0)
-    torch.testing.assert_close(model(tokens), before)

@@ -43,12 +43,9 @@ def test_deepspeed_is_configured_and_its_memory_counted():
     assert grown == pytest.approx(2 * single.flops.parameters, rel=0.01)
 
 
-def test_fp32_runs_have_such_sums_anyway():
+def test_fp32_runs_have_such_sums_anyway_and_stage_0_has_16_bits_only():
     planned = plan("precision=fp32", "accumulation_dtype=fp32", "attention=sdpa")
     assert isinstance(planned, Planned), planned.problems
     assert "data_types" not in json.loads(planned.plan.worker.files["ds_config.json"])
-
-
-def test_stage_0_has_16_bits_only():
     refused = plan("sharding_stage=0", "accumulation_dtype=fp32")
     assert "zero.accumulation_dtype" in [problem.code for problem in refused.problems]

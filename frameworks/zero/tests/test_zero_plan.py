@@ -2,6 +2,7 @@
 
 import json
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -21,22 +22,16 @@ def config(program, task, world=8):
 
 
 def test_the_configuration_follows_the_case(program):
-    task = {"contract": {"global_batch": 64, "precision": "bf16"}, "tuning": {"sharding_stage": 2, "micro_batch": 2}}
+    task = {
+        "contract": {"global_batch": 64, "precision": "bf16"},
+        "tuning": {"sharding_stage": 2, "micro_batch": 2},
+    }
     found = config(program, task)
-    assert found["train_micro_batch_size_per_gpu"] == 2
-    assert found["gradient_accumulation_steps"] == 4
+    assert (found["train_micro_batch_size_per_gpu"], found["gradient_accumulation_steps"]) == (2, 4)
     assert found["zero_optimization"] == {"stage": 2}
-    assert (found["bf16"]["enabled"], found["fp16"]["enabled"]) == (True, False)
-    assert found["gradient_clipping"] == 0.5
-
-
-def test_deepspeed_neither_times_nor_checks_gradients(program):
-    found = config(program, {"contract": {"precision": "bf16"}})
+    assert (found["bf16"]["enabled"], found["fp16"]["enabled"], found["gradient_clipping"]) == (True, False, 0.5)
     assert found["timers"] == {"throughput": {"enabled": False}}
     assert found["bf16"]["check_grad_overflow"] is False
-
-
-def test_no_clipping_is_zero_to_deepspeed(program):
     assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
 
 
@@ -130,7 +125,9 @@ def test_what_does_not_fit_is_told_at_once(program):
     assert "expected 8, found 4" in found["tuning.sharding_degree"]
 
 
-def test_each_environment_compiles_in_a_folder_of_its_own(program, monkeypatch, tmp_path):
+def test_each_environment_compiles_in_a_folder_of_its_own_for_the_accelerator_that_there_is(
+    program, monkeypatch, tmp_path
+):
     monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
     plan = program.make_plan({"framework": "zero"})
     here = llmperf_worker_env(plan)
@@ -139,12 +136,6 @@ def test_each_environment_compiles_in_a_folder_of_its_own(program, monkeypatch, 
     assert here["MLFLOW_DISABLE_TELEMETRY"] == "true"
     monkeypatch.setattr(sys, "prefix", "/another/environment")
     assert llmperf_worker_env(plan)["TORCH_EXTENSIONS_DIR"] != here["TORCH_EXTENSIONS_DIR"]
-
-
-def test_deepspeed_looks_for_the_accelerator_where_there_is_one(program):
-    from dataclasses import replace
-
-    plan = program.make_plan({"framework": "zero"})
     devices = tuple(replace(device, kind="accelerator") for device in plan.probe.devices)
     env = llmperf_worker_env(replace(plan, probe=replace(plan.probe, devices=devices)))
     assert "DS_ACCELERATOR" not in env

@@ -80,18 +80,19 @@ def test_kind_by_when_it_is_made_and_released(allocation, kind):
     assert kind_of(Allocation(**settings), 2, {1000}) == kind
 
 
-def test_counts_per_micro_batch_are_a_difference():
-    counters = [(2, Counter(each=20, once=1, both=5)), (3, Counter(each=30, once=1, both=7))]
-    assert {key: rest for key, *rest in split_counts(counters, 32)} == {"each": [10, 0], "once": [0, 1], "both": [2, 1]}
-
-
-def test_counts_of_a_single_number_are_per_step():
-    assert list(split_counts([(1, Counter(mm=7))], 1)) == [("mm", 0, 7)]
-
-
-def test_what_the_first_micro_batch_lacks_is_counted_exactly():
-    counters = [(1, Counter(matmul=2)), (2, Counter(matmul=4, add=3))]
-    assert {key: rest for key, *rest in split_counts(counters, 32)} == {"matmul": [2, 0], "add": [0, 3 * 31]}
+@pytest.mark.parametrize(
+    ("counters", "accumulation", "split"),
+    [
+        ([(1, {"mm": 7})], 1, {"mm": [0, 7]}),
+        ([(2, {"each": 20, "once": 1, "both": 5}), (3, {"each": 30, "once": 1, "both": 7})], 32,
+         {"each": [10, 0], "once": [0, 1], "both": [2, 1]}),
+        ([(1, {"mm": 2}), (2, {"mm": 4, "add": 3})], 32, {"mm": [2, 0], "add": [0, 3 * 31]}),
+    ],
+    ids=["of a single number", "a difference", "what the first lacks"],
+)  # fmt: skip
+def test_counts_are_split_into_those_per_micro_batch_and_per_step(counters, accumulation, split):
+    counted = [(number, Counter(counts)) for number, counts in counters]
+    assert {key: rest for key, *rest in split_counts(counted, accumulation)} == split
 
 
 class Norm(torch.nn.Module):
