@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import math
 import os
 import pty
@@ -14,7 +15,9 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
 from pathlib import Path
+from subprocess import PIPE
 from unittest import mock
 
 import llmperf_schemas
@@ -383,6 +386,48 @@ def install(tmp_path, monkeypatch):
         sys.modules.pop(module, None)
     if catalogue := sys.modules.get("llmperf.validation.catalogue"):
         catalogue.forget_catalogues()  # what is installed is looked up once in a process
+
+
+@pytest.fixture
+def result_of_run(tmp_path):
+    """A function that runs a command as a user types it, and gives its result: `result_of_run("default", code=1)`."""
+
+    def run(*words, code=0, cwd=tmp_path, **environment):
+        command = [sys.executable, "-m", "llmperf", "run", *words, "--json"]
+        env = {**os.environ, **environment}
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=540)
+        assert done.returncode == code, done.stdout + done.stderr
+        return json.loads(done.stdout)["result"]
+
+    return run
+
+
+@pytest.fixture
+def running(tmp_path):
+    """A function that starts a long run: `running("default")` gives process, run folder and the pid of rank 1.
+
+    It returns once rank 1 has made three steps.
+    """
+    started = []
+
+    def start(*words):
+        command = [sys.executable, "-m", "llmperf", "run", *words]
+        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=PIPE, stderr=PIPE, text=True))
+        limit = time.monotonic() + 150
+        while time.monotonic() < limit:
+            assert started[-1].poll() is None, started[-1].communicate()
+            for records in tmp_path.glob("runs/*/records/rank-00001.jsonl"):
+                if records.read_text().count('"kind":"step"') >= 3:
+                    ranks = json.loads(records.with_name("agent-000.json").read_text())["ranks"]
+                    return started[-1], records.parents[1], next(rank["pid"] for rank in ranks if rank["rank"] == 1)
+            time.sleep(0.1)
+        raise AssertionError("no step in 150 s")
+
+    yield start
+    for run in started:
+        if run.poll() is None:
+            run.terminate()
+            run.communicate(timeout=60)
 
 
 @pytest.fixture

@@ -5,9 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import socket
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -81,28 +79,10 @@ def address(text):
         for name in FRAMEWORKS
     ],
 )
-def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(tmp_path, framework):
+def test_the_ranks_of_one_node_listen_on_the_loopback_interface_alone(running, framework):
     small = ["--set", "model=llama_tiny", "--set", "seq_len=64", "--set", "steps=3000"]
-    argv = [sys.executable, "-m", "llmperf", "run", "default", *small, *FRAMEWORKS[framework]]
-    run = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    try:
-        folder = stepping(tmp_path, run)
-        found = listening(folder)
-    finally:
-        run.terminate()
-        run.communicate(timeout=60)
+    _, folder, _ = running("default", *small, *FRAMEWORKS[framework])
+    found = listening(folder)
     assert found
     outside = {where: bound for where, bound in found.items() if not where.startswith(LOOPBACK) and bound != "lo"}
     assert outside == {}
-
-
-def stepping(folder, run):
-    """The run folder, once its second rank has made a step."""
-    limit = time.monotonic() + 150
-    while time.monotonic() < limit:
-        assert run.poll() is None, run.communicate()
-        for records in (folder / "runs").glob("*/records/rank-00001.jsonl"):
-            if '"kind":"step"' in records.read_text():
-                return records.parents[1]
-        time.sleep(0.1)
-    raise AssertionError("no step in 150 s")

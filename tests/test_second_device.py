@@ -101,18 +101,15 @@ def test_a_tensor_on_the_wrong_device_is_an_error(built, train):
     assert "expected all tensors on one device, found accel:0 and cpu" in result["error"]
 
 
-def test_a_run_on_two_devices(built, tmp_path):
+def test_a_run_on_two_devices(built, tmp_path, result_of_run):
     site = tmp_path / "site" / "llmperf_accel-1.0.dist-info"
     site.mkdir(parents=True)
     (site / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-accel\nVersion: 1.0\n")
     (site / "entry_points.txt").write_text("[llmperf.vendor.v1]\naccel = llmperf_accel.plugin\n")
-    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(site.parent), str(HERE)]), "ACCEL_BUILD": str(built)}
+    env = {"PYTHONPATH": os.pathsep.join([str(site.parent), str(HERE)]), "ACCEL_BUILD": str(built)}
     small = ("model=llama_tiny", "steps=6", "warmup_steps=2", "seq_len=64")
-    words = ["run", "default", "--vendor", "accel", "--framework", "pytorch", "--devices", "2", "--json"]
-    command = [sys.executable, "-m", "llmperf", *words, *(word for value in small for word in ("--set", value))]
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)["result"]
+    words = ["default", "--vendor", "accel", "--framework", "pytorch", "--devices", "2"]
+    result = result_of_run(*words, *(word for value in small for word in ("--set", value)), **env)
     metrics = result["metrics"]
     assert (result["status"], result["hardware"]["device_model"]) == ("complete", "Accel T1")
     assert [rank["rank"] for rank in metrics["rank_memory"]] == [0, 1]

@@ -3,31 +3,15 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-from llmperf.files import json_files
-from llmperf.runfolder.endings import AgentReport
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 PAUSES = ((signal.SIGSTOP, 0.09), (signal.SIGCONT, 0.03))
 """Of the rank that is held back: far longer than those of a rank on a busy machine."""
 SETTINGS = ("model=llama_tiny", "steps=25", "warmup_steps=3")
-
-
-def pid_of(runs, rank):
-    """The process of a rank, once it computes."""
-    deadline = time.monotonic() + 120
-    while time.monotonic() < deadline:
-        for report in runs.glob("*/records/agent-000.json"):
-            records = report.with_name(f"rank-{rank:05d}.jsonl")
-            if records.exists() and '"step"' in records.read_text():
-                return json_files.load(report, AgentReport).ranks[rank].pid
-        time.sleep(0.1)
-    raise AssertionError("the rank did not start")
 
 
 def held_back(pid, run):
@@ -41,14 +25,12 @@ def held_back(pid, run):
             time.sleep(seconds)
 
 
-def test_a_rank_that_is_held_back_is_named(tmp_path):
+def test_a_rank_that_is_held_back_is_named(running):
     words = [word for setting in SETTINGS for word in ("--set", setting)]
-    command = [sys.executable, "-m", "llmperf", "run", "default", "--framework", "pytorch", "--devices", "2", *words]
-    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    held_back(pid_of(tmp_path / "runs", 1), run)
+    run, folder, pid = running("default", "--framework", "pytorch", "--devices", "2", *words)
+    held_back(pid, run)
     output, _ = run.communicate(timeout=150)
     assert run.returncode == 0, output
-    (folder,) = (tmp_path / "runs").iterdir()
     result = json.loads((folder / "result.json").read_text())
     (straggler,) = result["waiting"]["stragglers"]
     assert (straggler["rank"], straggler["node_rank"]) == (1, 0)

@@ -1,9 +1,5 @@
 """Each published case runs on this machine with a small model, and its result says that it is a variant."""
 
-import json
-import subprocess
-import sys
-
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -18,11 +14,8 @@ RUNS = [
 
 
 @pytest.mark.parametrize(("case", "ranks", "framework"), RUNS)
-def test_a_published_case_on_a_small_model(tmp_path, case, ranks, framework):
-    command = ["run", case, "--set", "model=llama_tiny", "--devices", str(ranks), "--json"]
-    done = subprocess.run([sys.executable, "-m", "llmperf", *command], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)["result"]
+def test_a_published_case_on_a_small_model(result_of_run, case, ranks, framework):
+    result = result_of_run(case, "--set", "model=llama_tiny", "--devices", str(ranks))
     assert (result["status"], result["variant"], result["case"]) == ("complete", True, case)
     assert result["tuning"]["framework"] == framework
     assert {"contract.model", "contract.seq_len"} <= {change["path"] for change in result["fix_hp"]}

@@ -4,9 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-import time
 
 import pytest
 from llmperf.launching import agents
@@ -20,21 +17,6 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]
 LONG = ["default", "--framework", "paddle", "--set", "model=llama_tiny", "--set", "steps=4000", "--set", "seq_len=64"]
 
 
-def start_and_wait(folder, *words):
-    """A long run, once rank 1 has made a few steps, and the process of that rank."""
-    argv = [sys.executable, "-m", "llmperf", "run", *LONG, *words]
-    run = subprocess.Popen(argv, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    limit = time.monotonic() + 120
-    while time.monotonic() < limit:
-        assert run.poll() is None, run.communicate()
-        for records in (folder / "runs").glob("*/records/rank-00001.jsonl"):
-            if records.read_text().count('"kind":"step"') >= 3:
-                report = json.loads((records.parent / "agent-000.json").read_text())
-                return run, records.parents[1], next(one["pid"] for one in report["ranks"] if one["rank"] == 1)
-        time.sleep(0.1)
-    raise AssertionError("no step in 120 s")
-
-
 def failure_after(run, folder):
     """What the result says once the run has ended."""
     _, errors = run.communicate(timeout=120)
@@ -44,17 +26,17 @@ def failure_after(run, folder):
     return result["failure"]
 
 
-def test_a_killed_stage_ends_the_run_at_once(tmp_path):
-    run, folder, rank = start_and_wait(tmp_path, "--set", "pipeline_parallel=2", "--set", "sharding_stage=0")
+def test_a_killed_stage_ends_the_run_at_once(running):
+    run, folder, rank = running(*LONG, "--set", "pipeline_parallel=2", "--set", "sharding_stage=0")
     os.kill(rank, signal.SIGKILL)
     failure = failure_after(run, folder)
     assert (failure["reason"], failure["rank"]) == ("killed", 1)
 
 
 @pytest.mark.long
-def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(tmp_path):
+def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(running):
     """Gloo waits 30 s, the controller 34: the waiting replica must neither abort nor be taken for the cause."""
-    run, folder, rank = start_and_wait(tmp_path, "--set", "sharding_stage=0", "--stall-timeout", "34")
+    run, folder, rank = running(*LONG, "--set", "sharding_stage=0", "--stall-timeout", "34")
     os.kill(rank, signal.SIGSTOP)
     failure = failure_after(run, folder)
     assert (failure["reason"], failure["rank"]) == ("hung", 1)

@@ -1,37 +1,22 @@
 """`llmperf run` with `torch.compile`: the same losses, and a result that says what compiling took."""
 
-import json
 import shutil
-import subprocess
-import sys
 import warnings
 
 import pytest
 from llmperf.cases.library import whole_library
 
-RUN = ["run", "default", "--framework", "pytorch", "--devices", "1", "--json"]
 SMALL = {"model": "llama_tiny", "dataset": "synthetic", "seq_len": 64, "steps": 3, "warmup_steps": 1}
-
-
-def small_run(folder, monkeypatch, **settings):
-    """The finished command of a small run."""
-    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(folder / "inductor"))
-    monkeypatch.setenv("TORCHINDUCTOR_COMPILE_THREADS", "1")
-    words = [word for name, value in {**SMALL, **settings}.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "llmperf", *RUN, *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=540)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++ for torch.compile")
-def test_compiled_blocks_learn_the_same_and_compile_before_the_window(tmp_path, monkeypatch):
-    results = []
-    for compiles in ("false", "true"):
-        done = small_run(tmp_path, monkeypatch, compile=compiles)
-        assert done.returncode == 0, done.stdout + done.stderr
-        results.append(json.loads(done.stdout)["result"])
-    plain, compiled = results
+def test_compiled_blocks_learn_the_same_and_compile_before_the_window(result_of_run, tmp_path):
+    where = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor"), "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+    words = [word for name, value in SMALL.items() for word in ("--set", f"{name}={value}")]
+    run = ("default", "--framework", "pytorch", "--devices", "1", *words, "--set")
+    plain, compiled = (result_of_run(*run, f"compile={compiles}", **where) for compiles in ("false", "true"))
     for name in ("first_loss", "final_loss"):
         assert compiled["metrics"][name] == pytest.approx(plain["metrics"][name], rel=1e-5)
     assert plain["metrics"]["compile_seconds"] is None

@@ -1,6 +1,5 @@
 """The published case on a machine that plays R300s: tool and runtime are stand-ins, and the result says so."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,20 +12,13 @@ SMALL = ("model=llama_tiny", "dataset=synthetic", "precision=fp32", "seq_len=128
 STEPS = ("steps=6", "warmup_steps=2")
 
 
-def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, tmp_path, monkeypatch):
+def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, tmp_path, result_of_run):
     machines.play(*[card()] * 2, driver="4.23 (llmperf stand-in)")
-    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
-    monkeypatch.setenv("DS_ACCELERATOR", "cpu")  # deepspeed would take the stand-in for real
-    command = ["run", "llama2_7b_pretrain_zero", "--vendor", "kunlunxin", "--devices", "2", "--json"]
+    words = ["llama2_7b_pretrain_zero", "--vendor", "kunlunxin", "--devices", "2"]
     settings = [word for device in (*SMALL, *STEPS) for word in ("--set", device)]
-    done = subprocess.run(
-        [sys.executable, "-m", "llmperf", *command, *settings, "--out", str(tmp_path / "runs")],
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    result = json.loads(done.stdout)["result"]
-    assert result["status"] == "complete", done.stderr
+    stand_in = {"PYTHONPATH": str(STAND_IN), "DS_ACCELERATOR": "cpu"}  # deepspeed would take the stand-in for real
+    result = result_of_run(*words, *settings, **stand_in)
+    assert result["status"] == "complete"
     hardware, metrics = result["hardware"], result["metrics"]
     assert (hardware["vendor"], hardware["device_model"], hardware["simulated"]) == ("kunlunxin", "R300", True)
     assert hardware["driver"] == "4.23 (llmperf stand-in)"
