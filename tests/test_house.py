@@ -56,7 +56,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 3500,
     "outside tests": 95300,
-    "tests": 52150,
+    "tests": 51450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

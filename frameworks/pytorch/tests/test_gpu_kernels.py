@@ -1,4 +1,4 @@
-"""Kernels that only a GPU has train to the losses of float32 on the CPU: attention, FSDP2, products of experts."""
+"""On a GPU: its own kernels, and every framework in every precision, train to the losses of float32 on the CPU."""
 
 import pytest
 
@@ -65,3 +65,41 @@ def test_grouped_products_of_experts_train_as_float32_does(train, name):
     (expected,) = train([on_cpu(model)], ranks=1)
     assert found["losses"][0] == pytest.approx(expected["losses"][0], rel=0.01)
     assert found["losses"][-1] < found["losses"][0]
+
+
+WITHIN = {"fp32": 1e-3, "tf32": 5e-3, "bf16": 0.03, "fp16": 0.03}
+LORA = {"lora": {"rank": 4, "alpha": 16, "dropout": 0.0, "target_modules": ["q_proj", "v_proj"]}}
+IN_EACH = [
+    (framework, precision, 1 if framework == "megatron_deepspeed" else 0)
+    for framework in ("pytorch", "zero", "megatron_deepspeed", "lora")
+    for precision in WITHIN
+    if (framework, precision) not in (("megatron_deepspeed", "fp16"), ("zero", "fp16"))
+]
+"""ZeRO's first steps in fp16 are skipped to find a loss scale."""
+SHARDED = [(framework, "bf16", stage) for framework in ("zero", "lora") for stage in (1, 2, 3)]
+
+
+def test_every_framework_trains_in_every_precision_and_stage_as_on_a_cpu(train):
+    def of(framework, precision="fp32", stage=0, device="cuda:0"):
+        contract = {"precision": precision, **(LORA if framework == "lora" else {})}
+        tuning = {"micro_batch": 2, "sharding_stage": stage}
+        return {"framework": framework, "device": device, "contract": contract, "tuning": tuning}
+
+    expected = dict(
+        zip(("pytorch", "lora"), train([of("pytorch", device="cpu"), of("lora", device="cpu")], 1), strict=True)
+    )
+    keys = [*IN_EACH, *SHARDED]
+    for key, found in zip(keys, train([of(*key) for key in keys], ranks=1, DS_ACCELERATOR="cuda"), strict=True):
+        losses = expected["lora" if key[0] == "lora" else "pytorch"]["losses"]
+        assert found["losses"] == pytest.approx(losses, abs=WITHIN[key[1]]), key
+
+
+def test_numbers_from_the_device_are_not_waited_for():
+    import torch
+    from llmperf_pytorch.losses import deferred
+
+    torch.cuda._sleep(200_000_000)
+    number = deferred(torch.tensor(1.5, device="cuda"))
+    assert not number.ready()
+    assert float(number) == 1.5
+    assert number.ready()

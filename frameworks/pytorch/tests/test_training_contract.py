@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -12,21 +11,16 @@ import numpy as np
 import pytest
 import torch
 from llmperf.cases.library import whole_library
-from llmperf.types import Optimizer
 from llmperf_pytorch.decoder.model import LanguageModel
-from llmperf_pytorch.decoder.positions import Rotary
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.kernels.rope import rotate
 from llmperf_pytorch.losses import StepSums, mean_cross_entropy
 from llmperf_pytorch.norms import rms_norm
-from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.weights import count_parameters, fill_weights
 from llmperf_testing import reference
 
 pytestmark = pytest.mark.slow
 
 PAGE = Path(__file__).parents[3] / "docs" / "training-contract.md"
-ADAM = Optimizer(lr=0.01, weight_decay=0.1, clip_norm=0.5, warmup_steps=4, schedule="cosine", min_lr=0.001)
 
 
 @pytest.fixture(scope="module")
@@ -64,45 +58,6 @@ def test_examples_run_and_a_fused_weight_is_made_of_the_parts():
     exec(routing, {})
     up = llmperf.initial_normal(1234, "model.layers.0.mlp.up_proj.weight", (12, 8), 0.02)
     np.testing.assert_array_equal(scope["gate_up"][12:], up)
-
-
-def test_a_step_clips_decays_and_updates_as_the_reference(tiny):
-    built = LanguageModel(tiny, "eager", Kernels())
-    fill_weights(built, tiny, 7)
-    weights = reference.Llama(tiny, seed=7).weights
-    ours, theirs = adamw(built, ADAM, torch.device("cpu")), reference.AdamW(weights, ADAM, steps=20)
-    drawn = np.random.default_rng(1)
-    for step in range(1, 4):
-        gradients = {name: drawn.normal(size=weight.shape) for name, weight in weights.items()}
-        for name, parameter in built.named_parameters():
-            parameter.grad = torch.from_numpy(gradients[name]).float()
-        torch.nn.utils.clip_grad_norm_(built.parameters(), ADAM.clip_norm)
-        set_learning_rate(ours.param_groups, llmperf.learning_rate(ADAM, step, 20))
-        ours.step()
-        theirs.update(gradients)
-    for name, parameter in built.named_parameters():
-        np.testing.assert_allclose(parameter.detach().numpy(), weights[name], atol=2e-6, err_msg=name)
-
-
-def test_clipping_adds_an_epsilon_to_the_norm():
-    weights = {"w": np.zeros(1)}
-    gradient = torch.nn.Parameter(torch.zeros(1))
-    gradient.grad = torch.full((1,), 1e-6)
-    torch.nn.utils.clip_grad_norm_([gradient], 1e-6)
-    assert gradient.grad.item() == pytest.approx(1e-6 * 1e-6 / (1e-6 + 1e-6), rel=1e-3)
-    clipped = reference.AdamW(weights, replace(ADAM, clip_norm=1e-6, weight_decay=0.0, eps=1.0, warmup_steps=0), 20)
-    clipped.update({"w": np.full(1, 1e-6)})
-    assert weights["w"][0] == pytest.approx(-ADAM.lr * 0.5e-6, rel=1e-3)
-
-
-def test_rope_rotates_halves_as_the_reference(tiny):
-    facts = replace(tiny, head_width=8, rope_theta=10000.0)
-    states = torch.randn(2, 3, 5, 8, generator=torch.Generator().manual_seed(1))
-    turned = rotate(states, *Rotary(facts, windowed=False)(5, torch.float32))
-    np.testing.assert_allclose(turned.numpy(), reference._turned(states.double().numpy(), 10000.0, 1), atol=1e-6)
-    angle = 4 * 10000.0 ** (-2 * 1 / 8)
-    low, high = float(states[0, 0, 4, 1]), float(states[0, 0, 4, 5])
-    assert float(turned[0, 0, 4, 1]) == pytest.approx(low * math.cos(angle) - high * math.sin(angle), abs=1e-6)
 
 
 def test_the_norm_has_its_epsilon_inside_the_root():

@@ -90,28 +90,23 @@ def test_doctor_and_plan_name_what_is_wrong_and_what_mends_it(machines, tmp_path
 
 
 @pytest.mark.slow
-def test_a_paddle_for_cpus_is_refused_before_ranks_start(machines, tmp_path):
-    site(tmp_path, None, ("3.3.1", "False"))
+def test_a_paddle_for_cpus_is_refused_before_ranks_start_and_is_no_problem_of_torch(machines, tmp_path):
+    site(tmp_path, ("2.15.0+cu132", "13.2"), ("3.3.1", "False"), SIX.encode())
     machine = machines.describe(machines.A100)
     words = ("default", "--framework", "paddle", "--devices", "1", "--set", "sharding_stage=0")
     done = llmperf(machines, machine, tmp_path, "run", *words, "--out", str(tmp_path / "runs"))
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if "tuning.framework" in line]
-    assert line.strip() == (
-        "tuning.framework: paddle: paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of"
-        " paddlepaddle-gpu for CUDA 13 or earlier, in an environment of its own without paddlepaddle and torch, and"
-        " name it by --python: docs/drivers.md [runtime_unusable]"
+    problem = (
+        "paddle 3.3.1 is built without CUDA and computes on the CPU only; install a build of paddlepaddle-gpu for CUDA"
+        " 13 or earlier, in an environment of its own without paddlepaddle and torch, and name it by --python:"
+        " docs/drivers.md"
     )
+    assert line.strip() == f"tuning.framework: paddle: {problem} [runtime_unusable]"
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.slow
-def test_what_fits_is_no_problem(machines, tmp_path):
-    site(tmp_path, ("2.15.0+cu132", "13.2"), ("3.3.1", "12.9"), SIX.encode())
-    machine = machines.describe(machines.A100)
     done = llmperf(machines, machine, tmp_path, "plan", "default", "--devices", "1", "--json")
     assert done.returncode == 0, done.stdout
-    assert json.loads(done.stdout)["plan"]["probe"]["offers"]["runtime_problems"] == {}
+    assert json.loads(done.stdout)["plan"]["probe"]["offers"]["runtime_problems"] == {"paddle": problem}
 
 
 def test_without_either_or_without_facts_there_is_no_problem(here):
