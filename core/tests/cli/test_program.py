@@ -260,6 +260,18 @@ def test_a_reading_that_hangs_does_not_hold_up_a_run(tmp_path):
 
 @pytest.mark.timeout(200)
 @pytest.mark.slow
+def test_a_plugin_that_ends_the_process_during_a_run_is_no_success(site, tmp_path):
+    """The vendor and the framework are sound; a thread of another package ends the process."""
+    spoilt = site("extension", "OBSERVERS", "threading.Timer(0.5, os._exit, [0]).start()")
+    env = good_plugins(tmp_path, "CALLS.append(devices)")
+    env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], spoilt["PYTHONPATH"]])
+    done = llmperf(*SHORT_RUN.split(), env=env, cwd=tmp_path)
+    assert "the process was ended with status 0 before the command was done" in done.stderr, done.stderr
+    assert done.returncode == 2
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.slow
 def test_a_reader_of_the_output_that_ends_does_not_end_the_run(tmp_path):
     command = f"{sys.executable} -m llmperf {' '.join(SHORT_RUN.split())} | head -1"
     env = good_plugins(tmp_path, "CALLS.append(devices)")

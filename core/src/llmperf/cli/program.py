@@ -22,7 +22,7 @@ from llmperf.plugins.asking import VARIABLE, limit, report_to
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command."""
 RUNNING = ("run", "peak", "profile")
-"""Commands that load the plugins which a run needs where they need them, in this process."""
+"""Commands that may ask a plugin for longer than the time limit, once those that only inform have answered."""
 LOOK_SECONDS = 0.5
 """Between two looks at a child that reports nothing."""
 GRACE_SECONDS = 5.0
@@ -48,7 +48,7 @@ def program() -> NoReturn:
     code = None
     if words and words not in (["--help"], ["-h"], ["--version"]) and _packages_of_others():
         if words[0] in RUNNING:
-            code = _in_child(_ask_informants) or None
+            code = _in_child(_ask_informants) or _in_child(_command, limited=False)
         elif not _is_packaged(words[0]):
             code = _in_child(_command)
     _leave(_exit_code(_command) if code is None else code)
@@ -93,8 +93,8 @@ def _ask_informants() -> int:
     return 0  # the run itself reports what raised
 
 
-def _in_child(work: Callable[[], int]) -> int:
-    """The exit code of a function that is called in a child process; `FAULT` if a plugin keeps it from being done."""
+def _in_child(work: Callable[[], int], limited: bool = True) -> int:
+    """The exit code of a function in a child process; `FAULT` if a plugin ends it or, if `limited`, takes too long."""
     reading, writing = os.pipe()
     lifeline = os.pipe()
     child = os.fork()
@@ -109,7 +109,7 @@ def _in_child(work: Callable[[], int]) -> int:
     os.close(writing)
     os.close(lifeline[0])
     try:
-        return _Watch(child, reading).exit_code()
+        return _Watch(child, reading, limited).exit_code()
     finally:
         os.close(reading)
         os.close(lifeline[1])
@@ -173,8 +173,9 @@ def _flush() -> None:
 class _Watch:
     """The parent's view of a child: which plugin it is asking, and its exit code once it has handed that back."""
 
-    def __init__(self, child: int, reading: int) -> None:
+    def __init__(self, child: int, reading: int, limited: bool) -> None:
         self._child = child
+        self._limited = limited
         self._reading = reading
         self._asked: list[str] = []
         """Plugin, call and time limit of the question that has no answer yet."""
@@ -227,7 +228,7 @@ class _Watch:
     def _late(self, look: float) -> int | None:
         """The exit code if the child has taken too long, and is killed."""
         self._waited += look
-        seconds = float(self._asked[2]) if self._asked else float("inf")
+        seconds = float(self._asked[2]) if self._asked and self._limited else float("inf")
         if self._received is not None and self._asked:
             seconds = min(seconds, GRACE_SECONDS)
         if self._code is not None:
