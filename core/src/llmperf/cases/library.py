@@ -158,7 +158,7 @@ def library(*plugins: Plugins) -> Library:
 
 
 def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[tuple[Found, str]]]:
-    """Each installed plugin loaded by itself, and the broken ones with their reasons."""
+    """Each installed plugin, loaded alone, and the broken ones with their reasons."""
     loaded, broken = [], []
     for plugin in discover() if found is None else found:
         try:

@@ -98,7 +98,7 @@ def painted(word: str, text: str | None = None) -> str:
 
 
 def _colour(word: str) -> str | None:
-    """The colour of a word, or of what stands before its first colon or comma, in either language."""
+    """The colour of a word, or of the text before its first colon or comma, in either language."""
     head = _HEAD.split(word, maxsplit=1)[0]
     if word.isascii():
         return COLOURS.get(word) or COLOURS.get(head)

@@ -26,7 +26,7 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON f
 
 
 class _UntilReaderEnds:
-    """A text stream whose text goes nowhere once nobody reads it any more."""
+    """A text stream that discards its text when nobody reads it any more."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

@@ -224,7 +224,7 @@ class Agent:
 
 
 def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether a process has ended; on Linux it is not reaped."""
+    """Check whether a process has ended; on Linux it is not reaped."""
     if sys.platform == "linux":
         return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     return process.poll() is not None

@@ -69,7 +69,7 @@ class AgentProcess:
             send_group(self._process.pid, signal.SIGKILL)
 
     def _without_guard(self) -> bool:
-        """Whether an agent whose guard was killed still runs: it must have time to end the processes below it."""
+        """Check whether an agent whose guard was killed still runs: it must have time to end the processes below it."""
         if self.code() != -signal.SIGKILL:
             return False
         return any(group_of(pid) == self._process.pid for pid in tagged(self._tag))

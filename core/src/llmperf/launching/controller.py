@@ -124,7 +124,7 @@ class Controller:
         return self._follower.progress(), self._follower.take_steps()
 
     def _patience(self) -> Patience:
-        """How long the ranks may be silent in this phase."""
+        """Time for which the ranks may be silent in this phase."""
         plan, longest = self._plan, self._follower.longest_step_seconds
         if self._follower.stepping or self._follower.ending:
             if STEPS_OF_PATIENCE * longest > plan.stall_seconds:
@@ -157,7 +157,7 @@ class Controller:
 
 
 def port_was_taken(run: Path, plan: Plan) -> bool:
-    """Whether a rank failed before the first step because it could not listen on its port."""
+    """Check whether a rank failed before the first step because it could not listen on its port."""
     ranks = range(plan.layout.world_size)
     failures: list[FailureRecord] = []
     try:

@@ -56,7 +56,7 @@ def _doing(dump: str) -> str:
 
 
 def dump_stacks(run: Path) -> dict[int, str]:
-    """What each running rank writes to its log when it is asked for its stacks; empty text if it does not answer."""
+    """Stacks that running ranks write to their logs when asked; empty text if it does not answer."""
     running = [process for report in read_reports(run) for process in report.ranks if process.at is None]
     logs = {process.rank: filenames.log_path(run, process.rank) for process in running}
     before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
@@ -93,14 +93,14 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
 
 
 def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
-    """Whether the main thread waits for other ranks or for the device, judged by its innermost frames."""
+    """Check whether the main thread waits for other ranks or for the device, judged by its innermost frames."""
     stack = main_stack(dump)
     frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
     return any(mark in frame for frame in frames for mark in waiting) or _waits_in_loop(stack)
 
 
 def _waits_in_loop(stack: Sequence[tuple[str, str]]) -> bool:
-    """Whether the measured loop waits for the device.
+    """Check whether the measured loop waits for the device.
 
     This is so on a rank whose device waits for others in a collective: the host runs ahead of it, then waits.
     """

@@ -26,7 +26,7 @@ MAX_FINISHED_STEPS = 100_000
 MAX_OPEN_STEPS = 20_000
 """Steps that some ranks have finished and others have not; of more, the first are dropped: nobody hears of them."""
 BLOCK_BYTES = 2**16
-"""What is read of one rank before the next rank is read."""
+"""Bytes that are read of one rank before the next rank is read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -186,13 +186,13 @@ class Follower:
 
     @property
     def stepping(self) -> bool:
-        """Whether ranks are in the middle of their steps: after the first step, before the last."""
+        """Ranks are in the middle of their steps: after the first step, before the last."""
         begun = any(rank.steps for rank in self._ranks)
         return begun and any(rank.steps < self._plan.steps for rank in self._ranks)
 
     @property
     def ending(self) -> bool:
-        """Whether a rank is done: the others should follow."""
+        """A rank is done: the others should follow."""
         return any(rank.phase == "done" for rank in self._ranks)
 
     @property

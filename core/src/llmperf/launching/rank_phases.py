@@ -1,4 +1,4 @@
-"""When a node's agent saw each phase of a rank in the rank's records: by clocks that the rank's code cannot reach."""
+"""Times at which a node's agent saw each phase of a rank, by clocks that the rank's code cannot reach."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from llmperf.runfolder.endings import SeenPhase
 from llmperf.types.records import Phase, PhaseRecord
 
 PHASE = b'{"kind":"phase"'
-"""How the line of a phase begins; of a file with a million steps, no other line is decoded."""
+"""Beginning of the line of a phase; of a file with a million steps, no other line is decoded."""
 READ_BYTES = 2**20
 UPTIME = Path("/proc/uptime")
 

@@ -237,7 +237,7 @@ def check_parameters(built: int, plan: Plan, builder: str) -> None:
 
 
 def further_records(plugins: Plugins, plan: Plan, rank: int, trainer: Trainer) -> list[RankRecords]:
-    """What the core and extensions record of a rank; PluginError for a kind that is invalid or taken."""
+    """Further records of the core and extensions for a rank; PluginError for a kind that is invalid or taken."""
     owners: dict[str, str] = {}
     further = []
     for key, part in plugins.collect_items(RECORDS_HOOK, plan=plan, rank=rank, trainer=trainer):

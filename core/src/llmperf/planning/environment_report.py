@@ -27,7 +27,7 @@ PROGRAM = (
 )
 """The beginning of a program for any Python, which imports nothing from the current folder."""
 START = b'{"llmperf_version":'
-"""How a report begins; other lines are prints of other programs."""
+"""Beginning of a report; other lines are prints of other programs."""
 
 
 def environment_report(vendor: str | None) -> EnvironmentReport:

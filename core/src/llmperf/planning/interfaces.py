@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import Plan
 
 INTERFACE = "{interface}"
-"""In a variable of the ranks: the interface of their node, which the agent fills in."""
+"""Placeholder in a variable of the ranks: the interface of their node, which the agent fills in."""
 
 
 def interface_variables(plan: Plan, *names: str) -> dict[str, str]:

@@ -128,7 +128,7 @@ class CheckedLauncher:
                 close()
 
     def _without_image(self, submission: Submission) -> Submission:
-        """A launcher that starts no containers is not told of an image."""
+        """A launcher that starts no containers gets no image."""
         if self.starts_containers:
             return submission
         return replace(submission, request=replace(submission.request, image=None))

@@ -78,7 +78,7 @@ def has_computed_mfu(sheet: Sheet) -> bool:
 
 
 def rerun_line(sheets: Sequence[Sheet], language: str) -> str | None:
-    """The measured runs that nobody has trained again or watched, as far as is recorded; None if somebody did each."""
+    """Measured runs without a rerun or a witness, as far as is recorded; None if there are none."""
     measured = [sheet for sheet in sheets if sheet.measured]
     known = [str(sheet.cell("verification").value or "") for sheet in measured]
     count = sum("rerun" not in levels and "witnessed" not in levels for levels in known)

@@ -54,7 +54,7 @@ class RunRecords:
     ranks: list[RankRecord]
     experts: ExpertTotals
     further: dict[str, dict[int, FurtherRecord]]
-    """What extensions recorded of ranks: by kind, then by rank, in rank order."""
+    """Records of extensions for ranks: by kind, then by rank, in rank order."""
     failures: list[FailureRecord]
     profiles: list[ProfileRecord]
     """Profiles of steps after the measured ones, or of a run under a profiler."""

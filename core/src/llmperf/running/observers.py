@@ -133,14 +133,14 @@ class Observers:
             thread.start(plan, folder)
 
     def observe(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
-        """Hand on the present state and the steps that have just finished; drop observers that failed or block."""
+        """Pass on the present state and the steps that have just finished; drop observers that failed or block."""
         for thread in self._threads:
             thread.put(progress, steps)
             thread.check()
         self._drop()
 
     def ended(self, result: Result | None, folder: Path) -> None:
-        """Hand on the result and wait for all observers, for as long as one call may take."""
+        """Pass on the result and wait for all observers, for as long as one call may take."""
         for thread in self._threads:
             thread.end(result, folder)
         for thread in self._threads:

@@ -54,7 +54,7 @@ class Series:
         begin: Callable[[int, int, float | None], None] = lambda number, runs, seconds_left: None,
     ) -> None:
         """`request` has what is the same for all runs. `warn` gets a line for each disturbance; `ready` may wait before
-        each run until the machine is; `begin` is told which run is next.
+        each run until the machine is; `begin` gets the next run.
         """
         self._nodes = NodesInUse()
         self._common = request

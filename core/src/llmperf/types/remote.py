@@ -35,7 +35,7 @@ class EnvironmentReport:
     llmperf_version: str
     """Version of llmperf-core."""
     python_version: str
-    """Such as `3.12.3`."""
+    """Version, such as `3.12.3`."""
     plugins: tuple[InstalledPlugin, ...]
     """The installed vendor, framework and extension plugins."""
     probes: tuple[Probe, ...]

@@ -20,7 +20,7 @@ def _no_rows(figures: Any, result: Result) -> Iterable[Row]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSection:
-    """Optional figures of results, which stand under `sections.NAME` of `result.json`."""
+    """Optional figures of results, under `sections.NAME` of `result.json`."""
 
     name: str
     """Lower-case letters, digits and underscores, a letter first."""

@@ -1,4 +1,4 @@
-"""Documents from files and folders, held against their schema, for commands that use them."""
+"""Documents from files and folders, checked against their schema, for commands that use them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def read_run_result(run: Path) -> Result:
 
 
 def read_result(path: Path) -> Result:
-    """A result from a file, held against its schema; UserError with the first thing that is wrong."""
+    """A result from a file, checked against its schema; UserError with the first thing that is wrong."""
     if path.name.lower().endswith((".zip", ".tar.gz", ".tgz")):
         raise UserError(
             f"{path}: expected a result, found an archive: unpack it beside itself (only validate reads it whole)"

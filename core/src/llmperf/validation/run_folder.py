@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
 
 RUN = "run"
-"""What rules over the records of a run folder have among their kinds."""
+"""Kind of rules over the records of a run folder."""
 MAX_DIFFERENCES = 20
 Parts = tuple[str | int, ...]
 """Parts of a JSON pointer."""
@@ -73,7 +73,7 @@ def recorded_findings(folder: Path) -> tuple[Finding, ...]:
 
 
 def _record_findings(records: RunRecords) -> list[Finding]:
-    """What the core and the rules of plugins find among the records of a run."""
+    """Findings of the core and the rules of plugins among the records of a run."""
     from llmperf.validation.catalogue import open_catalogue
     from llmperf.validation.run_records import record_findings
 

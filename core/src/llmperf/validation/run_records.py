@@ -1,4 +1,4 @@
-"""The records of a run against one another: what a rank says of its window, its phases, and the steps it recorded."""
+"""Comparison of the records of a run: windows, phases and steps of its ranks."""
 
 from __future__ import annotations
 

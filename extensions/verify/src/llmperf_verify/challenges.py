@@ -23,7 +23,7 @@ USED = ".used.json"
 MOST_CHALLENGES = 10_000
 """Files in a folder of challenges that are read."""
 CLOCK_SECONDS = 300.0
-"""By how much the clocks of issuer and submitter may differ."""
+"""Most seconds by which the clocks of issuer and submitter may differ."""
 NONCE = re.compile("[0-9a-f]{64}")
 ALONE = ("LP705", "LP805")
 """Rules of core that find no plan and no records beside a result."""
@@ -38,9 +38,9 @@ class Challenge:
     nonce: str
     """256 random bits as 64 hexadecimal digits. The seed of the run is computed from it."""
     issued: str
-    """When: UTC, ISO 8601."""
+    """Time of issue: UTC, ISO 8601."""
     deadline: str
-    """When the result must have been handed in: UTC, ISO 8601."""
+    """Time by which the result must have been handed in: UTC, ISO 8601."""
     case: str | None = None
     """The case that has to be run, without a change to its contract; None for any."""
 
@@ -50,13 +50,13 @@ class ChallengeUse:
     """The first result that passed a check of a challenge, noted beside the issuer's file."""
 
     nonce: str
-    """Of the challenge."""
+    """Nonce of the challenge."""
     run_id: str
     """The run."""
     result_sha256: str
     """SHA-256 of its result.json."""
     received: str
-    """When it was handed in: UTC, ISO 8601."""
+    """Time at which it was handed in: UTC, ISO 8601."""
 
 
 def read_challenge(path: Path) -> Challenge:
@@ -112,7 +112,7 @@ def challenge_check(
     *,
     findings: Sequence[Finding],
 ) -> LevelCheck:
-    """Whether a result answers a challenge that is in `issued`, a file or the issuer's folder.
+    """Check whether a result answers a challenge that is in `issued`, a file or the issuer's folder.
 
     It does if its seed is that of the nonce, it began after the challenge was issued and was handed in before the
     deadline, it is of the case that was asked for, and no other result has answered the same challenge. The first one
@@ -160,7 +160,7 @@ def _check(
 
 
 def _answered(first: ChallengeUse, result: Result, note: Path) -> str:
-    """That a challenge was answered before, and by what."""
+    """A message that a challenge was answered before, and by what."""
     if first.run_id == result.run_id:
         what = f"this run has answered challenge {first.nonce[:8]} with another {RESULT}"
     else:
@@ -170,7 +170,7 @@ def _answered(first: ChallengeUse, result: Result, note: Path) -> str:
 
 
 def _not_noted(findings: Sequence[Finding], challenge: Challenge, received: datetime.datetime) -> LevelCheck | None:
-    """That a result must not use up the challenge, since it would be replaced by the honest one; None if it may."""
+    """The outcome for a result that must not use up the challenge; None if it may."""
     if any(finding.code in ALONE for finding in findings):
         message = f"no plan and no records beside it: challenge {challenge.nonce[:8]} is not used up"
         return _check("impossible", message, challenge, received)

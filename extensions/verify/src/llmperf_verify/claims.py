@@ -26,7 +26,7 @@ TOLERANCE: Mapping[Claim, float] = {
     "energy": 1.25,
     "peak": 1.2,
 }
-"""How many times as good as here a claim may be."""
+"""Factor by which a claim may be better than here."""
 ALIKE: Mapping[Claim, float] = {**TOLERANCE, "speed": 1.17, "memory": 1.05}
 """The same between machines that differ in nothing that is known, both idle: the largest of honest reruns were 1.16 in
 speed, but for one that the second rerun did not repeat, and 1.007 in memory."""
@@ -42,11 +42,11 @@ class Measured:
     result: Result
     """Its figures. Those of a rerun are of its steps from the second on; it is kept nowhere."""
     step_seconds: Mapping[int, float]
-    """Of its first steps, by number; each counts with its slowest rank."""
+    """Durations of its first steps, by number; each counts with its slowest rank."""
     cores: int | None
     """Cores of its host that it could use; None if unknown."""
     on_cpu: bool
-    """Whether the devices are the cores of the host."""
+    """The devices are the cores of the host."""
 
 
 def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) -> tuple[ClaimCheck, ...]:
@@ -112,7 +112,7 @@ def differences(there: Result, here: Result) -> str:
 
 
 def _other_machine(submitted: Measured, here: Measured) -> str | None:
-    """How the devices differ; None if they are of one model, and host CPUs of as many cores."""
+    """Difference of the devices; None if they are of one model, and host CPUs of as many cores."""
     theirs, ours = submitted.result.hardware, here.result.hardware
     if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
         return f"it ran on {theirs.device_model} ({theirs.vendor}), the rerun on {ours.device_model} ({ours.vendor})"
@@ -122,7 +122,7 @@ def _other_machine(submitted: Measured, here: Measured) -> str | None:
 
 
 def _alike(submitted: Measured, here: Measured) -> bool:
-    """Whether the machines differ in nothing that is known, and nothing disturbed the submission."""
+    """Check whether the machines differ in nothing that is known, and nothing disturbed the submission."""
     there, mine = submitted.result, here.result
     hosts = [(run.software.os, run.software.kernel, run.hardware.host_memory_bytes) for run in (there, mine)]
     same = hosts[0] == hosts[1] and submitted.cores == here.cores and not differences(there, mine)
@@ -130,7 +130,7 @@ def _alike(submitted: Measured, here: Measured) -> bool:
 
 
 def _other_setup(there: Result, here: Result) -> str | None:
-    """What a rerun does not take over, and the submission has set otherwise."""
+    """Settings of the submission that a rerun does not take over."""
     if there.contract.precision != here.contract.precision:
         return f"it is in {there.contract.precision}, the rerun in {here.contract.precision}"
     options = sorted(name for name in {**there.framework, **here.framework}
@@ -139,7 +139,7 @@ def _other_setup(there: Result, here: Result) -> str | None:
 
 
 def _busy(here: Result) -> str | None:
-    """Why the times of a rerun cannot be compared; None if nothing else went on."""
+    """The reason why the times of a rerun cannot be compared; None if nothing else went on."""
     before = [node.before for node in here.conditions if node.before is not None]
     # uneven steps are held against the same steps of the submission: the first ones are slow in both
     here = replace(here, metrics=replace(here.metrics, step_seconds=None))

@@ -18,7 +18,7 @@ RESULT = "result.json"
 PLAN = "plan.json"
 """The plan in a run folder."""
 VERIFICATION = "verification.json"
-"""What somebody verified of the result, beyond the rules."""
+"""File with the levels of verification beyond the rules."""
 ARCHIVES = (".zip", ".tar.gz", ".tgz")
 """Endings of archives."""
 
@@ -33,7 +33,7 @@ def load(path: Path, kind: type[T]) -> T:
 
 
 def own_data(result: Result) -> DataSource:
-    """Where a result's data set is on this machine: no path of a submission is ever read.
+    """Location of a result's data set on this machine: no path of a submission is ever read.
 
     Impossible if that is unknown, or its tokens would be others here.
     """

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmperf.types import Violation
 
 MOST_SEQUENCES = 2**15
-"""Of a rank in one step. More are not recorded: a record is one line, of bounded length."""
+"""Most sequences of a rank in one step. More are not recorded: a record is one line, of bounded length."""
 IGNORED = -100
 """The id after the end of a padded record."""
 ROUNDING = 1e-5
@@ -65,8 +65,7 @@ def first_losses(plan: Plan, rank: int, trainer: Trainer) -> Iterator[RankRecord
         tokens = tuple(int(count) for part in parts for count in (part[:, 1:] != IGNORED).sum(axis=1))
 
     def record(step_1: float | DeferredScalar | None) -> SequencesRecord | None:
-        """PluginError if the answer is not one number for each sequence, or one of them is not finite though the loss
-        of the step is."""
+        """PluginError if the answer is not one number per sequence, finite if the loss of the step is."""
         answer: Any = query()
         if answer is None:
             return None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from llmperf_verify.sigstore_bundles import Identity
 
 ADVICE = "repeat the rerun on an idle machine, then ask for a witness"
-"""What to do about a claim that is better than a rerun measured."""
+"""Advice on a claim that is better than a rerun measured."""
 ALONE: tuple[Level, ...] = ("signed", "witnessed")
 """Levels that are looked at without being asked for: an unknown key is only a note."""
 
@@ -49,7 +49,7 @@ class Wanted:
     rerun: int | Literal["default"] | None = None
     """Steps to train again; by default those of a result's warm-up and a few more."""
     framework: str | None = None
-    """By which framework; None for the submission's own, or another that can."""
+    """Framework of the rerun; None for the submission's own, or another that can."""
     challenges: Path | None = None
     """A challenge, or the folder of those that the user has issued."""
 
@@ -60,11 +60,11 @@ class LevelChecks:
 
     wanted: Wanted = Wanted()
     kept: bool = False
-    """Whether `record` will be called."""
+    """`record` will be called."""
     say: Callable[[str], None] = lambda line: None
     """Gets lines of progress of checks that take long."""
     _made: dict[Path, list[VerifiedResult]] = field(default_factory=dict)
-    """By the run folder or archive."""
+    """Results by the run folder or archive."""
 
     def __call__(
         self, result: Result, path: Path, archive: Path | None, findings: Sequence[Finding]

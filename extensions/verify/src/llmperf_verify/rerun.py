@@ -91,7 +91,7 @@ def default_steps(result: Result) -> int:
 
 
 def _better(check: LevelCheck) -> float:
-    """How many claims are better than what was measured here; none is known of a check that has not passed."""
+    """Number of claims that are better than what was measured here; none is known of a check that has not passed."""
     return sum(claim.outcome == "better" for claim in check.claims) if check.outcome == "passed" else math.inf
 
 

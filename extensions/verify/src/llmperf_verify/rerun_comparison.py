@@ -1,4 +1,4 @@
-"""What a rerun proves: losses and gradient norms against the submitted ones, and whether a guess would agree.
+"""Comparison of a rerun: losses and gradient norms against the submitted ones, and whether a guess would agree.
 
 Bounds are how far two honest runs of one contract may be apart; docs/trust.md has the measurements that they come from.
 """
@@ -76,12 +76,12 @@ class CurveDifference:
 
     @property
     def within(self) -> bool:
-        """Whether all steps are within their bounds."""
+        """All steps are within their bounds."""
         return self.difference <= self.bound
 
     @property
     def text(self) -> str:
-        """Such as `loss within 4.8e-07 (bound 1.4e-05, step 5)`."""
+        """A sentence, such as `loss within 4.8e-07 (bound 1.4e-05, step 5)`."""
         where = f"bound {self.bound:.2g}, step {self.step}"
         unit = " nats per token" if self.what == "loss" else ""
         if self.within:
@@ -189,7 +189,7 @@ def _unsure(
     asked: int,
     skipped: int | None,
 ) -> list[str]:
-    """Why losses that agree prove too little."""
+    """Reasons why losses that agree prove too little."""
     reasons = []
     last = result.contract.steps if result.status == "complete" else result.loss_curve[-1].step
     due = 1 + (min(asked, last) - 1) // result.loss_curve_every

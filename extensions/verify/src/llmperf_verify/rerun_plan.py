@@ -33,7 +33,7 @@ class RerunPlan:
     precision: Precision
     """The recipe that it trains by: the submission's, or fp32 where this machine does not offer that."""
     other_layout: str | None = None
-    """Why it is not in the layout and with the tuning of the submission; None if it is."""
+    """The reason why it is not in the layout and with the tuning of the submission; None if it is."""
 
 
 def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:

@@ -39,7 +39,7 @@ LEVEL_RULES = {
 
 
 def beside_verification(document: Verification, path: Path) -> Iterator[Finding]:
-    """Whether a run folder's verification is of its result, and its signature is its own."""
+    """Check whether a run folder's verification is of its result, and its signature is its own."""
     result = path.parent / RESULT
     if path.name == VERIFICATION and result.is_file():
         digest = sha256(result)
@@ -54,7 +54,7 @@ def beside_verification(document: Verification, path: Path) -> Iterator[Finding]
 
 
 def verified_note(result: Path) -> Iterator[Finding]:
-    """What the verification in the run folder says of a result, and whether its signer is known."""
+    """Notes on the verification in the run folder of a result, and whether its signer is known."""
     if not (result.parent / VERIFICATION).is_file():
         return
     try:

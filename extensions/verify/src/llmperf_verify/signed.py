@@ -53,7 +53,7 @@ def _known(signed: Path, namespace: Namespace) -> Signature:
 
 
 def bundle_check(result: Path, archive: Path | None, expected: Identity, witness: bool) -> LevelCheck:
-    """Whether a result, or else the archive, has a sigstore bundle by an identity, as its maker or its witness."""
+    """Check whether a result, or else the archive, has a sigstore bundle by an identity, its maker or witness."""
     level: Level = "witnessed" if witness else "signed"
     files = [result, *([] if archive is None else [archive])]
     signed = next((path for path in files if bundle_path(path, witness).is_file()), None)
@@ -85,7 +85,7 @@ def signed_file(path: Path) -> Path:
 
 
 def namespace_of(path: Path, role: str) -> Namespace:
-    """What a signature of this file by a maker or a witness states; UserError for a witness of a verification."""
+    """Statement of a signature of this file by a maker or a witness; UserError for a witness of a verification."""
     if path.name.endswith(VERIFICATION):
         if role == "witness":
             raise UserError(f"{path}: --as witness is for results and archives")

@@ -21,7 +21,7 @@ SUFFIX = ".sigstore.json"
 """Ending of a bundle's name, after that of the signed file."""
 MAX_BUNDLE_BYTES = 2**20
 SECONDS = 120.0
-"""For one verification."""
+"""Time limit of one verification."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +29,7 @@ class Identity:
     """Who must have signed."""
 
     subject: str
-    """As the certificate names it: an e-mail address, or the URL of a workflow with its branch."""
+    """Name in the certificate: an e-mail address, or the URL of a workflow with its branch."""
     issuer: str
     """URL of the provider that vouches for it."""
 
@@ -44,7 +44,7 @@ def identity(text: str, option: str) -> Identity:
 
 
 def bundle_path(path: Path, witness: bool) -> Path:
-    """Where the bundle of a file is: FILE.sigstore.json, of a witness FILE.witness.sigstore.json."""
+    """Path of the bundle of a file: FILE.sigstore.json, of a witness FILE.witness.sigstore.json."""
     return path.with_name(f"{path.name}{'.witness' if witness else ''}{SUFFIX}")
 
 

@@ -210,7 +210,7 @@ def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
 
 
 def _why_missing(folder: Path, plan: Plan) -> str:
-    """Why there are no losses of sequences: files of records are missing, or end early, or the framework has none."""
+    """The reason why there are no losses of sequences: no records, records that end early, or no support."""
     files = _of_ranks(folder)
     if len(files) < plan.layout.world_size:
         return f"expected the records of {plan.layout.world_size} ranks, found {len(files)} files"

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SUFFIX = ".sig"
 """Ending of a signature's name, after that of the signed file."""
 Namespace = Literal["llmperf", "llmperf-witness", "llmperf-verification"]
-"""What a signature states: the signer made the result, the signer ran it or watched the run, the signer checked it."""
+"""Statements of a signature: the signer made the result, ran it or watched the run, or checked it."""
 MAX_SIGNATURE_BYTES = 64 * 2**10
 MAX_SIGNERS_BYTES = 2**20
 KEY_TYPES = {
@@ -31,7 +31,7 @@ KEY_TYPES = {
 }  # fmt: skip
 """Types of SSH keys."""
 SECONDS = 60.0
-"""For one call of ssh-keygen. An agent may ask the user to touch a key when a file is signed: no limit then."""
+"""Time limit of one call of ssh-keygen; none when signing, since an agent may ask the user to touch a key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class Signature:
 
 
 def signature_path(path: Path, namespace: Namespace) -> Path:
-    """Where the signature of a file is: FILE.sig, of a witness FILE.witness.sig."""
+    """Path of the signature of a file: FILE.sig, of a witness FILE.witness.sig."""
     middle = ".witness" if namespace == "llmperf-witness" else ""
     return path.with_name(f"{path.name}{middle}{SUFFIX}")
 

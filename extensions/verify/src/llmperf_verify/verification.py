@@ -31,7 +31,7 @@ class ClaimCheck:
     """One figure of a submission beside the same figure of its rerun."""
 
     claim: Claim
-    """Which figure."""
+    """The claim."""
     outcome: Literal["agrees", "better", "not compared"]
     """`better`: than what was measured here, beyond the tolerance; `agrees`: not so, which may also be worse."""
     message: str
@@ -41,7 +41,7 @@ class ClaimCheck:
     here: float | None = None
     """The same, measured in the rerun."""
     times_as_good: float | None = None
-    """How many times as good the submitted figure is; above 1 it is better than what was measured here."""
+    """Factor by which the submitted figure is better; above 1 it is better than what was measured here."""
     tolerance: float | None = None
     """Up to how many times it may be as good."""
 
@@ -51,20 +51,20 @@ class LevelCheck:
     """One level of verification, checked for one result."""
 
     level: Level
-    """Which level."""
+    """The level."""
     outcome: Outcome
-    """How the check ended."""
+    """Outcome of the check."""
     message: str
     """One line: what was compared, with the largest difference and its bound, or why it could not be."""
     figures: Mapping[str, float | int | str | None] = field(default_factory=dict)
     """The figures of the check by name, such as `largest_difference`, `bound` and the seed to repeat it with."""
     claims: tuple[ClaimCheck, ...] = ()
-    """What a rerun that passed compared beside losses and norms; empty for other levels."""
+    """Comparisons of a rerun that passed, beside losses and norms; empty for other levels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedResult:
-    """What was verified of one result."""
+    """Verified levels of one result."""
 
     run_id: str
     """The run."""
@@ -76,7 +76,7 @@ class VerifiedResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """What somebody has verified of the results in a run folder or an archive.
+    """Verification of the results in a run folder or an archive.
 
     Who wrote it is only known if it is signed: `llmperf sign verification.json`.
     """
@@ -84,7 +84,7 @@ class Verification:
     schema: str
     """Name and version of this document's schema."""
     created: str
-    """When: UTC, ISO 8601."""
+    """Time of verification: UTC, ISO 8601."""
     llmperf_version: str
     """Version of llmperf that made the checks."""
     ruleset: int
@@ -95,7 +95,7 @@ class Verification:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What is known of a result beyond its own files."""
+    """Knowledge of a result beyond its own files."""
 
     checks: tuple[LevelCheck, ...]
     """The checks of the levels that were asked for, in the order of the levels."""
@@ -126,7 +126,7 @@ class Standing:
 
 
 def verification_path(path: Path) -> Path:
-    """Where the verification of a run folder or of an archive is."""
+    """Path of the verification of a run folder or of an archive."""
     return path / VERIFICATION if path.is_dir() else path.with_name(f"{path.name}.{VERIFICATION}")
 
 
@@ -162,7 +162,7 @@ def recorded_levels(path: Path) -> str | None:
 
 
 def stale(result: Path) -> bool:
-    """Whether the verification beside a result is of another, such as this one before it was changed."""
+    """Check whether the verification beside a result is of another, such as this one before it was changed."""
     paths = [path for path in (result.parent / VERIFICATION, verification_path(result)) if path.is_file()]
     digest = sha256(result) if paths else ""
     return bool(paths) and not any(
@@ -171,7 +171,7 @@ def stale(result: Path) -> bool:
 
 
 def standing(result: Path) -> Standing | None:
-    """What a verification near a result says of it; None if there is none, or it is of another result.
+    """Standing of a result by a verification near it; None if there is none, or it is of another result.
 
     That of `submission.zip` is found for the runs in a folder `submission` beside it.
 
@@ -188,7 +188,7 @@ def standing(result: Path) -> Standing | None:
 
 
 def _verifications(result: Path) -> Iterator[Path]:
-    """Where the verification of a result may be: beside it, in the folder above, or beside the archive of that name."""
+    """Places of the verification of a result: beside it, above its folder, or beside the archive."""
     run = result.absolute().parent
     places = (
         run / VERIFICATION,

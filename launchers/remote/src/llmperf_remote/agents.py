@@ -217,7 +217,7 @@ class LinkedAgents:
         return codes
 
     def _waiting(self) -> bool:
-        """True if a node has not sent everything and is not given up."""
+        """Check whether a node has not sent everything and is not given up."""
         return any(state.ended is None and self._reason(state) is None for state in self._links.states.values())
 
     def _collect(self) -> None:

@@ -15,9 +15,9 @@ from llmperf.errors import UserError
 from llmperf.types import NodeCommand
 
 TAIL_BYTES = 64 * 1024
-"""How much of the end of its standard error explains its end."""
+"""Bytes of the end of its standard error that explain its end."""
 MAX_ERRORS_BYTES = 2**20
-"""How much of its standard error and of stray prints is kept in a file."""
+"""Bytes of its standard error and of stray prints that are kept in a file."""
 
 
 PER_NODE = 2

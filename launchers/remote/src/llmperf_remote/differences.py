@@ -1,4 +1,4 @@
-"""How the nodes of a run differ from one another, and what about single nodes disturbs a run."""
+"""Differences between the nodes of a run, and disturbances of single nodes."""
 
 from __future__ import annotations
 

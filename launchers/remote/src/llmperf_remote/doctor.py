@@ -13,7 +13,7 @@ from llmperf_remote.host_facts import HostFacts
 from llmperf_remote.reports import Clock, NodeReport
 
 KEYS = ("host", "failure", "hostname", "address", "interface", "devices", "clock", "report")
-"""Of a node; `failure` is the reason why it could not be asked, and the others are then None."""
+"""Keys of a node; `failure` is the reason why it could not be asked, and the others are then None."""
 
 
 def described(

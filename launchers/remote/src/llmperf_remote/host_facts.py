@@ -27,19 +27,19 @@ class HostFacts:
     boot_id: str | None
     """Drawn by the kernel when it started: nodes with the same one share a machine. None if unknown."""
     os: str
-    """Such as `Debian GNU/Linux 12 (bookworm)`."""
+    """Name, such as `Debian GNU/Linux 12 (bookworm)`."""
     kernel: str
     cpu: str | None
     cores: Positive
-    """That this process may use."""
+    """Cores that this process may use."""
     load: NonNegative | None
     memory_bytes: Positive | None
     memory_free_bytes: Count | None
-    """That can be used without swapping."""
+    """Memory that can be used without swapping."""
     shared_memory_bytes: Count | None
     """Size of /dev/shm; None if there is none."""
     temporary_folder: str
-    """Where the node keeps its run folder."""
+    """Folder in which the node keeps its run folder."""
     temporary_free_bytes: Count | None
     """Free space of that folder's file system."""
     open_files: Count | None

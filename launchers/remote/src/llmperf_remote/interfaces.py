@@ -86,7 +86,7 @@ def _speed(name: str) -> int | None:
 
 
 def _flags_and_mtu(name: str) -> tuple[int, int | None]:
-    """By ioctl, since /sys may belong to another network namespace; no flags if the interface is gone."""
+    """Flags and MTU by ioctl, since /sys may belong to another network namespace; no flags if the interface is gone."""
     request = struct.pack("16s16x", name.encode()[:15])
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as handle:

@@ -61,21 +61,21 @@ class NodeState:
     ended: int | None = None
     forced: bool = False
     heard: float = field(default_factory=time.monotonic)
-    """When its last line came, by the controller's monotonic clock; time in which that did not run is added."""
+    """Time of its last line, by the controller's monotonic clock; time in which that did not run is added."""
     looked: float = field(default_factory=time.monotonic)
-    """When the controller last looked for lines."""
+    """Time at which the controller last looked for lines."""
     clock_offset_seconds: float | None = None
     """The node's wall clock minus the controller's, from the exchange with the shortest round trip."""
     clock_error_seconds: float | None = None
     """Half of that round trip."""
     gone: str | None = None
-    """Why the connection has ended, if it has, in one line."""
+    """The reason why the connection has ended, if it has, in one line."""
     explained: bool = False
     """That line is the launcher's: about the connection rather than about the Python on the node."""
 
     @property
     def silent_seconds(self) -> float:
-        """How long no line had come when the controller last looked."""
+        """Seconds without a line when the controller last looked."""
         return self.looked - self.heard
 
 
@@ -293,7 +293,7 @@ class Links:
                 self.states[rank].gone, self.states[rank].explained = self._why(process, self.states[rank].node.host)
 
     def _why(self, process: Carrier, host: str) -> tuple[str, bool]:
-        """Why a process has ended, in one line, and whether the launcher says so."""
+        """Reasons why a process has ended, in one line, and whether the launcher says so."""
         code, errors = process.popen.poll(), process.last_errors()
         explain = getattr(self._launcher, "explain", None)
         if code is not None and explain is not None:

@@ -23,7 +23,7 @@ PIECE_BYTES = 256 * 1024
 MAX_TEXT = 1000
 """Characters of a text of a node that are shown or recorded."""
 BEAT_SECONDS = 2.0
-"""How often the controller lets the nodes know that it is there, and they answer."""
+"""Interval in which the controller lets the nodes know that it is there, and they answer."""
 SILENT_SECONDS = 20.0
 """A side that hears nothing of the other for this long ends what it has started."""
 START = b'{"llmperf":'
@@ -49,7 +49,7 @@ class Bundle(Line, frozen=True, kw_only=True, tag="bundle"):
     piece: int
     pieces: int
     data: str
-    """As `packed` makes it."""
+    """Data made by `packed`."""
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +62,7 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True):
     env: Mapping[str, str]
     """Variables of the agent and its ranks that are not in the plan's file: secrets."""
     sample_seconds: float
-    """How often the devices of the node are read."""
+    """Interval in which the devices of the node are read."""
 
 
 class Start(Line, frozen=True, kw_only=True, tag="start"):
@@ -111,7 +111,7 @@ class Answer(Message, frozen=True, kw_only=True, tag="answer"):
 
     number: int
     result: msgspec.Raw = msgspec.Raw()
-    """As the task defines it; empty after an error."""
+    """Result as the task defines it; empty after an error."""
     error: str | None = None
 
 
@@ -139,9 +139,9 @@ class Piece(Message, frozen=True, kw_only=True, tag="piece"):
 
     file: str
     offset: int
-    """Where the bytes begin. 0 replaces the file."""
+    """Offset of the bytes. 0 replaces the file."""
     data: str
-    """As `packed` makes it."""
+    """Data made by `packed`."""
 
 
 class Note(Message, frozen=True, kw_only=True, tag="note"):

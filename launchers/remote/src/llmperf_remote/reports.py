@@ -58,7 +58,7 @@ class Reached:
 
     reports: Mapping[int, NodeReport]
     failures: Mapping[int, str]
-    """By rank: why a node has not reported, in one line that names it."""
+    """Reasons by rank why a node has not reported, in one line that names it."""
     clocks: Mapping[int, Clock]
 
 

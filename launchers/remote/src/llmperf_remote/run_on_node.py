@@ -23,7 +23,7 @@ from llmperf_remote.shipping import Shipper
 MOST_FOLDERS = 9
 """Names of the private folder that are tried."""
 KEEP_SECONDS = 7 * 24 * 3600.0
-"""How long a folder with records that were not delivered is kept on the node."""
+"""Time for which a folder with records that were not delivered is kept on the node."""
 
 
 class RunOnNode:

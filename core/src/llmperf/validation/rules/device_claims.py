@@ -14,10 +14,9 @@ if TYPE_CHECKING:
     from llmperf.types import Plan
 
 BUSY_SHARE = 0.7
-"""A device is busy for at least the share of the time that it computes at its peak. Tools average over a second or
-more, and count late."""
+"""Least busy share of a device by its MFU. Tools average over a second or more, and count late."""
 LONG_SECONDS = 10.0
-"""The shortest window whose readings are held against MFU: at least ten readings."""
+"""The shortest window whose readings are compared with MFU: at least ten readings."""
 POWER_SLACK = 0.25
 """Energy by a counter and the mean of power readings may differ by this part of the energy."""
 MOST_FLOP_PER_JOULE = 1e13

@@ -166,7 +166,7 @@ def environment_is_complete(result: Result) -> Iterator[Violation]:
 
 @rule("LP902", "warning", "The vendor's published figures are at hand where a peak depends on them")
 def vendor_is_installed(result: Result) -> Iterator[Violation]:
-    """Without its plugin nobody has compared the peak with what the vendor publishes, whatever the result calls it."""
+    """Note that the peak was not compared with the vendor's, whose plugin is missing."""
     if result.hardware.vendor not in installed_vendors() and any(mfu.peak_flops_per_second for mfu in result.mfu):
         name = shown(result.hardware.vendor)
         yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; the peak was not checked"

@@ -39,7 +39,7 @@ class Rotation:
     cosines: Any
     sines: Any
     neighbours: bool
-    """Whether a rotation pairs neighbouring channels, not those of both halves."""
+    """A rotation pairs neighbouring channels, not those of both halves."""
 
     def turned(self, states: Any) -> Any:
         """The first channels of [seq_len, width] turned, as many as there are angles for.
@@ -82,7 +82,7 @@ def alibi_slopes(model: Model) -> NDArray[np.float32] | None:
 
 
 def score_scale(model: Model) -> float:
-    """By which scores are multiplied: 1 / sqrt(width), and yarn's factor in latent attention, (0.1 c ln(f) + 1)^2."""
+    """Factor of the scores: 1 / sqrt(width), and yarn's factor in latent attention, (0.1 c ln(f) + 1)^2."""
     scale = (model.query_scale_width or model.query_width) ** -0.5
     scaling = model.rope_scaling
     if scaling is None or not scaling.score_scale or scaling.factor <= 1:
@@ -92,18 +92,18 @@ def score_scale(model: Model) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Positions:
-    """What attention needs beside its weights: the same in all layers of one span."""
+    """Inputs of attention beside its weights: the same in all layers of one span."""
 
     rotation: Rotation | None
     window: int | None
     slopes: Any
     """ALiBi's, by head; None without."""
     scale: float
-    """Of scores."""
+    """Factor of the scores."""
 
 
 def positions_of(model: Model, seq_len: int, dtype: Any, *, windowed: bool) -> Positions:
-    """Of layers with a window, or of those without."""
+    """Positions of layers with a window, or of those without."""
     return Positions(
         rotation=rotation(model, seq_len, dtype, windowed=windowed),
         window=model.window if windowed else None,
@@ -120,7 +120,7 @@ def attention(weights: Weights, model: Model, layer: str, states: Array, seq_len
 
 
 def _attended(weights: Weights, model: Model, name: str, states: Array, seq_len: int, positions: Positions) -> Array:
-    """What the output projection takes: [sequences x seq_len, heads x value width]."""
+    """Input of the output projection: [sequences x seq_len, heads x value width]."""
     make_heads = _grouped_heads if model.latent is None else _latent_heads
     heads = make_heads(weights, model, name, states, seq_len, positions)
     width = model.value_width

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST_EXPERTS = 4096
-"""Of routing tables."""
+"""Most experts of routing tables."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that this pass has."""
 INTERPRETER_BYTES = 150 * 2**20
-"""Of Python with NumPy, before any array."""
+"""Bytes of Python with NumPy, before any array."""
 
 
 def uncovered(model: Model, contract: Contract) -> str | None:
-    """Why this pass does not compute the losses of a model and contract, in one line; None if it does."""
+    """The reason why this pass does not compute the losses of a model and contract, in one line; None if it does."""
     if model.position_encoding not in ENCODINGS:
         return (
             f"model.position_encoding: expected one of {', '.join(ENCODINGS)}, found {model.position_encoding[:40]!r}"
@@ -119,7 +119,7 @@ def _block(
 
 
 def _cross_entropies(weights: Weights, model: Model, states: Array, labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Of each token, in nats; logits are computed in blocks of the vocabulary, their sum online."""
+    """Cross entropies of each token, in nats; logits are computed in blocks of the vocabulary, their sum online."""
     name = "model.embed_tokens.weight" if model.tied_embeddings else "lm_head.weight"
     shape = (model.vocab_size, model.hidden_size)
     highest = np.full(len(states), -np.inf)

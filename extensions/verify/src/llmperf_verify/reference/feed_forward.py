@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 CLAMP, SIGMOID_SLOPE = 7.0, 1.702
-"""Of GPT-OSS (`swiglu_limit` and `alpha` of its published code, arXiv:2508.10925)."""
+"""Constants of GPT-OSS (`swiglu_limit` and `alpha` of its published code, arXiv:2508.10925)."""
 SMALLEST_SUM = 1e-20
 """Added to the sum of scores before they are divided by it (DeepSeek-V3's published code)."""
 COUNTED_TOGETHER = 2
@@ -37,7 +37,7 @@ def feed_forward(weights: Weights, model: Model, name: str, states: Array, inner
 
 
 def activation(model: Model, gate: Array, up: Array) -> Array:
-    """Of what the gate and the up projection give, by `Model.activation`."""
+    """Activation of the outputs of gate and up projection, by `Model.activation`."""
     kind = gate.dtype.type
     if model.activation == "geglu":
         inner = kind(np.sqrt(2 / np.pi)) * (gate + kind(0.044715) * gate * gate * gate)

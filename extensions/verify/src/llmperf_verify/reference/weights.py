@@ -16,7 +16,7 @@ Array = Any
 BLOCK_ELEMENTS = 2**24
 """Weights in memory at once: 64 MiB in float32."""
 FEWEST_ROWS = 64
-"""Of a matrix in a product: fewer would be slow."""
+"""Fewest rows of a matrix in a product: fewer would be slow."""
 
 
 class Weights(Protocol):
