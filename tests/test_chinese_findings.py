@@ -20,8 +20,7 @@ RULES = sorted(
     if "\n@rule(" in path.read_text() and path.stem != "first_losses"  # which has errors of trainers, too
 )
 """Modules of rules that check a document."""
-READING = [CORE / "validation" / f"{name}.py" for name in
-           ("run_clocks", "run_folder", "run_records", "schema")]  # fmt: skip
+READING = [CORE / "validation" / f"{name}.py" for name in ("run_folder", "run_records", "schema")]
 """Modules of rules that are applied while files are read. Levels of verification, submissions and the readers of files
 also give texts of other programs, and are left to the tests that make findings."""
 NO_MESSAGES = {"batch defaults"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from llmperf.runfolder.clock_rates import ClockRates
 from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.types.devices import DeviceSample
 from llmperf.types.host_load import WINDOW_PARTS
@@ -162,8 +161,6 @@ class NodeReadings:
         """Of these, those in which any device was slowed, by reason."""
         self.other_processes: int | None = None
         """Most in the window."""
-        self.clock_rates = ClockRates()
-        """The wall clock of the host and its monotonic clock, in the whole run."""
         self._clocks = [Mean() for _ in range(WINDOW_PARTS)]
         self._known_in_part: Counter[int] = Counter()
         self._throttled_in_part: Counter[tuple[str, int]] = Counter()
@@ -173,7 +170,6 @@ class NodeReadings:
 
     def add(self, sample: MemorySample) -> None:
         """Add the next reading."""
-        self.clock_rates.add(sample.at, sample.monotonic)
         span = self.span or (float("inf"), float("inf"))
         inside = span[0] <= sample.monotonic <= span[1]
         for device in sample.devices:

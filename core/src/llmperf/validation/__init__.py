@@ -14,6 +14,7 @@ from llmperf.lazy import lazy_names
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
     from llmperf.runfolder.contents import RunRecords as RunRecords
+    from llmperf.runfolder.endings import SeenPhase as SeenPhase
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from llmperf.validation.reading_documents import ReadDocument as ReadDocument
     from llmperf.validation.reading_documents import read_document as read_document
     from llmperf.validation.reading_documents import read_run_result as read_run_result
+    from llmperf.validation.run_records import OwnRecords as OwnRecords
+    from llmperf.validation.run_records import own_records as own_records
     from llmperf.validation.violations import Check as Check
     from llmperf.validation.violations import close as close
     from llmperf.validation.violations import deviates as deviates

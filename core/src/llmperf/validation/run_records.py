@@ -3,29 +3,28 @@
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice, pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.runfolder import filenames
 from llmperf.runfolder.rank_totals import RankTotals
+from llmperf.runfolder.reader import read_steps
 from llmperf.tokens.data_sets import PYTHON_STDLIB
-from llmperf.types import Finding, PhaseRecord, RankRecord
-from llmperf.validation.rank_records import Own
-from llmperf.validation.reading import shown
+from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
+from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import (
     OTHER_DATA,
     OTHER_PLUGINS,
     OTHER_WINDOW,
     OUTSIDE,
-    SAME_RANKS,
-    SAME_STEPS,
     SHORT_STEPS,
     SHORT_WINDOW,
     STEP_TOKENS,
 )
-from llmperf.validation.run_clocks import clock_findings
 from llmperf.validation.violations import figure
 
 if TYPE_CHECKING:
@@ -43,83 +42,69 @@ SCRIPT_SLACK = 0.02
 """Relative: a script prints its step times with few digits."""
 SCRIPT_SLACK_SECONDS = 0.25
 """A line of an external script may arrive that much later than its step ended, on a busy host."""
-FEWEST_STEPS = 4
-"""Fewer may be equal by chance where an event's clock is coarse."""
-FEWEST_PERIODIC = 16
-"""Times of which none comes again by chance, one after the other, or is that of another rank times a factor."""
-FEWEST_VALUES = 6
-"""Different times in a period: where a clock is coarse, a few values come again by chance."""
-MOST_COMPARED = 20_000
-"""Steps of a rank that are searched for a period."""
-SAME_SHARE = 0.8
-"""Share of a rank's measured steps: events count in microseconds or less, and steps of training differ by more."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnRecords:
+    """Records of one rank."""
+
+    rank: RankRecord
+    totals: RankTotals
+    phases: list[PhaseRecord]
+    path: Path
+    """Its file, which is read again only where the totals show that a step is wrong."""
+
+    def steps(self) -> Iterator[StepRecord]:
+        """Its steps, from the file."""
+        return read_steps(self.path)
+
+    @property
+    def edges(self) -> tuple[float, float] | None:
+        """Edges of its window, by its phases; None unless it has exactly one begin, and an end."""
+        begins = [phase.monotonic for phase in self.phases if phase.phase == "measuring"]
+        ends = [phase.monotonic for phase in self.phases if phase.phase == "evaluating"]
+        return (begins[0], ends[0]) if len(begins) == 1 and ends else None
+
+    @property
+    def pointer(self) -> str:
+        """Pointer for findings about it: its file among those of the result."""
+        return pointer(["files", f"{filenames.RECORDS}/{self.path.name}"])
+
+
+def own_records(records: RunRecords) -> list[OwnRecords]:
+    """The records of each rank that has finished its measured window, in rank order."""
+    phases: dict[int, list[PhaseRecord]] = defaultdict(list)
+    for phase in records.phases:
+        phases[phase.rank].append(phase)
+    return [
+        OwnRecords(
+            rank=rank,
+            totals=records.by_rank.get(rank.rank) or RankTotals(rank.rank),
+            phases=phases[rank.rank],
+            path=filenames.records_path(records.run, rank.rank),
+        )
+        for rank in records.ranks
+    ]
 
 
 def record_findings(records: RunRecords) -> Iterator[Finding]:
     """Contradictions among the records of each finished rank."""
-    phases: dict[int, list[PhaseRecord]] = defaultdict(list)
-    for phase in records.phases:
-        phases[phase.rank].append(phase)
     script = records.plan.worker.script
     teller = next((rank for rank in records.ranks if script is not None and rank.rank == script.step_rank), None)
-    ranks: list[Own] = []
-    for rank in records.ranks:
-        totals = records.by_rank.get(rank.rank) or RankTotals(rank.rank)
-        file = filenames.records_path(records.run, rank.rank)
-        own = Own(rank=rank, totals=totals, phases=phases[rank.rank], path=file)
-        path = own.pointer
-        ranks.append(own)
+    ranks = own_records(records)
+    for own in ranks:
+        rank, path = own.rank, own.pointer
         yield from (STEP_TOKENS.finding(path, message) for message in _miscounted(own))
         yield from (OTHER_WINDOW.finding(path, message) for message in _other_window(own, teller))
         yield from (OUTSIDE.finding(path, message) for message in _outside(own, rank is teller))
         yield from (SHORT_WINDOW.finding(path, message) for message in _short_window(own, script is not None))
         if script is None:
             yield from (SHORT_STEPS.finding(path, message) for message in _short_steps(own))
-            yield from (SAME_STEPS.finding(path, message) for message in (*_same_steps(own), *_repeated_steps(own)))
-    if script is None:
-        yield from _same_ranks(ranks)
-    yield from clock_findings(records, ranks)
     yield from _other_data(records.plan, ranks)
     yield from islice(_other_plugins(records.plan, ranks), 1)  # all ranks have the same plan
 
 
-def _same_steps(own: Own) -> Iterator[str]:
-    steps = own.totals.measured_steps
-    if steps < FEWEST_STEPS or not own.totals.may_repeat(SAME_SHARE):
-        return
-    times = Counter(step.step_seconds for step in own.steps() if step.measured)
-    seconds, count = times.most_common(1)[0]
-    if count >= SAME_SHARE * steps:
-        yield f"expected step_seconds that differ, found {seconds!r} in {count} of {steps} measured steps"
-
-
-def _repeated_steps(own: Own) -> Iterator[str]:
-    """Step times that come again in the same order, which a recorded run that is played back has."""
-    if own.totals.measured_steps < FEWEST_PERIODIC or own.totals.first_again < 1:
-        return
-    times = [step.step_seconds for step in islice(own.steps(), MOST_COMPARED) if step.measured]
-    for period in range(1, len(times) - FEWEST_PERIODIC + 1):
-        if times[period] == times[0] and times[period:] == times[:-period]:
-            if len(set(times[:period])) >= FEWEST_VALUES:
-                found = f"those of {period} steps again and again in {len(times)} steps"
-                yield f"expected step_seconds that differ, found {found}"
-            return
-
-
-def _same_ranks(ranks: list[Own]) -> Iterator[Finding]:
-    """Two processes never take the same time to the nanosecond, step after step."""
-    seen: dict[bytes, int] = {}
-    shapes: dict[bytes, int] = {}
-    for own in ranks:
-        rank, steps = own.rank.rank, own.totals.measured_steps
-        expected = f"expected step_seconds of rank {rank}'s own"
-        if steps >= FEWEST_STEPS and (first := seen.setdefault(own.totals.times_digest, rank)) != rank:
-            yield SAME_RANKS.finding(own.pointer, f"{expected}, found those of rank {first}")
-        elif steps >= FEWEST_PERIODIC and (first := shapes.setdefault(own.totals.shape_digest, rank)) != rank:
-            yield SAME_RANKS.finding(own.pointer, f"{expected}, found those of rank {first} times one factor")
-
-
-def _other_data(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
+def _other_data(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
     """Data that are not the plan's; those of the library of Python are each interpreter's own."""
     expected = plan.data_fingerprint
     if expected is None or plan.spec.contract.dataset == PYTHON_STDLIB:
@@ -131,7 +116,7 @@ def _other_data(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
             yield OTHER_DATA.finding(own.pointer, f"{message}: rank {own.rank.rank} read other data")
 
 
-def _other_plugins(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
+def _other_plugins(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
     """Versions of the core and of plugins in the packages of ranks that are not the plan's; others are not compared."""
     planned = {}  # by import name, as far as it is that of the distribution
     for info in plan.plugins:
@@ -144,7 +129,7 @@ def _other_plugins(plan: Plan, ranks: list[Own]) -> Iterator[Finding]:
                 yield OTHER_PLUGINS.finding(own.pointer, f"{expected}, found {shown(found)} on rank {own.rank.rank}")
 
 
-def _miscounted(own: Own) -> Iterator[str]:
+def _miscounted(own: OwnRecords) -> Iterator[str]:
     rank, count, tokens = own.rank, own.totals.measured_steps, own.totals.measured_tokens
     because = f"counted in the step records of rank {rank.rank}"
     if rank.measured_steps != count:
@@ -153,7 +138,7 @@ def _miscounted(own: Own) -> Iterator[str]:
         yield f"expected measured_tokens {tokens} ({because}), found {rank.measured_tokens}"
 
 
-def _other_window(own: Own, teller: RankRecord | None) -> Iterator[str]:
+def _other_window(own: OwnRecords, teller: RankRecord | None) -> Iterator[str]:
     """The window against the phases that mark its edges; of a script's ranks only one has it, the others repeat it."""
     rank = own.rank
     if own.edges is None:
@@ -166,7 +151,7 @@ def _other_window(own: Own, teller: RankRecord | None) -> Iterator[str]:
         yield f"expected window_seconds {figure(expected)} ({because}), found {figure(rank.window_seconds)}"
 
 
-def _outside(own: Own, tells: bool) -> Iterator[str]:
+def _outside(own: OwnRecords, tells: bool) -> Iterator[str]:
     """Steps that were not handed over in their part of the run; the lines of a script are the edges themselves."""
     if own.edges is None:
         return
@@ -190,7 +175,7 @@ def _inside(moment: float, begin: float, end: float) -> bool:
     return begin - EDGE_SECONDS <= moment <= end + EDGE_SECONDS
 
 
-def _wrong_steps(own: Own, begin: float, end: float) -> Iterator[str]:
+def _wrong_steps(own: OwnRecords, begin: float, end: float) -> Iterator[str]:
     """The steps out of order, then those outside their part of the run."""
     who = f"of rank {own.rank.rank}"
     for before, after in pairwise(own.steps()):
@@ -203,7 +188,7 @@ def _wrong_steps(own: Own, begin: float, end: float) -> Iterator[str]:
             yield f"expected step {step.step} handed over within {what}, found {figure(step.monotonic)}"
 
 
-def _short_window(own: Own, watched: bool) -> Iterator[str]:
+def _short_window(own: OwnRecords, watched: bool) -> Iterator[str]:
     window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     share, more = (SCRIPT_SLACK, SCRIPT_SLACK_SECONDS) if watched else (SLACK, SLACK_SECONDS)
     if window < seconds * (1 - share) - more:
@@ -211,7 +196,7 @@ def _short_window(own: Own, watched: bool) -> Iterator[str]:
         yield f"expected window_seconds of at least {figure(seconds)} ({because}), found {figure(window)}"
 
 
-def _short_steps(own: Own) -> Iterator[str]:
+def _short_steps(own: OwnRecords) -> Iterator[str]:
     window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     if seconds < window * (1 - SLACK) - SLACK_SECONDS:
         because = f"the window of rank {own.rank.rank}, in which they follow one another"

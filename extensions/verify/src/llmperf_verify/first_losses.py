@@ -5,17 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from llmperf import decode
 from llmperf.accounting import reports_loss
 from llmperf.errors import PluginError, UserError
-from llmperf.types import DeferredScalar, Plan, RankRecords, Trainer
+from llmperf.types import DeferredScalar, Plan, RankRecords, Trainer, Violation
 from llmperf.types.units import Count, Positive
 from llmperf.validation import RunRecords, figure, pointer, rule
-
-if TYPE_CHECKING:
-    from llmperf.types import Violation
 
 MOST_SEQUENCES = 2**15
 """Most sequences of a rank in one step. More are not recorded: a record is one line, of bounded length."""
@@ -25,8 +22,6 @@ ROUNDING = 1e-5
 """Relative, in every recipe: losses are float32, added up in another order. Over the frameworks here at most 2e-7."""
 FEWEST_SEQUENCES = 3
 """Two sequences may have equal losses by chance: in float32 about once in 10,000 pairs."""
-FEWEST_OF_A_RANK = 2
-"""The same of ranks, which have one sequence each at least."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,5 +140,5 @@ def _repeated(records: dict[int, SequencesRecord]) -> Iterator[tuple[int, str]]:
         return
     for rank, record in records.items():
         first = seen.setdefault(record.losses, rank)
-        if first != rank and len(record.losses) >= FEWEST_OF_A_RANK:
+        if first != rank and len(record.losses) > 1:
             yield rank, f"expected losses of rank {rank}'s own sequences, found those of rank {first}"

@@ -28,10 +28,10 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_verify import first_losses
+    from llmperf_verify import first_losses, measured_times
     from llmperf_verify.rules import RULES
 
-    return [*rules_in(first_losses), *(RULES if kind is None else ())]
+    return [*rules_in(first_losses, measured_times), *(RULES if kind is None else ())]
 
 
 @hookimpl

@@ -328,13 +328,8 @@ def _computed(
         if now - shown >= SHOWN_SECONDS:
             if shown == begin:
                 show(f"spot check of {model.name}: {len(tokens)} sequences, {memory / 2**30:.1f} GiB")
-            show(f"layer {layers} of {model.layers}, about {_duration(left)} left")
+            pace = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min" if left < 6000 else f"{left / 3600:.1f} h"
+            show(f"layer {layers} of {model.layers}, about {pace} left")
             shown = now
 
     return token_losses(model, plan.spec.contract, tokens, dtype=dtype, progress=progress)
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 100:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

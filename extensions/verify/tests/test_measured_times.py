@@ -12,11 +12,11 @@ from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
-from llmperf.runfolder.clock_rates import ClockRates
 from llmperf.runfolder.endings import AgentReport
 from llmperf.running.launched import run_plan
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
+from llmperf_verify.measured_times import ClockRates
 
 
 def found(run):
