@@ -140,8 +140,8 @@ def llmperf_facts() -> Facts:
 def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
 
-    Extensions may answer; all answers are collected, and one has to have the model. An extension that does not know the
-    file gives none, or raises UserError, whose text is shown if no other has the model. The core checks the facts.
+    Extensions may answer; all answers are collected, and exactly one model is expected. An extension that does not know
+    the file returns none, or raises UserError, which is shown if no other returns a model. The core checks the facts.
 
     >>> @llmperf.hookimpl
     ... def llmperf_import_model(path):
@@ -157,9 +157,9 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
 def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
     """Called in the controller before arguments of `run`, `plan`, `validate`, `report`, `doctor` are read, for options.
 
-    The core and extensions may answer; all answers are collected. `command` is its name. `begin` gets the called
-    command, may change its values, and may do all of it in its place: a `CalledRun` plans and starts runs, a
-    `CalledReport` has its sheets changed. An option that exists already is an error that names both packages.
+    The core and extensions may answer; all answers are collected. `command` is the command's name. `begin` receives the
+    called command and may change its values or do the whole command: `CalledRun` can plan and start runs,
+    `CalledReport` can change sheets. An option that exists already is an error that names both packages.
 
     >>> @llmperf.hookimpl
     ... def llmperf_command_options(command):
@@ -226,7 +226,7 @@ def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """Called in the controller after a run on its own machine whose peak was measured, to measure the peak anew.
 
     The vendor owns it, if its `llmperf_peak_flops` measures. It measures again, in a few seconds at most, and may raise
-    a figure that the vendor keeps. MFU is by the larger of the two figures. None means that it could not be measured.
+    the figure that the vendor keeps. MFU uses the larger of the two figures. None means that measuring failed.
 
     >>> @llmperf.hookimpl
     ... def llmperf_time_peak(device_model, dtype):
@@ -270,11 +270,11 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 @hookspec
 def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
-    """Called in the controller for a planned run, before anything starts: why it would fail, and what to expect of it.
+    """Called in the controller for a planned run, before anything starts, for problems and expectations.
 
-    Extensions may answer; all answers are collected. It must be quick: settings are tried by planning.
-    Problems count while a plan has neither peak nor rates; the rest is asked for again when it has them. With
-    `--no-preflight`, problems refuse nothing.
+    Extensions may answer; all answers are collected. It must be quick, since planning also tries other settings.
+    Problems are read before a plan has peak and rates; the hook is called again for the rest when it has them. With
+    `--no-preflight`, problems do not refuse the run.
 
     >>> @llmperf.hookimpl
     ... def llmperf_plan_checks(plan):
@@ -305,7 +305,7 @@ def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
     """Called in the controller while planning, for the numerator of MFU.
 
     Extensions are asked first and the core last; vendors and frameworks may not answer, since they are measured.
-    None passes the question to the next one.
+    None passes the question on.
 
     >>> @llmperf.hookimpl
     ... def llmperf_count_flops(model, workload):
@@ -369,9 +369,9 @@ def llmperf_loggers() -> Iterable[Logger]:
 
 @hookspec(firstresult=True)
 def llmperf_remote_nodes(launcher: Launcher, python: str) -> RemoteNodes:
-    """Called in the controller before the nodes of a launcher are used, for what brings runs there and records back.
+    """Called in the controller before the nodes of a launcher are used, for the carrier of runs and records.
 
-    One extension may answer: `llmperf-remote`, whose program on the nodes speaks through the commands of any launcher.
+    One extension may answer: `llmperf-remote`, whose program on the nodes uses the commands of any launcher.
     `python` is the interpreter there. Runs on this machine need no answer.
 
     >>> @llmperf.hookimpl
@@ -384,11 +384,10 @@ def llmperf_remote_nodes(launcher: Launcher, python: str) -> RemoteNodes:
 
 @hookspec
 def llmperf_node_tasks() -> Iterable[NodeTask]:
-    """Called in the program on each node of a launcher, when the controller gives it a task that the core lacks.
+    """Called in the program on each node of a launcher, when the controller sends a task of an extension.
 
-    Extensions may answer; all answers are collected. Arguments and answers are JSON. The package asks for its task by
-    `ReachedNodes.ask`, in a check that it has put before a run by `CalledCommand.check_nodes`. It is installed on the
-    nodes too.
+    Extensions may answer; all answers are collected. Arguments and answers are JSON. The package requests its task by
+    `ReachedNodes.ask`, in a check that `CalledCommand.check_nodes` runs before a run. The nodes need the package too.
 
     >>> class Uptime:
     ...     answer = lambda self, arguments: {"seconds": float(Path("/proc/uptime").read_text().split()[0])}
@@ -404,7 +403,7 @@ def llmperf_node_tasks() -> Iterable[NodeTask]:
 def llmperf_screening() -> Iterable[ScreeningCheck]:
     """Called in a process on each node before a run on several nodes, for short measurements that find slow nodes.
 
-    Frameworks and extensions may answer; all answers are collected, and of two checks with one name one is made. Heavy
+    Frameworks and extensions may answer; all answers are collected; of two checks with one name, one is run. Heavy
     imports belong inside `ScreeningCheck.measure`.
 
     >>> @llmperf.hookimpl
@@ -460,7 +459,7 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 
 @hookspec
 def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[RankRecords]:
-    """Called in each worker before the warm-up steps, for what is recorded of the rank beside its steps.
+    """Called in each worker before the warm-up steps, for further records of the rank.
 
     The core and extensions may answer; all answers are collected. The functions of each are called between warm-up and
     measured steps, and at both edges of the measured window; a record is one line of the rank's file. Rules over `run`
@@ -496,9 +495,9 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
 def llmperf_profile_steps(
     plan: Plan, device: Device, step: Callable[[], object], steps: int, trace: Path | None
 ) -> StepProfile:
-    """Called in one worker of `llmperf profile` after warm-up steps, to call `step` so often under a profiler.
+    """Called in one worker of `llmperf profile` after warm-up steps, to call `step` that many times under a profiler.
 
-    The framework owns it. `trace` is where a Chrome trace belongs, compressed by gzip; None if none is wanted.
+    The framework owns it. `trace` is the path for a Chrome trace, compressed by gzip; None if none is wanted.
 
     >>> @llmperf.hookimpl
     ... def llmperf_profile_steps(plan, device, step, steps, trace):
