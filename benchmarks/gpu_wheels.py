@@ -28,8 +28,8 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-vendorkit", "llmperf-cpu", "llmperf-nvidia"),
-    *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-published", "llmperf-screening"),
-    *("llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify"),
+    *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-peak", "llmperf-published"),
+    *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify"),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""

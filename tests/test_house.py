@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 34350,
+    "core": 33400,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -49,6 +49,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/estimate": 2850,
     "extensions/html": 2400,
     "extensions/huggingface": 600,
+    "extensions/peak": 1000,
     "extensions/published": 6900,
     "extensions/screening": 1400,
     "extensions/sweep": 3100,

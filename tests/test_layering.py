@@ -19,7 +19,6 @@ FLOORS = (
         "planning",
         "runfolder",
         "measuring",
-        "limits",
         "launching",
         "results",
         "validation",

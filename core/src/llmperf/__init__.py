@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from llmperf.cli.colour import painted as painted
     from llmperf.cli.colour import warn as warn
     from llmperf.cli.completion import device_names as device_names
+    from llmperf.cli.completion import model_names as model_names
+    from llmperf.cli.completion import plugin_names as plugin_names
     from llmperf.cli.completion import run_folders as run_folders
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
     from llmperf.files.json_files import sha256 as sha256
+    from llmperf.files.json_files import writable as writable
     from llmperf.files.json_files import write_bytes as write_bytes
     from llmperf.files.text import printable as printable
     from llmperf.files.user_files import cache_dir as cache_dir
@@ -59,7 +62,7 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
-    from llmperf.planning.checks import estimated_kinds as estimated_kinds
+    from llmperf.planning.checks import expected_work as expected_work
     from llmperf.planning.interfaces import compact_hosts as compact_hosts
     from llmperf.planning.interfaces import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import ARCHITECTURE as ARCHITECTURE
@@ -74,8 +77,10 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
     from llmperf.planning.vendors import catalogued_names as catalogued_names
+    from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.plugins.loading import every_answer as every_answer
+    from llmperf.plugins.loading import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.results.step_figures import StepFigures as StepFigures
@@ -105,6 +110,7 @@ _MOVED = {
     "AcceleratorDevice": "llmperf_vendorkit.AcceleratorDevice",
     "PeakEntry": "llmperf_vendorkit.PeakEntry",
     "PeakTable": "llmperf_vendorkit.PeakTable",
+    "estimated_kinds": "llmperf.expected_work",
     "huggingface_config": "llmperf_huggingface.export.huggingface_config",
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",

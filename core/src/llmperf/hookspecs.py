@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         PlanCheck,
         Probe,
         RankRecords,
+        RankTask,
         RemoteNodes,
         Reporter,
         ResultSection,
@@ -68,6 +69,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_peak_flops": ("vendor",),
     "llmperf_time_peak": ("vendor",),
     "llmperf_device_rates": ("vendor",),
+    "llmperf_measured_rates": ("extension",),
     "llmperf_plan_workers": ("framework",),
     "llmperf_plan_checks": ("extension",),
     "llmperf_trace_step": ("framework",),
@@ -83,10 +85,11 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_setup_device": ("vendor",),
     "llmperf_build_trainer": ("framework",),
     "llmperf_rank_records": ("extension", "core"),
+    "llmperf_rank_tasks": ("extension",),
     "llmperf_timed_operations": ("framework",),
     "llmperf_profile_steps": ("framework",),
     "llmperf_parse_log": ("framework",),
-    "llmperf_result_sections": ("extension", "core"),
+    "llmperf_result_sections": ("extension",),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
@@ -240,8 +243,8 @@ def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
 def llmperf_device_rates(device_model: str) -> DeviceRates | None:
     """Called in the controller by `llmperf estimate` and `plan`, for what a device achieves in practice, with sources.
 
-    The vendor owns it. None means unknown: times are then not estimated. `llmperf peak` measures the same figures on a
-    machine that is here, and takes precedence.
+    The vendor owns it. None means unknown: times are then not estimated. Figures that were measured on this machine, as
+    by `llmperf peak`, take precedence.
 
     >>> @llmperf.hookimpl
     ... def llmperf_device_rates(device_model):
@@ -250,6 +253,23 @@ def llmperf_device_rates(device_model: str) -> DeviceRates | None:
     ...         matmul_flops_per_second={"fp32": 8e11}, attention_flops_per_second={"fp32": 5e11},
     ...         memory_bytes_per_second=1e12, launch_seconds=5e-6, date="2026-01-01",
     ...     ) if device_model == "Acme A1" else None
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_measured_rates(plan: Plan, packages: Mapping[str, str]) -> Iterable[DeviceRates | str]:
+    """Called in the controller for a plan of this machine, for what its devices achieved when somebody measured them.
+
+    Extensions may answer; all answers are collected. The first rates take precedence over those of the vendor. A text
+    says why a measurement is not used, and becomes a note of the run. `packages` has the versions of the packages that
+    affect the speed.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_measured_rates(plan, packages):
+    ...     kept = Path("~/.cache/acme/rates.json").expanduser()
+    ...     if plan.vendor == "acme" and kept.is_file():
+    ...         yield llmperf.decode(kept.read_bytes(), DeviceRates, str(kept))
     """
     raise NotImplementedError
 
@@ -476,12 +496,30 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
     raise NotImplementedError
 
 
+@hookspec
+def llmperf_rank_tasks() -> Iterable[RankTask]:
+    """Called in each rank of a run that an extension has started by `PlannedTask.run`, for what the rank does.
+
+    Extensions may answer; all answers are collected. The task with that name is done after the rank's device is bound,
+    in place of training. The package is installed in the environment of the ranks too.
+
+    >>> def count(rank):
+    ...     rank.enter("measuring")
+    ...     rank.record(Places(rank=rank.rank, names=tuple(rank.device.places)))
+    ...     rank.enter("evaluating")
+    >>> @llmperf.hookimpl
+    ... def llmperf_rank_tasks():
+    ...     return [RankTask(name="count", run=count)]
+    """
+    raise NotImplementedError
+
+
 @hookspec(firstresult=True)
 def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
-    """Called in each worker of `llmperf peak` after its device is bound, in place of `llmperf_build_trainer`.
+    """Called in each rank of `llmperf peak` after its device is bound, in place of `llmperf_build_trainer`.
 
     The framework owns it. It provides single operations, such as matrix products and all-reduces, on the rank's device;
-    the core times them. One framework for each tensor library is enough.
+    llmperf-peak times them. One framework for each tensor library is enough.
 
     >>> @llmperf.hookimpl
     ... def llmperf_timed_operations(plan, device):
@@ -528,7 +566,7 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
 def llmperf_result_sections() -> Iterable[ResultSection]:
     """Called in the controller when results are computed, validated or reported, for sections of further figures.
 
-    The core and extensions may answer; all answers are collected. A section has a name, a frozen dataclass of figures,
+    Extensions may answer; all answers are collected. A section has a name, a frozen dataclass of figures,
     a function that computes them, and one that makes rows of the sheet. Results keep the sections of extensions that
     are not installed.
 

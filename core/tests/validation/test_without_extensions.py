@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
 from llmperf.validation import installed
@@ -79,15 +78,6 @@ def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
     forget_catalogues()
     rules = [owned for owned in open_catalogue().all_rules() if owned.owner.distribution == "llmperf-published"]
     assert [owned.rule.code for owned in rules] == project_packages()["rules"]["published"]
-
-
-def test_a_roofline_that_cannot_be_computed_again_is_kept_and_no_difference(run_folder, capsys, monkeypatch):
-    monkeypatch.setattr(Plugins, "answers", lambda self, hook: False)
-    forget_catalogues()
-    call(["validate", str(run_folder)])
-    printed = capsys.readouterr().out.replace('"', "'")
-    assert "/sections/roofline: LP905 note expected 'llmperf-estimate' to be installed" in printed
-    assert "LP703" not in printed
 
 
 def test_core_names_no_extension_package_in_its_imports():

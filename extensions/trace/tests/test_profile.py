@@ -12,7 +12,7 @@ from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.results.build import build_result
 from llmperf.running.launched import Task
-from llmperf.types import DeviceRates, ProfiledOperation, StepProfile
+from llmperf.types import DeviceRates, ExpectedWork, ProfiledOperation, StepProfile
 from llmperf_trace.profile import Profile, contradiction, profiled
 
 
@@ -21,8 +21,9 @@ def profile(stub_plan, tmp_path):
     """A function that profiles the stub framework on two ranks."""
 
     def done(steps=(2, 3), rank=0, trace=True, plugins=None, rates=None, **options):
-        plan = replace(stub_plan(ranks=2, step_seconds=0.01, **options), rates=rates)
         plugins = plugins or load_for("stub", "stub")
+        made = stub_plan(ranks=2, step_seconds=0.01, **options)
+        plan = replace(made, rates=rates, plugins=load_for("stub", "stub").infos())
         planned = SimpleNamespace(
             plan=plan, plugins=plugins, machine=SimpleNamespace(launcher=None), answers=plugins.answers
         )
@@ -64,7 +65,8 @@ RATES = DeviceRates(
 
 @pytest.mark.slow
 def test_the_gap_to_the_estimate_is_shown_where_rates_are_known(profile, monkeypatch):
-    monkeypatch.setattr("llmperf_trace.profile.estimated_kinds", lambda *_: {"matmul": 0.45, "norm": 0.1})
+    work = ExpectedWork(rank=0, method="analytic", flops=1e12, bytes=1e9, seconds={"matmul": 0.45, "norm": 0.1})
+    monkeypatch.setattr("llmperf_trace.profile.expected_work", lambda plan: (work,))
     document = profile(steps=(1,), trace=False, rates=RATES)
     assert (document.rates, document.profile.trace) == ("assumed", None)
     assert [(each.kind, each.seconds, each.estimated_seconds) for each in document.kinds] == [

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.layout import layout_text as layout_text
     from llmperf.accounting.layout import reports_loss as reports_loss
     from llmperf.accounting.parameters import attention_parameters as attention_parameters
+    from llmperf.accounting.parameters import attention_shapes as attention_shapes
     from llmperf.accounting.parameters import count_parameters as count_parameters
     from llmperf.accounting.parameters import lora_parameters as lora_parameters
     from llmperf.accounting.parameters import mixture_layers as mixture_layers

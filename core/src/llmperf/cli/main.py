@@ -26,6 +26,7 @@ PROVIDERS = {
     "import": "llmperf-published",
     "site": "llmperf-html",
     "tune": "llmperf-sweep",
+    "peak": "llmperf-peak",
     "profile": "llmperf-trace",
     "estimate": "llmperf-estimate",
     "challenge": "llmperf-verify",

@@ -123,7 +123,7 @@ def say_what_was_left_out(outcome: Outcome) -> None:
 def planned_task(options: dict[str, Any]) -> Iterator[PlannedTask]:
     """The run that the options of `request_options` ask for, planned for a task of its ranks, while its nodes are held.
 
-    Refused with every problem if it cannot run here.
+    Options that are left out have their defaults. Refused with every problem if the run cannot be made here.
     """
     from llmperf.planning.build import plan_run
     from llmperf.planning.ready import ready
@@ -131,7 +131,8 @@ def planned_task(options: dict[str, Any]) -> Iterator[PlannedTask]:
     from llmperf.running.measure import startable
     from llmperf.running.suggestions import with_suggestions
 
-    asked = request(options)
+    without_options = click.command("task")(request_options(lambda: None)).make_context("task", [])
+    asked = request({**without_options.params, **options})
     outcome = plan_run(*asked)
     try:
         say_what_was_left_out(outcome)

@@ -50,9 +50,7 @@ def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[
 
 
 def rank_module(plan: Plan) -> str:
-    """The module that a rank runs: around a trainer, an external script, or single operations."""
-    if plan.purpose == "limits":
-        return "llmperf.limits.rank"
+    """The module that a rank runs: around a trainer or a task, or around an external script."""
     return "llmperf.measuring.worker" if plan.worker.script is None else "llmperf.measuring.watcher"
 
 

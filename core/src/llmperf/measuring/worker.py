@@ -19,6 +19,7 @@ from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
 from llmperf.measuring.rank_process import begin, fail, leave, startup_modules, task_of
+from llmperf.measuring.rank_task import Rank, task_named
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
@@ -77,6 +78,11 @@ class Worker:
         self._owner = plugins.owner("llmperf_setup_device")
         with bound_device(plugins, plan) as device:
             self._enter("building")
+            if plan.purpose not in ("run", "profile", "rerun"):
+                rank = Rank(self._rank, plan, device, plugins.ask, self._enter, self._recorder.write, self._run)
+                task_named(plan.purpose, plugins).run(rank)
+                self._enter("done")
+                return
             self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
                 check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")

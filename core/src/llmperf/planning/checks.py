@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,7 +13,6 @@ from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.plan import Plan
 from llmperf.types.plan_checks import ExpectedWork, PlanCheck
 from llmperf.types.problems import Problem
-from llmperf.types.tracing import OperationKind
 
 HOOK = "llmperf_plan_checks"
 MAX_NOTE = 1000
@@ -64,12 +62,6 @@ def expected_work(plan: Plan) -> tuple[ExpectedWork, ...]:
         if check.work and _wrong(check, plan) is None:
             return check.work
     return ()
-
-
-def estimated_kinds(plan: Plan, rank: int) -> Mapping[OperationKind, float] | None:
-    """Expected seconds of a step of a rank by kind of operation; None without an expectation or rates of the device."""
-    work = expected_work(plan)
-    return (work[plan.layout.coordinate(rank, "pipeline")].seconds or None) if work else None
 
 
 def _wrong(check: PlanCheck, plan: Plan) -> str | None:

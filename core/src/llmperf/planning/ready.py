@@ -10,17 +10,18 @@ from typing import TypeVar
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.errors import PluginError
 from llmperf.planning.checks import checked
+from llmperf.planning.host_facts import package_versions
 from llmperf.planning.injection import injecting
-from llmperf.planning.measured_rates import rates_of
-from llmperf.planning.states import Planned, Refused
+from llmperf.planning.states import LOCAL, Planned, Refused
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.discovery import Found
-from llmperf.plugins.facts import catalogue_problems
-from llmperf.plugins.faults import who
+from llmperf.plugins.facts import catalogue_problems, joined_facts
+from llmperf.plugins.faults import of_kind, who
 from llmperf.plugins.loading import Plugins
 from llmperf.tokens.preflight import data_fingerprint
 from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.plan import Plan
+from llmperf.types.rates import DeviceRates, wrong_rate
 from llmperf.types.spec import RunSpec
 
 AnyOutcome = TypeVar("AnyOutcome", bound=Planned | Refused)
@@ -37,7 +38,7 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
     if plan is None:
         return outcome
     peaks = peaks_of(plan.spec, machine, plugins, refused)
-    rates, notes = rates_of(machine, plan.launcher, plugins)
+    rates, notes = rates_of(plan, machine, plugins)
     plan = replace(
         plan,
         peak=peaks.products,
@@ -51,6 +52,25 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
     if all(problem.code != "framework_fault" for problem in plan.problems):
         plan = checked(plan, plugins).plan
     return replace(outcome, plan=plan)
+
+
+def rates_of(plan: Plan, machine: Machine, plugins: Plugins) -> tuple[DeviceRates | None, tuple[str, ...]]:
+    """What the devices achieve: as an extension measured it on this machine, otherwise as their vendor assumes.
+
+    Also a note for each measurement that is not used.
+    """
+    hook, notes = "llmperf_measured_rates", list[str]()
+    if machine.here and plan.launcher == LOCAL and machine.interpreter is None:
+        packages = package_versions(joined_facts(plugins).packages)
+        for key, answer in plugins.collect_sound(hook, notes, plan=plan, packages=packages):
+            if isinstance(answer, str):
+                notes.append(answer)
+                continue
+            rates = of_kind(plugins.found(key), hook, answer, DeviceRates)
+            if (wrong := wrong_rate(rates)) is None:
+                return rates, tuple(notes)
+            notes.append(f"{plugins.who(key)}: {hook}: {wrong}")
+    return plugins.rates(machine.probe.devices[0].model), tuple(notes)
 
 
 def peak_key(planned: Planned) -> tuple[str, Dtype]:

@@ -36,7 +36,6 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_count_flops": ("llmperf.accounting.flops",),
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
-    "llmperf_result_sections": ("llmperf.reporting.hooks",),
     "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
     "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
     "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),
@@ -321,6 +320,11 @@ def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Itera
 
 _loaded: dict[tuple[frozenset[tuple[Role, str]], tuple[Found, ...]], Plugins] = {}
 """The answers of `plugins_for`: loading and checking all extensions takes a fifth of `llmperf validate FILE`."""
+
+
+def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
+    """The names of a role's installed plugins that answer a hook; those that cannot be loaded are skipped."""
+    return plugins_for((found.role, found.name) for found in discover()).answering(hook, role)
 
 
 def every_answer(hook: str, role: Role) -> Iterator[Any]:

@@ -9,13 +9,13 @@ from pathlib import Path
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
+from llmperf.accounting.precisions import products_dtype
 from llmperf.accounting.weighted_peak import weighted_peaks
 from llmperf.errors import UserError
 from llmperf.results.device_readings import node_conditions
 from llmperf.results.failure import outcome
 from llmperf.results.nodes import Facts, common_facts, node_facts, node_results
 from llmperf.results.notes import notes
-from llmperf.results.roofline import measured_peak
 from llmperf.results.sections import computed_sections
 from llmperf.results.stragglers import waiting
 from llmperf.results.throughput import metrics
@@ -23,6 +23,7 @@ from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.endings import Ending
 from llmperf.types.hardware import Hardware, Software
 from llmperf.types.plan import Plan
+from llmperf.types.rates import MeasuredPeak
 from llmperf.types.result import Result
 
 
@@ -98,6 +99,20 @@ def result_of(records: RunRecords) -> Result:
     )
     sections, left_out = computed_sections(plan, result, records.run)
     return replace(result, sections=sections, notes=(*result.notes, *left_out))
+
+
+def measured_peak(plan: Plan) -> MeasuredPeak | None:
+    """The measured peak of one rank's share of a device in the run's precision; None without a measurement."""
+    rates, dtype = plan.rates, products_dtype(plan.spec.contract)
+    if rates is None or rates.basis != "measured" or dtype not in rates.matmul_flops_per_second:
+        return None
+    return MeasuredPeak(
+        flops_per_second=rates.matmul_flops_per_second[dtype] * plan.device_share,
+        dtype=dtype,
+        source=rates.source,
+        date=rates.date,
+        conditions=rates.conditions,
+    )
 
 
 def with_larger_peak(plan: Plan, ending: Ending | None) -> Plan:

@@ -93,7 +93,7 @@ def read_run(run: Path) -> RunRecords:
     plan = json_files.load(run / filenames.PLAN, Plan)
     steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
     by_rank: dict[int, RankTotals] = {}
-    others = _OtherRecords(ExpertTotals(plan))
+    others = _OtherRecords(ExpertTotals(plan), plan.purpose)
     nodes, paths = plan.layout.nodes, filenames.record_files(run)
     for part in merged(paths, others.add):
         for path, records in zip(paths, part, strict=True):
@@ -162,8 +162,9 @@ def _add_to_rank(path: Path, records: Sequence[StepRecord], by_rank: dict[int, R
 class _OtherRecords:
     """The records that are no steps; of the marks of a long evaluation, only the first."""
 
-    def __init__(self, experts: ExpertTotals) -> None:
+    def __init__(self, experts: ExpertTotals, purpose: str) -> None:
         self.experts = experts
+        self.purpose = purpose
         self.phases: list[PhaseRecord] = []
         self.ranks: list[RankRecord] = []
         self.further: dict[str, dict[int, FurtherRecord]] = defaultdict(dict)
@@ -180,7 +181,7 @@ class _OtherRecords:
             self.ranks.append(record)
         elif isinstance(record, ExpertsRecord):
             self.experts.add(record)
-        elif isinstance(record, FurtherRecord):
+        elif isinstance(record, FurtherRecord) and record.kind != self.purpose:  # those of a task are the extension's
             if record.rank in self.further[record.kind]:
                 raise UserError(f"records of rank {record.rank}: {record.kind}: expected one record, found several")
             self.further[record.kind][record.rank] = record

@@ -17,7 +17,6 @@ from llmperf.types.records import (
     ExpertsRecord,
     FailureRecord,
     FurtherRecord,
-    LimitsRecord,
     MemorySample,
     PhaseRecord,
     ProfileRecord,
@@ -39,7 +38,6 @@ KINDS: dict[str, type[Record]] = {
     "experts": ExpertsRecord,
     "failure": FailureRecord,
     "memory": MemorySample,
-    "limits": LimitsRecord,
     "profile": ProfileRecord,
 }
 FURTHER = re.compile(r"[a-z][a-z0-9_]{0,63}")

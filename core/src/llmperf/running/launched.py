@@ -22,6 +22,7 @@ from llmperf.launching.controller import Controller, port_was_taken
 from llmperf.launching.run_here import RunHere
 from llmperf.launching.wakeup import Wakeup
 from llmperf.planning.build import run_id
+from llmperf.planning.host_facts import package_versions
 from llmperf.planning.launchers import CheckedLauncher, find_launcher, remote_nodes
 from llmperf.planning.ready import peak_again
 from llmperf.planning.states import LOCAL, Planned
@@ -30,13 +31,16 @@ from llmperf.plugins.loading import Plugins
 from llmperf.results.build import build_result
 from llmperf.results.failure import outcome
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords, read_run
+from llmperf.runfolder.contents import RunRecords, read_run, samples_of
 from llmperf.runfolder.create import create_run_folder, held, release
 from llmperf.runfolder.endings import Ending, read_reports
 from llmperf.runfolder.logs import shorten
+from llmperf.runfolder.reader import RecordFile
 from llmperf.runfolder.recorder import Moment
 from llmperf.types.observing import Progress, StepProgress
-from llmperf.types.plan import Plan, Purpose
+from llmperf.types.plan import Plan
+from llmperf.types.rank_tasks import FinishedTask
+from llmperf.types.records import Record
 from llmperf.types.remote import Agents
 from llmperf.types.result import Result
 
@@ -199,7 +203,7 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
 
 
 def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
-    """Records of a run that has no result, such as one that times single operations."""
+    """Records of a run that has no result, such as one of a task."""
     _keep_ending(run, ending)
     return read_run(run)
 
@@ -222,16 +226,45 @@ class Task:
         self._planned, self._warn = planned, warn
         self.plan, self.answers = planned.plan, planned.answers
 
-    def run(self, out: Path, purpose: Purpose, task: object, note: str) -> Path:
-        """Have the ranks do a task in a new folder below `out`; the run folder."""
-        plan = self.plan
-        files = {**plan.worker.files, f"{purpose}.json": json_files.encode_pretty(task).decode()}
-        run = out / run_id(f"{purpose}-{plan.spec.case}", plan.vendor, plan.spec.tuning.framework)
-        worker = replace(plan.worker, files=files)
-        plan = replace(plan, run_id=run.name, purpose=purpose, worker=worker, notes=(*plan.notes, note))
-        launcher = self._planned.machine.launcher
-        run_ranks(plan, run, self._planned.plugins, None, self._warn, SAMPLE_SECONDS, launcher, keep_success)
-        return run
+    def run(
+        self, out: Path, name: str, task: object, note: str, show: Callable[[Record], None] | None = None
+    ) -> FinishedTask:
+        """Have the ranks do a task in a new folder below `out`."""
+        plan, plugins = self.plan, self._planned.plugins
+        files = {**plan.worker.files, f"{name}.json": json_files.encode_pretty(task).decode()}
+        run = out / run_id(f"{name}-{plan.spec.case}", plan.vendor, plan.spec.tuning.framework)
+        worker = replace(plan.worker, files=files, script=None)
+        recorders = plugins.answering("llmperf_rank_tasks", "extension")
+        plan = replace(
+            plan, run_id=run.name, purpose=name, worker=worker, recorders=recorders, notes=(*plan.notes, note)
+        )
+        launcher, shown = self._planned.machine.launcher, None if show is None else _Shown(show)
+        records = run_ranks(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_success)
+        node, samples = records.readings.get(0), samples_of(run, plan.layout.nodes)
+        heat = [device.temperature_celsius for sample in samples for device in sample.devices]
+        known = sorted(celsius for celsius in heat if celsius is not None)
+        return FinishedTask(
+            folder=run,
+            packages=package_versions(joined_facts(plugins).packages),
+            other_cpu_share=None if node is None else node.other_cpu_share,
+            other_processes=None if node is None else node.other_processes,
+            throttled=tuple(sorted(node.throttled)) if node is not None and node.throttle_known else None,
+            celsius=(known[0], known[-1]) if known else None,
+        )
+
+
+class _Shown:
+    """Hands on the records of rank 0 while the ranks run."""
+
+    def __init__(self, show: Callable[[Record], None]) -> None:
+        self._show = show
+
+    def started(self, plan: Plan, folder: Path) -> None:
+        self._records = RecordFile(filenames.records_path(folder, 0))
+
+    def observe(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
+        for record in self._records.new():
+            self._show(record)
 
 
 def _keep_ending(run: Path, ending: Ending) -> None:

@@ -52,10 +52,6 @@ if TYPE_CHECKING:
     from llmperf.types.launching import Submission as Submission
     from llmperf.types.layout import Batch as Batch
     from llmperf.types.layout import Layout as Layout
-    from llmperf.types.limits import OperationToTime as OperationToTime
-    from llmperf.types.limits import PreparedOperation as PreparedOperation
-    from llmperf.types.limits import TimedOperation as TimedOperation
-    from llmperf.types.limits import TimedOperations as TimedOperations
     from llmperf.types.logged import LoggedFacts as LoggedFacts
     from llmperf.types.logged import LoggedFailure as LoggedFailure
     from llmperf.types.logged import LoggedStep as LoggedStep
@@ -86,6 +82,9 @@ if TYPE_CHECKING:
     from llmperf.types.problems import Problem as Problem
     from llmperf.types.profile import ProfiledOperation as ProfiledOperation
     from llmperf.types.profile import StepProfile as StepProfile
+    from llmperf.types.rank_tasks import FinishedTask as FinishedTask
+    from llmperf.types.rank_tasks import RankAtTask as RankAtTask
+    from llmperf.types.rank_tasks import RankTask as RankTask
     from llmperf.types.rates import CollectiveRate as CollectiveRate
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
@@ -94,7 +93,6 @@ if TYPE_CHECKING:
     from llmperf.types.records import ExpertsRecord as ExpertsRecord
     from llmperf.types.records import FailureRecord as FailureRecord
     from llmperf.types.records import FurtherRecord as FurtherRecord
-    from llmperf.types.records import LimitsRecord as LimitsRecord
     from llmperf.types.records import MemorySample as MemorySample
     from llmperf.types.records import PhaseRecord as PhaseRecord
     from llmperf.types.records import ProfileRecord as ProfileRecord
@@ -134,6 +132,9 @@ if TYPE_CHECKING:
     from llmperf.types.spec import RunSpec as RunSpec
     from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning
+    from llmperf.types.timed_operations import OperationToTime as OperationToTime
+    from llmperf.types.timed_operations import PreparedOperation as PreparedOperation
+    from llmperf.types.timed_operations import TimedOperations as TimedOperations
     from llmperf.types.tracing import HostWait as HostWait
     from llmperf.types.tracing import StepTrace as StepTrace
     from llmperf.types.tracing import TracedCollective as TracedCollective
@@ -146,6 +147,7 @@ _HOMES = lazy_names(__file__)
 _MOVED = {
     "Estimate": "llmperf_estimate.types.Estimate",
     "SequencesRecord": "llmperf_verify.first_losses.SequencesRecord",
+    "TimedOperation": "llmperf_peak.rank.TimedOperation",
 }
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 

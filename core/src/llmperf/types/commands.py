@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from llmperf.types.devices import Probe
     from llmperf.types.documents import FileFindings
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
-    from llmperf.types.plan import Plan, Purpose
+    from llmperf.types.plan import Plan
     from llmperf.types.problems import Problem
+    from llmperf.types.rank_tasks import FinishedTask
     from llmperf.types.rates import DeviceRates
+    from llmperf.types.records import Record
     from llmperf.types.result import Finding, Result
     from llmperf.types.sheet import OpenedSheet
 
@@ -110,10 +112,13 @@ class PlannedRun(Protocol):
 class PlannedTask(PlannedRun, Protocol):
     """A run whose ranks do something else in place of the measured steps; it has no result."""
 
-    def run(self, out: Path, purpose: Purpose, task: object, note: str) -> Path:
-        """Have the ranks do a task, which they find in `PURPOSE.json` of the run's files, in a new folder below `out`.
+    def run(
+        self, out: Path, name: str, task: object, note: str, show: Callable[[Record], None] | None = None
+    ) -> FinishedTask:
+        """Have the ranks do the `RankTask` of a name in a new folder below `out`; `task` is a dataclass for them.
 
-        The run folder. RunFailed if a rank fails; `note` is added to those of the plan.
+        `show` is called with each record of rank 0 while the ranks run. RunFailed if a rank fails; `note` is added to
+        those of the plan.
         """
         ...
 

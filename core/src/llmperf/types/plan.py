@@ -102,11 +102,6 @@ SLOWEST_STEP = 10
 first step also compiles kernels and fills caches."""
 
 
-Purpose = Literal["run", "limits", "profile", "rerun"]
-"""Task of the ranks: `run`: train and be measured; `limits`: time single operations, as `llmperf peak` does; `profile`:
-train under a profiler; `rerun`: train the first steps of a submitted run again. Only a `run` can become a result."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """The whole plan, `runs/<id>/plan.json`: the only file that a worker reads."""
@@ -172,11 +167,12 @@ class Plan:
     plugins: tuple[PluginInfo, ...]
     """The plugins that were loaded."""
     recorders: tuple[str, ...] = ()
-    """Extensions that record something of each rank (`llmperf_rank_records`), where they are installed."""
+    """Extensions that are loaded in each rank (`llmperf_rank_records`, `llmperf_rank_tasks`), where installed."""
     problems: tuple[Problem, ...] = ()
     """Reasons why this plan cannot run; empty if it can."""
-    purpose: Purpose = "run"
-    """Task of the ranks."""
+    purpose: str = "run"
+    """Task of the ranks: `run`: train and be measured; `profile`: train under a profiler; `rerun`: train the first
+    steps of a submitted run again; otherwise a task of an extension, by its name. Only a `run` can become a result."""
     traced_steps: tuple[Positive, ...] = ()
     """Numbers of the steps of which rank 0 keeps a trace, in order. They are above `contract.steps`, trained after the
     measured ones and the evaluation: no figure of the result includes them."""

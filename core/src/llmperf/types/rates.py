@@ -1,4 +1,4 @@
-"""Rates of computation and communication in practice: the answer of `llmperf_device_rates` and `llmperf peak`."""
+"""Rates of computation and communication in practice: as a vendor assumes, or as `llmperf peak` measured them."""
 
 from __future__ import annotations
 
@@ -92,6 +92,22 @@ class DeviceRates:
     """Conditions of a measurement: driver, torch, clocks, temperature."""
     overhead_bytes: Count | None = None
     """Memory of a process beside its tensors: context, libraries, fragmentation; None if not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeasuredPeak:
+    """The fastest matrix product that was measured on the machine of a run, before the run."""
+
+    flops_per_second: NonNegative
+    """Peak of one rank's share of a device."""
+    dtype: str
+    """That of the run."""
+    source: str
+    """Source of the measurement."""
+    date: str
+    """ISO date of the measurement."""
+    conditions: Mapping[str, str] = field(default_factory=dict)
+    """Conditions of the measurement, by name."""
 
 
 LOWEST_RATE, HIGHEST_RATE = 1e3, 1e19

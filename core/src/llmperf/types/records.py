@@ -10,7 +10,6 @@ from typing import Literal, Protocol, runtime_checkable
 from llmperf.types import frozen
 from llmperf.types.devices import DeviceSample
 from llmperf.types.host_load import Resource
-from llmperf.types.limits import TimedOperation
 from llmperf.types.profile import StepProfile
 from llmperf.types.units import Count, NonNegative, Positive
 
@@ -302,20 +301,6 @@ class MemorySample:
 
 
 @frozen.dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsRecord:
-    """An operation that `llmperf peak` has timed on a rank, or the conditions under which the rank times them."""
-
-    kind: Literal["limits"] = "limits"
-    """Kind of the record."""
-    rank: Count
-    """The rank."""
-    timed: TimedOperation | None = None
-    """The operation; None for the conditions."""
-    conditions: Mapping[str, str] = field(default_factory=dict)
-    """Conditions of the rank, by name."""
-
-
-@frozen.dataclass(frozen=True, slots=True, kw_only=True)
 class ProfileRecord:
     """Profile of a few steps of a rank."""
 
@@ -328,13 +313,5 @@ class ProfileRecord:
 
 
 Record = (
-    PhaseRecord
-    | StepRecord
-    | RankRecord
-    | ExpertsRecord
-    | FurtherRecord
-    | FailureRecord
-    | MemorySample
-    | LimitsRecord
-    | ProfileRecord
+    PhaseRecord | StepRecord | RankRecord | ExpertsRecord | FurtherRecord | FailureRecord | MemorySample | ProfileRecord
 )

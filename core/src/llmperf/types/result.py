@@ -13,7 +13,7 @@ from llmperf.types.host_load import NodeConditions
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.node_results import NodeResult, Waiting
-from llmperf.types.roofline import MeasuredPeak
+from llmperf.types.rates import MeasuredPeak
 from llmperf.types.spec import Change, Contract, Scalar, Tuning
 from llmperf.types.units import Count, Digest, NonNegative, Positive
 from llmperf.types.utilisation import Mfu

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 RULES = (
     *("data", "device_claims", "devices", "environment", "experts", "identity", "loss", "memory", "mixed_precision"),
-    *("nodes", "parallelism", "peaks", "provenance", "reading", "roofline", "sections", "sources", "texts"),
+    *("nodes", "parallelism", "peaks", "provenance", "reading", "sections", "sources", "texts"),
     *("throughput", "utilisation"),
 )
 """Modules of `llmperf.validation.rules`."""

@@ -11,7 +11,7 @@ import click
 from llmperf import (
     Folder,
     encode_pretty,
-    estimated_kinds,
+    expected_work,
     planned_task,
     print_json,
     print_table,
@@ -111,14 +111,15 @@ def profiled(planned: PlannedTask, out: Path, steps: Sequence[int], rank: int, t
     check_profiler(planned, "tuning.framework")
     if rank >= plan.layout.world_size:
         raise UserError(f"--rank: expected at most {plan.layout.world_size - 1}, found {rank}")
-    folder = planned.run(out, "profile", {"steps": steps, "rank": rank, "trace": trace}, LABEL)
+    folder = planned.run(out, "profile", {"steps": steps, "rank": rank, "trace": trace}, LABEL).folder
     profiles = [record.profile for record in rank_records(folder, rank) if isinstance(record, ProfileRecord)]
     if not profiles:
         raise RunFailed(f"{folder}: rank {rank} recorded no profile")
     for wrong in filter(None, map(contradiction, profiles)):
         raise PluginError(f"{plan.spec.tuning.framework}: {HOOK}: {wrong}")
     profile = StepProfile.mean(profiles)
-    measured, estimated = profile.seconds_by_kind, estimated_kinds(plan, rank)
+    measured, work = profile.seconds_by_kind, expected_work(plan)
+    estimated = (work[plan.layout.coordinate(rank, "pipeline")].seconds or None) if work else None
     kinds = sorted({*measured, *(estimated or ())}, key=lambda kind: -measured.get(kind, 0.0))
     document = Profile(
         label=LABEL,

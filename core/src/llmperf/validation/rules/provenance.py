@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import date
 from typing import TYPE_CHECKING
 
+from llmperf.plugins.installed import version
 from llmperf.plugins.own_packages import project_packages
 from llmperf.results.sections import known_sections
 from llmperf.types import Result
@@ -104,6 +105,7 @@ def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
             expected = f"expected {plugin.role} {shown(plugin.name)} to be installed"
             yield f"/plugins/{index}", f"{expected}, found that it is not; its rules were not applied"
     for name in document.sections.keys() - known_sections().by_name.keys() if isinstance(document, Result) else ():
-        package = project_packages()["sections"].get(name)
-        expected = f"expected {'its package' if package is None else shown(package)} to be installed"
+        packages = project_packages()["sections"].get(name, ())
+        absent = next((shown(package) for package in packages if version(package) is None), "its package")
+        expected = f"expected {absent} to be installed"
         yield pointer(["sections", name[:200]]), f"{expected}, found that it is not; the section is kept"

@@ -1,16 +1,14 @@
-"""What is timed: sizes of operations that follow from a model, from the memory, and from how fast the device is."""
+"""Timed operations: their sizes follow from a model, from the memory, and from how fast the device is."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llmperf.accounting.parameters import attention_shapes, shared_width
-from llmperf.types.limits import OperationToTime, TimedKind
-from llmperf.types.models import Model
+from llmperf.accounting import attention_shapes, shared_width
+from llmperf.types import Model, OperationToTime
+from llmperf.types.timed_operations import TimedKind
 from llmperf.types.units import Count, NonNegative
 
-TASK = "limits.json"
-"""Name of the task among the files of a run folder."""
 SQUARES = (1024, 2048, 4096, 8192, 16384)
 TOKENS = (4096, 2048, 1024, 512, 256, 128)
 """Rows of the matrix products and tokens of a sequence in attention that a device computes quickly enough."""
@@ -26,13 +24,13 @@ BACKWARD = 2.5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LimitsTask:
-    """What the ranks of `llmperf peak` time."""
+class PeakTask:
+    """Task of the ranks of `llmperf peak`."""
 
     model: Model
-    """Whose matrix products are timed."""
+    """Model whose matrix products are timed."""
     dtypes: tuple[str, ...]
-    """In which products are computed."""
+    """Precisions of products."""
     rank_memory_bytes: Count
     """Memory that one rank may use."""
     seconds: NonNegative

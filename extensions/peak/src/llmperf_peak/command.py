@@ -1,4 +1,4 @@
-"""`llmperf peak`."""
+"""Measure what the devices of this machine achieve, by single operations."""
 
 from __future__ import annotations
 
@@ -6,17 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from llmperf.cli.colour import painted, warn
-from llmperf.cli.completion import model_names, plugin_names
-from llmperf.cli.options import Finite, Text
-from llmperf.cli.output import json_option, print_json, print_table
-from llmperf.files.text import printable
+from llmperf import Finite, json_option, model_names, painted, plugin_names, printable, warn
 
 if TYPE_CHECKING:
-    from llmperf.running.peak import Measured
-    from llmperf.types.rates import DeviceRates
-    from llmperf.types.records import LimitsRecord
+    from llmperf_peak.rank import TimedOperation
+    from llmperf_peak.rates import MeasuredRates
 
 EXAMPLES = """\b
 Examples:
@@ -27,14 +21,14 @@ Examples:
 
 
 @click.command("peak", epilog=EXAMPLES)
-@click.option("--vendor", metavar="V", type=Text(), shell_complete=plugin_names,
+@click.option("--vendor", metavar="V", shell_complete=plugin_names,
               help="Whose devices; the best here by default.")  # fmt: skip
-@click.option("--framework", metavar="F", type=Text(), shell_complete=plugin_names,
+@click.option("--framework", metavar="F", shell_complete=plugin_names,
               help="What provides the operations; the first that can by default.")  # fmt: skip
 @click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks; all devices by default.")
-@click.option("--model", metavar="M", type=Text(), default="llama2_7b", show_default=True, shell_complete=model_names,
+@click.option("--model", metavar="M", default="llama2_7b", show_default=True, shell_complete=model_names,
               help="Whose matrix products and attention are timed.")  # fmt: skip
-@click.option("--dtype", "dtypes", metavar="D", type=Text(), multiple=True,
+@click.option("--dtype", "dtypes", metavar="D", multiple=True,
               help="Of products, such as bf16; may be repeated. All that the devices offer by default.")  # fmt: skip
 @click.option("--seconds", metavar="S", type=Finite(min=0.01, max=60), default=0.4, show_default=True,
               help="For the repeats of each operation.")  # fmt: skip
@@ -48,17 +42,15 @@ def command(ctx: click.Context, /, output: Path | None, as_json: bool, **options
     Matrix products and attention at a model's own shapes, memory bandwidth, launches, and collectives of all ranks.
     Outputs are checked. Later runs on this machine use the rates for a second MFU. Exits with 1 if an output is wrong.
     """
-    from llmperf.files.json_files import writable
-    from llmperf.running.peak import PeakRequest, measure_peak
+    from llmperf import encode_pretty, print_json, writable, write_bytes
+
+    from llmperf_peak.rates import measure_peak
 
     if output is not None:  # before a minute of measuring
         writable(output)
-    request = PeakRequest(**{**options, "dtypes": tuple(dict.fromkeys(options["dtypes"]))})
-    measured = measure_peak(request, _show, lambda line: warn(printable(line, " ")))
+    measured = measure_peak(**options | {"dtypes": tuple(dict.fromkeys(options["dtypes"]))}, show=_show)
     if output is not None:
-        from llmperf.files.json_files import save
-
-        save(output, measured.rates)
+        write_bytes(output, encode_pretty(measured.rates))
     if as_json:
         print_json(measured.rates)
     else:
@@ -70,24 +62,16 @@ def command(ctx: click.Context, /, output: Path | None, as_json: bool, **options
     ctx.exit(1 if measured.wrong else 0)
 
 
-def _show(record: LimitsRecord) -> None:
+def _show(timed: TimedOperation) -> None:
     """A line of progress for each operation."""
-    from llmperf.reporting.cells import counted
-
-    timed = record.timed
-    if timed is None:
-        return
-    operation = timed.operation
-    shape = " x ".join(map(str, operation.shape))
-    click.echo(
-        f"{operation.kind} {operation.dtype} {shape}: {1e3 * timed.median_seconds:.3g} ms,"
-        f" {counted(timed.runs, 'run')} on each of {counted(timed.ranks, 'rank')}",
-        err=True,
-    )
+    operation, ranks = timed.operation, f"{timed.ranks} rank{'s' if timed.ranks > 1 else ''}"
+    figures = f"{1e3 * timed.median_seconds:.3g} ms, {timed.runs} runs on each of {ranks}"
+    click.echo(f"{operation.kind} {operation.dtype} {' x '.join(map(str, operation.shape))}: {figures}", err=True)
 
 
-def _print(measured: Measured) -> None:
-    from llmperf.reporting.text_table import Column
+def _print(measured: MeasuredRates) -> None:
+    from llmperf import print_table
+    from llmperf.reporting import Column
 
     rates = measured.rates
     click.echo(f"{printable(rates.device_model, ' ')}, one whole device, {rates.date}")
@@ -115,29 +99,20 @@ def _print(measured: Measured) -> None:
         columns = [Column(title=title, importance=place, right=place > 1) for place, title in enumerate(links, 1)]
         print_table(columns, collectives)
     click.echo()
-    for line in summary(rates):
-        click.echo(line)
+    for title, by_dtype in (
+        ("matrix products", rates.matmul_flops_per_second),
+        ("attention, forward and backward", rates.attention_flops_per_second),
+    ):
+        if by_dtype:
+            click.echo(f"{title}: {', '.join(f'{dtype} {_giga(rate)} GFLOP/s' for dtype, rate in by_dtype.items())}")
+    read = "" if rates.memory_read_bytes_per_second is None else f", read {_giga(rates.memory_read_bytes_per_second)}"
+    click.echo(f"memory: copy {_giga(rates.memory_bytes_per_second)}{read} GB/s")
+    click.echo(f"launch: {1e6 * rates.launch_seconds:.2f} microseconds")
+    for link in rates.links:
+        step = f"{1e6 * link.latency_seconds:.1f} microseconds a step"
+        click.echo(f"{link.scope}: {_giga(link.bytes_per_second, 3)} GB/s, {step}")
     if measured.kept is not None:
         click.echo(f"\nused by later runs on this machine: {printable(str(measured.kept), ' ')}")
-
-
-def summary(rates: DeviceRates) -> list[str]:
-    """The best figure of each kind."""
-    products = ", ".join(f"{dtype} {_giga(rate)} GFLOP/s" for dtype, rate in rates.matmul_flops_per_second.items())
-    lines = [f"matrix products: {products}"]
-    if rates.attention_flops_per_second:
-        attention = ", ".join(
-            f"{dtype} {_giga(rate)} GFLOP/s" for dtype, rate in rates.attention_flops_per_second.items()
-        )
-        lines.append(f"attention, forward and backward: {attention}")
-    read = "" if rates.memory_read_bytes_per_second is None else f", read {_giga(rates.memory_read_bytes_per_second)}"
-    lines.append(f"memory: copy {_giga(rates.memory_bytes_per_second)}{read} GB/s")
-    lines.append(f"launch: {1e6 * rates.launch_seconds:.2f} microseconds")
-    lines += [
-        f"{link.scope}: {_giga(link.bytes_per_second, 3)} GB/s, {1e6 * link.latency_seconds:.1f} microseconds a step"
-        for link in rates.links
-    ]
-    return lines
 
 
 def _giga(value: float | None, digits: int = 1) -> str | None:

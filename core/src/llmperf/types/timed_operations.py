@@ -1,4 +1,4 @@
-"""Operations that `llmperf peak` times: what is asked of a framework, what it hands back, and what was measured."""
+"""Single operations that ranks time: what is asked of a framework, and what it hands back."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Literal, Protocol
 
 from llmperf.types.frozen import dataclass
-from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.units import Positive
 
 TimedKind = Literal["matmul", "attention", "copy", "read", "launch", "all_reduce", "all_gather"]
 """Kinds of timed operation. `attention`: causal, forward and backward; `launch`: kernels that compute nothing."""
@@ -39,7 +39,7 @@ class PreparedOperation(Protocol):
 
 
 class TimedOperations(Protocol):
-    """Operations of one rank's device; a context manager. The core runs them, times them and checks their outputs."""
+    """Operations of one rank's device; a context manager. The caller runs them, times them and checks their outputs."""
 
     conditions: Mapping[str, str]
     """Conditions of the figures, by name: version of the tensor library, threads."""
@@ -60,23 +60,3 @@ class TimedOperations(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TimedOperation:
-    """An operation as it was timed on one rank, all ranks at the same time."""
-
-    operation: OperationToTime
-    """The timed operation."""
-    ranks: Count
-    """Ranks that took part in a collective, or computed at the same time."""
-    runs: Count
-    """Timed repeats, after one that does not count."""
-    median_seconds: NonNegative
-    """Median time of one run."""
-    low_seconds: NonNegative
-    """First quartile."""
-    high_seconds: NonNegative
-    """Third quartile."""
-    problem: str | None = None
-    """Problem of its output; such figures are not used."""

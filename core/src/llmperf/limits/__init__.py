@@ -1,1 +1,0 @@
-"""Measured limits of a machine: single operations that ranks time, and the rates that follow from them."""

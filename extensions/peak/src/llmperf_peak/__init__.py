@@ -1,0 +1,1 @@
+"""llmperf extension: what devices achieve in single operations, and the place of runs on the roofline."""
