@@ -1,4 +1,4 @@
-"""docs/extending.md is executed: its package is installed beside the core alone, and its commands run."""
+"""docs/extending.md is executed: its package is installed beside core and what it needs, and its commands run."""
 
 import json
 import os
@@ -19,7 +19,7 @@ COMMANDS = [line for line in re.findall(r"```sh\n(.*?)```", GUIDE, re.DOTALL)[-1
 
 @pytest.fixture(scope="module")
 def forge(tmp_path_factory):
-    """A function that runs a command line in an environment with `llmperf-core` and the guide's package only."""
+    """A function that runs a command line in an environment with the guide's package and what it needs."""
     folder = tmp_path_factory.mktemp("forge")
     for name, text in FILES.items():
         path = folder / "package" / name
@@ -37,7 +37,8 @@ def forge(tmp_path_factory):
 
     python = folder / "env" / "bin" / "python"
     call(UV, "venv", "-q", "--python", sys.executable, folder / "env")
-    call(UV, "pip", "install", "-q", "--python", python, ROOT / "core", ROOT / "schemas", folder / "package")
+    own = (ROOT / "core", ROOT / "schemas", ROOT / "launchers" / "remote", folder / "package")
+    call(UV, "pip", "install", "-q", "--python", python, *own)
     return folder, lambda line, **options: call(folder / "env" / "bin" / "llmperf", *line.split()[1:], **options)
 
 

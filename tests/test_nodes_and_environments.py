@@ -34,7 +34,7 @@ def pair(tmp_path):
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-pair\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[llmperf.extension.v1]\npair = llmperf_pair\n")
-    shutil.copy(ROOT / "core" / "tests" / "stub" / "llmperf_pair.py", site)
+    shutil.copy(ROOT / "launchers" / "remote" / "tests" / "llmperf_pair.py", site)
     return site
 
 
