@@ -26,7 +26,6 @@ from hypothesis import HealthCheck, settings
 from llmperf import __version__
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
-from llmperf.reporting.finding_texts import QUOTED, finding_message
 from llmperf.results.build import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
@@ -45,7 +44,6 @@ from llmperf.types import (
     Plan,
     PluginInfo,
     RankRecord,
-    Rule,
     RunSpec,
     StepRecord,
     Tuning,
@@ -130,52 +128,6 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two processes for the default suite; one for chosen files, and for slow tests, which measure time."""
     chosen = config.args_source is pytest.Config.ArgsSource.ARGS
     return 0 if chosen or config.option.markexpr.startswith("slow") else 2
-
-
-OTHERS_TEXTS = {
-    "LP000": "a rule that tests make up",
-    "LP990": "a rule that tests make up",
-    "LP001": "why a file cannot be read, by whoever reads it",
-    "LP011": "the description of a missing key in the schema",
-    "LP673": "what ssh-keygen or sigstore says",
-    "LP674": "what ssh-keygen or sigstore says",
-    "LP703": "why records cannot be read",
-    "LP901": "the error of a plugin",
-    "LP904": "the error of a plugin",
-}
-"""Rules whose messages end with a text that is not in the templates, and what that is."""
-ENGLISH = re.compile(r"(?<![\w.-])[a-z]{2,} [a-z]{2,}")
-NO_ENGLISH = re.compile(r"--[\w-]+ \S+|`[^`]*`|llmperf \w+|[A-Za-z0-9_.-]*/\S+")
-"""Options, commands, paths and units such as `token/p/s`."""
-
-
-@pytest.fixture(autouse=True, scope="session")
-def made_messages():
-    """Codes and messages of the findings that tests make, by the shape of the message."""
-    finding_message("", "zh")  # reads the templates before tests change what is installed
-    made: dict[tuple[str, str], str] = {}
-    original = Rule.finding
-
-    def finding(self, path, message, more=0):
-        made.setdefault((self.code, re.sub(r"\d+", "0", QUOTED.sub("", message))), message)
-        return original(self, path, message, more)
-
-    Rule.finding = finding
-    yield made
-    Rule.finding = original
-
-
-@pytest.fixture(autouse=True)
-def messages_are_chinese(made_messages):
-    """A test that makes a finding of one of the project's rules fails if a Chinese report would show it in English."""
-    before = set(made_messages)
-    yield
-    for key in set(made_messages) - before:
-        if re.match(r"(LP|CPU|NVIDIA)\d", key[0]) and key[0] not in OTHERS_TEXTS:
-            chinese = finding_message(made_messages[key], "zh")
-            left = ENGLISH.search(NO_ENGLISH.sub("", QUOTED.sub("", chinese)))
-            english = chinese.isascii() or left
-            assert not english, f"{key[0]}: add a template to data/findings.zh.toml of its package: {chinese}"
 
 
 STUB = Path(__file__).parent / "core" / "tests" / "stub"

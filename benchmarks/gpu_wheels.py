@@ -29,7 +29,7 @@ MOST_BYTES = 60 * 2**20
 MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-vendorkit", "llmperf-cpu", "llmperf-nvidia"),
     *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-peak", "llmperf-published"),
-    *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify"),
+    *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify", "llmperf-zh"),
     *("llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
 )
 """Whose requirements are collected. The wheels of all members are built."""

@@ -92,6 +92,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_result_sections": ("extension",),
     "llmperf_rules": ("vendor", "framework", "extension", "core"),
     "llmperf_document_kinds": ("extension", "core"),
+    "llmperf_translations": ("extension",),
     "llmperf_reporters": ("vendor", "framework", "extension", "core"),
 }
 """The roles that may answer each hook. A plugin of another role that answers it is refused when it is loaded."""
@@ -611,6 +612,20 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     ...     return [DocumentKind(name="acme-log", title="a log of acme-smi", suffixes=(".acme",),
     ...                          recognise=lambda path, beginning, named: beginning().startswith("ACME"),
     ...                          read=lambda path, named: path.read_text().splitlines())]
+    """
+    raise NotImplementedError
+
+
+@hookspec
+def llmperf_translations(language: str) -> Iterable[Mapping[str, str]]:
+    """Called in the controller once a command shows texts in a language other than English, such as `zh`.
+
+    Extensions may answer; all answers are collected. Keys are texts and the templates of `llmperf.types.Text`, of
+    llmperf and of any plugin. In a translation, `{0}`, `{1}` are the values of the template in their order.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_translations(language):
+    ...     return [{"expected at most {} Acme A1": "应不超过 {0} 台 Acme A1"}] if language == "zh" else []
     """
     raise NotImplementedError
 

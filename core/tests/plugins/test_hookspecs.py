@@ -28,6 +28,7 @@ ARGUMENTS = {
     "llmperf_query_memory": {"devices": (0, 1)},
     "llmperf_rules": {},
     "llmperf_document_kinds": {},
+    "llmperf_translations": {"language": "zh"},
     "llmperf_parse_log": {"line": "iteration 1"},
 }
 """Of the hooks whose example needs nothing that only a run has."""

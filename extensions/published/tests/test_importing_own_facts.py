@@ -114,7 +114,7 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, capsys):
 def test_chinese_reports_say_so_too(given, capsys):
     own_import()
     assert call(["report", "out", "--lang", "zh"]) == 0
-    assert "1 行一致（其中 1 行使用导入者提供的峰值或模型）" in capsys.readouterr().out
+    assert "；其中 1 行一致的数据使用导入者的峰值或模型" in capsys.readouterr().out
 
 
 def test_a_device_or_model_that_no_row_is_on_is_named(given, capsys):

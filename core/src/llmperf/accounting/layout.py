@@ -9,6 +9,7 @@ from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.models import Model
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Contract, RunSpec, Tuning
+from llmperf.types.texts import Text
 
 Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "sequence_parallel"]
 DEGREES: tuple[Degree, ...] = (
@@ -80,20 +81,24 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
     if world % each:
         named = [("tensor parallel", tuning.tensor_parallel), ("pipeline parallel", tuning.pipeline_parallel)]
         named += [("context parallel", tuning.context_parallel)] * (tuning.context_parallel > 1)
-        product = " x ".join(f"{name} {degree}" for name, degree in named)
+        product = Text.joined(" x ", (Text(f"{name} {{}}", degree) for name, degree in named))
         problems.append(
             Problem(
                 code="ranks_not_divisible",
                 where="tuning.tensor_parallel",
-                message=f"{product} = {each} does not divide {tuning.nodes} x {tuning.devices} = {world} ranks;"
-                f" the nearest number of ranks that works is {nearest_multiple(world, each)}",
+                message=Text(
+                    "{} = {} does not divide {} x {} = {} ranks; the nearest number of ranks that works is {}",
+                    *(product, each, tuning.nodes, tuning.devices, world, nearest_multiple(world, each)),
+                ),
             )
         )
     else:
         problems += _sharing_problems(tuning, world // each)
     if tuning.sequence_parallel and tuning.tensor_parallel == 1:
-        message = "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more"
-        message = f"{message}, found 1; nearest: --set sequence_parallel=false"
+        message = Text(
+            "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"
+            " found 1; nearest: --set sequence_parallel=false"
+        )
         problems.append(Problem(code="sequence_parallel_alone", where="tuning.sequence_parallel", message=message))
     return [*problems, *_model_problems(contract, tuning, model)]
 
@@ -101,39 +106,41 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
 def _sharing_problems(tuning: Tuning, data_parallel: int) -> Iterator[Problem]:
     """Degrees that have to divide the data-parallel ranks, context-parallel ranks included."""
     ranks = data_parallel * tuning.context_parallel
-    what = f"data parallel {data_parallel}"
+    what = Text("data parallel {}", data_parallel)
     if tuning.context_parallel > 1:
-        what += f" x context parallel {tuning.context_parallel} = {ranks}"
+        what = Text("data parallel {} x context parallel {} = {}", data_parallel, tuning.context_parallel, ranks)
     if tuning.sharding_degree and ranks % tuning.sharding_degree:
         nearest = nearest_divisor(ranks, tuning.sharding_degree)
-        message = f"expected a divisor of {what}, found {tuning.sharding_degree}; the nearest is {nearest}"
+        message = Text("expected a divisor of {}, found {}; the nearest is {}", what, tuning.sharding_degree, nearest)
         yield Problem(code="sharding_not_divisible", where="tuning.sharding_degree", message=message)
     if ranks % tuning.expert_parallel:
         nearest = nearest_divisor(ranks, tuning.expert_parallel)
-        message = f"expected a divisor of {what}, found {tuning.expert_parallel}; the nearest is {nearest}"
+        message = Text("expected a divisor of {}, found {}; the nearest is {}", what, tuning.expert_parallel, nearest)
         yield Problem(code="experts_not_divisible", where="tuning.expert_parallel", message=message)
 
 
 def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterator[Problem]:
     experts: list[tuple[Degree, str, str, int]] = []
     if model.mixture is not None:
-        experts.append(("expert_parallel", model.name, "experts", model.mixture.experts))
+        experts.append(("expert_parallel", model.name, Text("experts"), model.mixture.experts))
     elif tuning.expert_parallel > 1:
-        message = f"{model.name} has no experts: expected 1, found {tuning.expert_parallel}; the nearest is 1"
+        message = Text("{} has no experts: expected 1, found {}; the nearest is 1", model.name, tuning.expert_parallel)
         yield Problem(code="experts_not_divisible", where="tuning.expert_parallel", message=message)
     divided: tuple[tuple[Degree, str, str, int], ...] = (
-        ("tensor_parallel", model.name, "attention heads", model.attention_heads),
-        ("tensor_parallel", model.name, "key/value heads", model.kv_heads),
-        ("pipeline_parallel", model.name, "layers", model.layers),
-        ("context_parallel", "a sequence", "tokens", contract.seq_len),
+        ("tensor_parallel", model.name, Text("attention heads"), model.attention_heads),
+        ("tensor_parallel", model.name, Text("key/value heads"), model.kv_heads),
+        ("pipeline_parallel", model.name, Text("layers"), model.layers),
+        ("context_parallel", Text("a sequence"), Text("tokens"), contract.seq_len),
         *experts,
     )
     for name, owner, what, total in divided:
         degree = getattr(tuning, name)
         if not total % degree:
             continue
-        message = f"{owner} has {total} {what}, which {name.replace('_', ' ')} {degree} does not divide"
-        message = f"{message}; the nearest that does is {nearest_divisor(total, degree)}"
+        message = Text(
+            "{} has {} {}, which {} does not divide; the nearest that does is {}",
+            *(owner, total, what, Text(f"{name.replace('_', ' ')} {{}}", degree), nearest_divisor(total, degree)),
+        )
         if name == "context_parallel":
             yield Problem(code="sequence_not_divisible", where=f"tuning.{name}", message=message)
         else:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.errors import UserError
 from llmperf.types.models import Model
+from llmperf.types.texts import Text
 
 MOST_TOKENS = 2**24
 """Rows of the largest vocabulary: data that is made here holds a permutation of it."""
@@ -36,117 +37,118 @@ def misfits(model: Model) -> Iterator[Misfit]:
 def _sizes(model: Model) -> Iterator[Misfit]:
     """Numbers that no model has."""
     if model.vocab_size > MOST_TOKENS:
-        yield "vocab_size", f"at most {MOST_TOKENS}", model.vocab_size
+        yield "vocab_size", Text("at most {}", MOST_TOKENS), model.vocab_size
     if not 0 < model.norm_eps < 1:
-        yield "norm_eps", "more than 0 and less than 1", model.norm_eps
+        yield "norm_eps", Text("more than 0 and less than 1"), model.norm_eps
     low, high = INITIALIZER_STD
     if not low <= model.initializer_std <= high:
-        yield "initializer_std", f"{low:g} to {high:g}", model.initializer_std
+        yield "initializer_std", Text("{:g} to {:g}", low, high), model.initializer_std
     if not model.embedding_scale > 0:
-        yield "embedding_scale", "more than 0", model.embedding_scale
+        yield "embedding_scale", Text("more than 0"), model.embedding_scale
 
 
 def _attention(model: Model) -> Iterator[Misfit]:
     heads, latent = model.attention_heads, model.latent
     if latent is None and model.head_width is None and model.hidden_size % heads:
         nearest = max(number for number in range(1, min(heads, MOST_HEADS)) if model.hidden_size % number == 0)
-        expected = f"a divisor of hidden_size {model.hidden_size}, such as {nearest}, or a head_width"
+        expected = Text("a divisor of hidden_size {}, such as {}, or a head_width", model.hidden_size, nearest)
         yield "attention_heads", expected, heads
     if heads % model.kv_heads:
-        yield "kv_heads", f"a divisor of attention_heads {heads}", model.kv_heads
+        yield "kv_heads", Text("a divisor of attention_heads {}", heads), model.kv_heads
     if latent is None:
         return
     if model.kv_heads != heads:
-        yield "kv_heads", f"{heads}, as attention_heads (latent attention groups none)", model.kv_heads
+        yield "kv_heads", Text("{}, as attention_heads (latent attention groups none)", heads), model.kv_heads
     if model.head_width is not None:
-        yield "head_width", "none, since [latent] has the widths of a head", model.head_width
+        yield "head_width", Text("none, since [latent] has the widths of a head"), model.head_width
     if model.qk_norm != "none":
-        yield "qk_norm", "'none' with latent attention, which has norms of its own", model.qk_norm
+        yield "qk_norm", Text("'none' with latent attention, which has norms of its own"), model.qk_norm
     if model.attention_bias:
-        yield "attention_bias", "none with latent attention", ", ".join(model.attention_bias)
+        yield "attention_bias", Text("none with latent attention"), ", ".join(model.attention_bias)
 
 
 def _windows(model: Model) -> Iterator[Misfit]:
     pattern = model.window_pattern
     if model.window is None:
         if pattern:
-            yield "window", "the tokens that a windowed layer sees, since there is a window_pattern", None
+            yield "window", Text("the tokens that a windowed layer sees, since there is a window_pattern"), None
         if model.window_rope_theta is not None:
-            yield "window_rope_theta", "none without a window", model.window_rope_theta
+            yield "window_rope_theta", Text("none without a window"), model.window_rope_theta
         return
     if len(pattern) > model.layers:
-        yield "window_pattern", f"at most {model.layers} entries, one for each layer", len(pattern)
+        yield "window_pattern", Text("at most {} entries, one for each layer", model.layers), len(pattern)
     if pattern and "window" not in pattern:
-        yield "window_pattern", "at least one 'window', or no window", ", ".join(pattern)
+        yield "window_pattern", Text("at least one 'window', or no window"), ", ".join(pattern)
 
 
 def _mixture(model: Model) -> Iterator[Misfit]:
     mixture, active = model.mixture, model.nominal_active_parameters
     if mixture is None:
         if active is not None:
-            yield "nominal_active_parameters", "none without a [mixture]", active
+            yield "nominal_active_parameters", Text("none without a [mixture]"), active
         return
     if active is None or active > model.nominal_parameters:
-        expected = f"the round figure of active parameters, at most {model.nominal_parameters}"
+        expected = Text("the round figure of active parameters, at most {}", model.nominal_parameters)
         yield "nominal_active_parameters", expected, active
     if mixture.top_k > mixture.experts:
-        yield "mixture.top_k", f"at most {mixture.experts} (mixture.experts)", mixture.top_k
+        yield "mixture.top_k", Text("at most {} (mixture.experts)", mixture.experts), mixture.top_k
     if mixture.dense_layers >= model.layers:
-        expected = f"fewer than {model.layers} (layers), or no [mixture]"
+        expected = Text("fewer than {} (layers), or no [mixture]", model.layers)
         yield "mixture.dense_layers", expected, mixture.dense_layers
     if not mixture.shared_experts:
         if mixture.shared_width is not None:
-            yield "mixture.shared_experts", "1 or more, since there is a shared_width", 0
+            yield "mixture.shared_experts", Text("1 or more, since there is a shared_width"), 0
         if mixture.shared_gate:
-            yield "mixture.shared_experts", "1 or more, since there is a shared_gate", 0
+            yield "mixture.shared_experts", Text("1 or more, since there is a shared_gate"), 0
     if mixture.experts % mixture.groups:
-        yield "mixture.groups", f"a divisor of {mixture.experts} (mixture.experts)", mixture.groups
+        yield "mixture.groups", Text("a divisor of {} (mixture.experts)", mixture.experts), mixture.groups
     elif mixture.top_groups > mixture.groups:
-        yield "mixture.top_groups", f"at most {mixture.groups} (mixture.groups)", mixture.top_groups
+        yield "mixture.top_groups", Text("at most {} (mixture.groups)", mixture.groups), mixture.top_groups
     elif mixture.top_groups * (mixture.experts // mixture.groups) < mixture.top_k:
-        expected = f"groups with at least {mixture.top_k} experts (mixture.top_k)"
+        expected = Text("groups with at least {} experts (mixture.top_k)", mixture.top_k)
         yield "mixture.top_groups", expected, mixture.top_groups
 
 
 def _positions(model: Model) -> Iterator[Misfit]:
     if not 0 < model.rotated_share <= 1:
-        yield "rotated_share", "more than 0 and at most 1", model.rotated_share
+        yield "rotated_share", Text("more than 0 and at most 1"), model.rotated_share
     elif model.position_encoding == "rope":
         yield from _rotation(model)
     elif model.position_encoding == "alibi":
         for key in ("rope_theta", "window_rope_theta"):
             if (theta := getattr(model, key)) is not None:
-                yield key, f"none with position_encoding {model.position_encoding!r}", theta
+                yield key, Text("none with position_encoding {!r}", model.position_encoding), theta
     scaling = model.rope_scaling
     if scaling is None:
         return
     if model.position_encoding != "rope":
-        yield "rope_scaling", "none without position_encoding 'rope'", scaling.method
+        yield "rope_scaling", Text("none without position_encoding 'rope'"), scaling.method
     if scaling.factor < 1:
-        yield "rope_scaling.factor", "at least 1", scaling.factor
+        yield "rope_scaling.factor", Text("at least 1"), scaling.factor
     if scaling.method != "linear" and scaling.original_positions is None:
-        expected = f"the longest sequence of the first training, for {scaling.method}"
+        expected = Text("the longest sequence of the first training, for {}", scaling.method)
         yield "rope_scaling.original_positions", expected, None
     if scaling.method == "yarn" and (scaling.beta_fast or 32.0) < (scaling.beta_slow or 1.0):
-        yield "rope_scaling.beta_fast", "at least rope_scaling.beta_slow", scaling.beta_fast
+        yield "rope_scaling.beta_fast", Text("at least rope_scaling.beta_slow"), scaling.beta_fast
     if scaling.method == "llama3":
         low, high = scaling.low_frequency, scaling.high_frequency
         if low is None or high is None or low >= high:
-            yield "rope_scaling.low_frequency", "less than rope_scaling.high_frequency, both given for llama3", low
+            expected = Text("less than rope_scaling.high_frequency, both given for llama3")
+            yield "rope_scaling.low_frequency", expected, low
 
 
 def _rotation(model: Model) -> Iterator[Misfit]:
     """Rotary positions turn pairs of channels."""
     for key in ("rope_theta", "window_rope_theta"):
         if (theta := getattr(model, key)) is not None and theta <= 1:
-            yield key, "more than 1", theta
+            yield key, Text("more than 1"), theta
     width = model.rotated_width
     if width % 2 == 0 and width:
         return
-    expected = "an even number of channels that are rotated"
+    expected = Text("an even number of channels that are rotated")
     if model.latent is not None:
         yield "latent.rope_width", expected, width
     elif model.rotated_share != 1:
-        yield "rotated_share", f"{expected}, of {model.query_width} in a head", f"{width} channels"
+        yield "rotated_share", Text("{}, of {} in a head", expected, model.query_width), Text("{} channels", width)
     else:
         yield "head_width", expected, width

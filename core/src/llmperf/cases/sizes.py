@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.types.problems import Problem
 from llmperf.types.spec import Contract, Tuning
+from llmperf.types.texts import Text
 
 MOST_TOKENS = 2**24
 MOST_SEQUENCES = 65_536
@@ -13,11 +14,12 @@ MOST_MICRO_BATCHES = 65_536
 MOST_DEVICES = 1024
 MOST_RANKS = 2**20
 
+IN_A_STEP = Text("micro batches in a step; published runs have up to 512")
 REASONS = {
-    "contract.seq_len": (MOST_TOKENS, "tokens in a sequence; the longest published contexts have 10 million"),
-    "tuning.micro_batch": (MOST_SEQUENCES, "sequences in one forward pass; real runs have one to some hundred"),
-    "tuning.gradient_accumulation": (MOST_MICRO_BATCHES, "micro batches in a step; published runs have up to 512"),
-    "tuning.devices": (MOST_DEVICES, "ranks on a node; the largest nodes have 576 devices"),
+    "contract.seq_len": (MOST_TOKENS, Text("tokens in a sequence; the longest published contexts have 10 million")),
+    "tuning.micro_batch": (MOST_SEQUENCES, Text("sequences in one forward pass; real runs have one to some hundred")),
+    "tuning.gradient_accumulation": (MOST_MICRO_BATCHES, IN_A_STEP),
+    "tuning.devices": (MOST_DEVICES, Text("ranks on a node; the largest nodes have 576 devices")),
 }
 """The largest value of each setting, what it counts, and what real runs have of it."""
 
@@ -38,16 +40,17 @@ def _too_large(values: dict[str, int]) -> Iterator[Problem]:
         most, why = REASONS[path]
         if value > most:
             name = path.split(".")[1]
-            message = f"expected at most {most} {why}; found {value}, the nearest is --set {name}={most}"
+            message = Text("expected at most {} {}; found {}, the nearest is --set {}={}", most, why, value, name, most)
             yield Problem(code="value_too_large", where=path, message=message)
 
 
 def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
     if tuning.nodes * tuning.devices > MOST_RANKS:
         nearest = max(1, MOST_RANKS // tuning.devices)
-        message = (
-            f"expected at most {MOST_RANKS} ranks, several times the largest clusters; found {tuning.nodes} nodes x"
-            f" {tuning.devices} devices = {tuning.nodes * tuning.devices}, the nearest is {nearest} nodes"
+        message = Text(
+            "expected at most {} ranks, several times the largest clusters; found {} nodes x {} devices = {}, the"
+            " nearest is {} nodes",
+            *(MOST_RANKS, tuning.nodes, tuning.devices, tuning.nodes * tuning.devices, nearest),
         )
         yield Problem(code="value_too_large", where="tuning.nodes", message=message)
 
@@ -58,9 +61,9 @@ def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int
     if accumulation <= MOST_MICRO_BATCHES:
         return []
     most, why = REASONS["tuning.gradient_accumulation"]
-    message = (
-        f"expected at most {most} {why}; found {accumulation}, which is global batch {contract.global_batch} /"
-        f" (micro batch {tuning.micro_batch} x data parallel {data_parallel}); the nearest is"
-        f" --set global_batch={most * per_round}"
+    message = Text(
+        "expected at most {} {}; found {}, which is global batch {} / (micro batch {} x data parallel {}); the nearest"
+        " is --set global_batch={}",
+        *(most, why, accumulation, contract.global_batch, tuning.micro_batch, data_parallel, most * per_round),
     )
     return [Problem(code="value_too_large", where="contract.global_batch", message=message)]

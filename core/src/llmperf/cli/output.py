@@ -12,16 +12,12 @@ import click
 
 from llmperf.cli.colour import painted
 from llmperf.files.text import printable
-from llmperf.reporting.language import language_of_locale
+from llmperf.reporting.language import language_option as language_option
 
 if TYPE_CHECKING:
     from llmperf.reporting.page import Line, Page
     from llmperf.reporting.text_table import Column
 
-language_option = click.option(
-    "--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
-    help="Language of headings, values and sentences.",
-)  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
 

@@ -99,9 +99,8 @@ def _run(
     from llmperf.cli.progress_line import begin_run
     from llmperf.cli.run_text import headline, log_tail, repeat_line
     from llmperf.planning.ready import ready
-    from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.terminal import result_card
-    from llmperf.reporting.words import sentence
+    from llmperf.reporting.words import finding_text, sentence
     from llmperf.runfolder.filenames import trace_files
     from llmperf.running.measure import measure, startable
 

@@ -12,11 +12,10 @@ from llmperf.files.text import printable
 from llmperf.planning.states import Planned
 from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
-from llmperf.reporting.finding_texts import finding_text
 from llmperf.reporting.result_sheets import figure_rows
 from llmperf.reporting.safe_text import printable as one_line
 from llmperf.reporting.text_table import Column
-from llmperf.reporting.words import sentence, word
+from llmperf.reporting.words import finding_text, sentence, word
 from llmperf.results.repeats import spread
 from llmperf.types.result import Result
 

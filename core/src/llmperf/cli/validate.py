@@ -16,6 +16,7 @@ from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completion import rule_codes, run_folders
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import language_option, print_text
+from llmperf.types.texts import Text
 
 if TYPE_CHECKING:
     from llmperf.types import FileFindings, Verdict
@@ -204,9 +205,8 @@ def _print_document(files: list[FileFindings], wanted: str) -> int:
 
 def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict[str, list[Verdict]]]:
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
-    from llmperf.reporting.finding_texts import finding_text
     from llmperf.reporting.findings import text
-    from llmperf.reporting.words import sentence, word
+    from llmperf.reporting.words import finding_text, sentence, word
     from llmperf.validation.catalogue import RULESET, counted
     from llmperf.validation.causes import Repeats
 
@@ -230,7 +230,7 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
             nl=False,
         )
     counts = zip((count, *totals), ("file", "error", "warning"), strict=True)
-    parts = [word(f"{number} {what}{'s' * (number != 1)}", language) for number, what in counts]
+    parts = [word(Text(f"{{}} {what}{'s' * (number != 1)}", number), language) for number, what in counts]
     line = "{files}: {errors}, {warnings} (ruleset {ruleset})"
     values = dict(zip(("files", "errors", "warnings"), parts, strict=True))
     click.echo(sentence(line, language, **values, ruleset=RULESET), err=True)
@@ -242,8 +242,7 @@ def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
     if not verdicts:
         return
     from llmperf.files.text import printable
-    from llmperf.reporting.finding_texts import finding_message
-    from llmperf.reporting.words import sentence, word
+    from llmperf.reporting.words import recorded, sentence, word
 
     grouped: dict[tuple[str, tuple[str, ...]], list[int]] = {}
     for verdict in verdicts:
@@ -254,9 +253,7 @@ def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
             text = "lines {lines} and {more} more: {outcome}: {why}"
         mark = ", " if language == "en" else "、"
         values = {"lines": mark.join(map(str, lines[:SHOWN_LINES])), "outcome": word(outcome, language)}
-        values |= {
-            "why": ("; " if language == "en" else "；").join(finding_message(reason, language) for reason in why)
-        }
+        values["why"] = word("; ", language).join(recorded(reason, language) for reason in why)
         yield printable(sentence(text, language, **values, more=len(lines) - SHOWN_LINES))
 
 

@@ -25,7 +25,14 @@ BLOCK_BYTES = 2**20
 
 def encode(document: Any) -> bytes:
     """One line of JSON."""
-    return msgspec.json.encode(document)
+    return msgspec.json.encode(document, enc_hook=_plain)
+
+
+def _plain(value: object) -> str:
+    """A text that is more than a `str`, such as a template with its values."""
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(f"{type(value).__name__} cannot be written")
 
 
 def encode_pretty(document: Any, indent: int = 2) -> bytes:
@@ -58,14 +65,14 @@ def convert(value: Any, kind: type[T], where: str) -> T:
 def reshaped(value: T, kind: type[T], where: str) -> T:
     """A dataclass from a plugin as a `kind` at every depth, lists as tuples; UserError as `convert` raises."""
     try:
-        return msgspec.convert(msgspec.to_builtins(value), type=kind)
+        return msgspec.convert(builtins(value), type=kind)
     except (msgspec.MsgspecError, ArithmeticError, AttributeError, RecursionError, TypeError, ValueError) as error:
         raise UserError(f"{where}: {error}") from None
 
 
 def builtins(value: Any) -> Any:
     """A dataclass as plain dicts, lists and scalars."""
-    return msgspec.to_builtins(value)
+    return msgspec.to_builtins(value, enc_hook=_plain)
 
 
 _IRREGULAR = (

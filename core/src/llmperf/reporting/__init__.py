@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from llmperf.reporting.cells import settings as settings
     from llmperf.reporting.cells import shown as shown
     from llmperf.reporting.exports import sheet_values as sheet_values
-    from llmperf.reporting.finding_texts import finding_text as finding_text
     from llmperf.reporting.findings import answer_findings as answer_findings
     from llmperf.reporting.language import language_of_locale as language_of_locale
+    from llmperf.reporting.language import language_option as language_option
     from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
     from llmperf.reporting.overview import COST_COLUMNS as COST_COLUMNS
     from llmperf.reporting.overview import IN_TABLE as IN_TABLE
@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.small_chart import sparkline as sparkline
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.text_table import Column as Column
+    from llmperf.reporting.words import finding_text as finding_text
     from llmperf.reporting.words import sentence as sentence
     from llmperf.reporting.words import value_text as value_text
     from llmperf.reporting.words import word as word

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 from llmperf.accounting.layout import layout_text
-from llmperf.types import Change, Layout, Rounding, Row
+from llmperf.types import Change, Layout, Rounding, Row, Text
 from llmperf.types.result import Failure
 from llmperf.types.utilisation import Mfu, WeightedPeak
 
@@ -99,7 +99,7 @@ def number(value: float | int | None, digits: int = 1) -> str:
 
 def counted(count: int, what: str) -> str:
     """`1 run`, `4 runs`."""
-    return f"{count:,} {what}{'s' * (count != 1)}"
+    return Text(f"{{}} {what}{'s' * (count != 1)}", f"{count:,}")
 
 
 def significant(value: float | None) -> str:
@@ -134,8 +134,8 @@ def shares(named: Mapping[str, float]) -> str:
 
 def text(value: Any) -> str:
     """Any scalar with all of its digits."""
-    if value is None:
-        return UNKNOWN
+    if value is None or isinstance(value, str):
+        return UNKNOWN if value is None else value
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -160,8 +160,8 @@ def settings(named: Iterable[tuple[str, Any]]) -> str:
 
 def layout(parallelism: Layout) -> str:
     """`TP1 x PP1 x DP8, sharding stage 3 over 8`."""
-    stage = f", sharding stage {parallelism.sharding_stage} over {parallelism.sharding_degree}"
-    return layout_text(parallelism) + stage * bool(parallelism.sharding_stage)
+    degrees, stage = layout_text(parallelism), parallelism.sharding_stage
+    return Text("{}, sharding stage {} over {}", degrees, stage, parallelism.sharding_degree) if stage else degrees
 
 
 def part(share: float) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 from llmperf.accounting.routing import routing_text
 from llmperf.reporting import cells
 from llmperf.reporting.cells import shown
-from llmperf.types import Result, Row
+from llmperf.types import Result, Row, Text
 
 
 def routing_rows(result: Result) -> tuple[Row, ...]:
@@ -35,6 +35,7 @@ def expert_rows(result: Result) -> Iterator[Row]:
         middle,
         Row(key="idle_experts", label="experts without tokens", value=idle),
     )
-    text = f"{shown(largest)} in layer {layer}, {shown(middle)} in the median of {cells.counted(len(known), 'layer')}"
-    text += f"; {cells.counted(idle, 'expert')} without tokens" * bool(idle)
+    values = shown(largest), layer, shown(middle), cells.counted(len(known), "layer")
+    text = Text("{} in layer {}, {} in the median of {}", *values)
+    text = Text("{}; {} without tokens", text, cells.counted(idle, "expert")) if idle else text
     yield Row(key="expert_imbalance", label=largest.label, value=largest.value, text=text, parts=parts, own_words=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from llmperf.files.text import encodable, printable
+from llmperf.reporting.words import recorded, word
 from llmperf.types import FileFindings, Finding, Rule
 from llmperf.validation.catalogue import counted
 
@@ -177,13 +178,8 @@ def _xml(value: str) -> str:
 
 def _line(file: FileFindings, finding: Finding, language: str = "en") -> str:
     place = [str(file.path), str(file.lines.get(finding.path, "")), finding.path]
-    severity: str = finding.severity
-    message = finding.message
-    if language != "en":
-        from llmperf.reporting.finding_texts import finding_message, severity_text
-
-        severity, message = severity_text(severity, language), finding_message(message, language)
-    return printable(f"{':'.join(filter(None, place))}: {finding.code} {severity} {message}")
+    words = finding.code, word(finding.severity, language), recorded(finding.message, language)
+    return printable(f"{':'.join(filter(None, place))}: {' '.join(words)}")
 
 
 def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:

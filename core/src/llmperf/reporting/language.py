@@ -4,8 +4,36 @@ from __future__ import annotations
 
 import os
 
+import click
+
+from llmperf.errors import UserError
+
 
 def language_of_locale() -> str:
-    """`zh` if LC_ALL, LC_MESSAGES or LANG, the first of them that is set, names a Chinese locale; otherwise `en`."""
+    """`zh` if LC_ALL, LC_MESSAGES or LANG, the first of them that is set, names a Chinese locale; otherwise `en`.
+
+    `en` also where the package with the Chinese texts is not installed.
+    """
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
-    return "zh" if locale.lower().startswith("zh") else "en"
+    try:
+        return require("zh" if locale.lower().startswith("zh") else "en")
+    except UserError:
+        return "en"
+
+
+def require(language: str, what: str = "--lang") -> str:
+    """The language; UserError that names `what` needs it, if the package with its texts is not installed."""
+    from llmperf.plugins.installed import distribution
+    from llmperf.plugins.own_packages import project_packages
+
+    if language != "en" and distribution(package := project_packages()["languages"][language]) is None:
+        from llmperf.plugins.mending import install_own
+
+        raise UserError(f"{what} {language}: the texts are in {package}; install it with: {install_own(package)}")
+    return language
+
+
+language_option = click.option(
+    "--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
+    callback=lambda _, __, language: require(language), help="Language of headings, values and sentences.",
+)  # fmt: skip

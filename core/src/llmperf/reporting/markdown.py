@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from llmperf.reporting.finding_texts import finding_message, severity_text
 from llmperf.reporting.overview import (
     COMPUTED_MFU,
     SCALING_ASSUMES,
@@ -16,7 +15,7 @@ from llmperf.reporting.overview import (
 )
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.safe_text import markdown_text, printable
-from llmperf.reporting.words import value_text, word
+from llmperf.reporting.words import recorded, value_text, word
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source
 
 TITLE = "Configuration and results"
@@ -148,8 +147,8 @@ def _findings_of_all(sheets: Sequence[Sheet], language: str) -> Iterator[str]:
     for (severity, code), found in sorted(by_code.items(), key=lambda each: (SEVERITIES.index(each[0][0]), each[0][1])):
         sheet, finding = found[0]
         count = word("{all} run" if len(found) == 1 else "{all} runs", language).format(all=len(found))
-        where = f"{markdown_text(sheet.name)}: {markdown_text(finding_message(finding.message, language))}"
-        yield f"- {markdown_text(code)} {severity_text(severity, language)}, {count}: {where}"
+        where = f"{markdown_text(sheet.name)}: {markdown_text(recorded(finding.message, language))}"
+        yield f"- {markdown_text(code)} {word(severity, language)}, {count}: {where}"
 
 
 def _findings(findings: Sequence[Finding], failed: bool, language: str) -> Iterator[str]:
@@ -158,6 +157,6 @@ def _findings(findings: Sequence[Finding], failed: bool, language: str) -> Itera
     if not findings:
         yield word("The run failed; nothing else was found." if failed else "No findings.", language)
     for finding in findings:
-        severity = severity_text(finding.severity, language)
+        severity = word(finding.severity, language)
         place = f"{markdown_text(finding.code)} {severity} {markdown_text(finding.path)}"
-        yield f"- {place}: {markdown_text(finding_message(finding.message, language))}"
+        yield f"- {place}: {markdown_text(recorded(finding.message, language))}"

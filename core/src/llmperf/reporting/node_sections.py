@@ -8,7 +8,7 @@ from llmperf.accounting.layout import coordinates_text, range_text
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.results.disturbances import before_start, disturbances
-from llmperf.types import Result, Row, Section
+from llmperf.types import Result, Row, Section, Text
 from llmperf.types.host_load import NodeConditions
 from llmperf.types.node_results import NodeResult, Straggler, Waiting
 
@@ -29,9 +29,9 @@ def node_rows(result: Result) -> Iterator[Row]:
         waiting = result.waiting
         share = Row(key="communication_share", label="waits for communication", value=waiting.share,
                     rounding=cells.PERCENT)  # fmt: skip
-        text = f"{shown(share)} of the window; by rank {cells.percent(waiting.least_share)} to"
+        values = shown(share), cells.percent(waiting.least_share), cells.percent(waiting.most_share)
         yield Row(key="communication", label="waits for communication", value=waiting.share, parts=(share,),
-                  text=f"{text} {cells.percent(waiting.most_share)}", own_words=True)  # fmt: skip
+                  text=Text("{} of the window; by rank {} to {}", *values), own_words=True)  # fmt: skip
         if waiting.stragglers:
             yield Row(key="stragglers", label="stragglers", value=len(waiting.stragglers) + waiting.more_stragglers,
                       text=straggler_text(result, waiting), parts=(_cost(waiting),), own_words=True)  # fmt: skip
@@ -45,8 +45,9 @@ def _cost(waiting: Waiting) -> Row:
 def straggler_text(result: Result, waiting: Waiting) -> str:
     """Stragglers as text: `rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`."""
     window = result.metrics.window_seconds
-    of = "" if window is None else f", of {window:.2f} s"
-    return f"{_who(result, waiting)}; without that the window might be {shown(_cost(waiting))} s shorter{of}"
+    of = "" if window is None else Text(", of {:.2f} s", window)
+    values = _who(result, waiting), shown(_cost(waiting)), of
+    return Text("{}; without that the window might be {} s shorter{}", *values)
 
 
 def _who(result: Result, waiting: Waiting) -> str:
@@ -55,18 +56,19 @@ def _who(result: Result, waiting: Waiting) -> str:
     others = [straggler for straggler in waiting.stragglers if straggler.node_rank not in waiting.slow_nodes]
     ranks = [_rank(result, straggler) for straggler in others[:HOSTS_SHOWN]]
     rest = len(waiting.slow_nodes) - len(nodes)
-    hidden = [f"{rest} more nodes"] if rest > 0 else []
+    hidden = [Text("{} more nodes", rest)] if rest > 0 else []
     rest = len(others) - len(ranks)
-    return joined([*nodes, *hidden, *ranks, *([f"{rest} more ranks"] if rest > 0 else [])])
+    return Text.joined(", ", [*nodes, *hidden, *ranks, *([Text("{} more ranks", rest)] if rest > 0 else [])])
 
 
 def _rank(result: Result, straggler: Straggler) -> str:
-    place = f" on {_node(result, straggler.node_rank)}" if result.hardware.nodes > 1 else ""
-    return f"rank {straggler.rank}{place}"
+    if result.hardware.nodes == 1:
+        return Text("rank {}", straggler.rank)
+    return Text("rank {} on {}", straggler.rank, _node(result, straggler.node_rank))
 
 
 def _node(result: Result, node: int) -> str:
-    return f"node {node} ({result.nodes[node].host})" if node < len(result.nodes) else f"node {node}"
+    return Text("node {} ({})", node, result.nodes[node].host) if node < len(result.nodes) else Text("node {}", node)
 
 
 def node_sections(result: Result) -> Iterator[Section]:
@@ -122,7 +124,7 @@ MAX_NODES = 64
 def disturbance_rows(result: Result) -> Iterator[Row]:
     """Rows of the card: one sentence on what disturbed the run; nothing for a quiet one."""
     if parts := list(disturbances(result)):
-        yield text_row("disturbed", "; ".join(parts), "disturbed", own_words=True)
+        yield text_row("disturbed", Text.joined("; ", parts), "disturbed", own_words=True)
 
 
 def condition_sections(result: Result) -> Iterator[Section]:

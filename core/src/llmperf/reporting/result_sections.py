@@ -10,7 +10,7 @@ from llmperf.reporting.cells import shown, significant, text_row, weighted_parts
 from llmperf.reporting.expert_rows import expert_rows, routing_rows
 from llmperf.reporting.node_sections import condition_sections, node_sections
 from llmperf.reporting.run_setup import Setup
-from llmperf.types import Result, Row, Section
+from llmperf.types import Result, Row, Section, Text
 from llmperf.types.utilisation import Mfu
 
 MAX_RANKS = 256
@@ -62,7 +62,9 @@ def document_sections(result: Result, figures: Mapping[str, Row], setup: Setup) 
 def _utilisation(result: Result) -> Section:
     records = tuple(
         (
-            text_row("convention", mfu.convention + (" (headline)" if mfu.headline else ""), own_words=True),
+            text_row(
+                "convention", Text("{} (headline)" if mfu.headline else "{}", Text(mfu.convention)), own_words=True
+            ),
             Row(key=f"mfu_{mfu.convention}", label="MFU", value=mfu.value, rounding=cells.PERCENT),
             Row(key="flops_per_token", label="FLOPs per token", value=mfu.flops_per_token, rounding=cells.SIGNIFICANT),
             text_row("formula", mfu.formula, own_words=True),
@@ -113,27 +115,26 @@ def _rank_memory(result: Result) -> Iterator[Section]:
 def _making(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     metrics, text = result.metrics, {key: shown(row) for key, row in figures.items()}
     if metrics.tokens_per_second_per_device is not None:
-        ranks = "ranks, which share a device" if result.hardware.divided else "devices"
-        tokens = f"{text['measured_tokens']} tokens of {metrics.measured_steps} measured steps"
-        figure = f"{tokens} / {text['window_seconds']} s / {result.parallelism.world_size} {ranks}"
-        yield text_row("", f"token/p/s = {figure}", own_words=True)
+        ranks = Text("ranks, which share a device" if result.hardware.divided else "devices")
+        values = text["measured_tokens"], metrics.measured_steps, text["window_seconds"], result.parallelism.world_size
+        figure = Text("token/p/s = {} tokens of {} measured steps / {} s / {} {}", *values, ranks)
+        yield text_row("", figure, own_words=True)
     if metrics.step_seconds is not None:
         median, p5, p95, mean = (text[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean"))
-        yield text_row("", f"step: median {median} s, p5 {p5} s, p95 {p95} s, mean {mean} s", own_words=True)
+        steps = Text("step: median {} s, p5 {} s, p95 {} s, mean {} s", median, p5, p95, mean)
+        yield text_row("", steps, own_words=True)
     if metrics.joules_per_token is not None:
-        joules = f"{text['energy_joules']} J of all devices, by {metrics.energy_source}, / tokens"
-        each = f"{text['joules_per_token']} J a token, {text['tokens_per_joule']} tokens a joule"
-        yield text_row("", f"energy: {each} = {joules}", own_words=True)
+        each = Text(
+            "energy: {} J a token, {} tokens a joule = {} J of all devices, by {}, / tokens",
+            *(text["joules_per_token"], text["tokens_per_joule"], text["energy_joules"], metrics.energy_source),
+        )
+        yield text_row("", each, own_words=True)
     if metrics.throttling:
         yield text_row("", f"throttling, share of the readings: {cells.shares(metrics.throttling)}")
     if metrics.known_entropy is not None:
-        yield text_row(
-            "",
-            f"known entropy of the data: {text['known_entropy']} nats per token; no loss gets below it",
-            own_words=True,
-        )
+        entropy = Text("known entropy of the data: {} nats per token; no loss gets below it", text["known_entropy"])
+        yield text_row("", entropy, own_words=True)
     yield from (text_row("", note, own_words=True) for note in result.notes)
-    yield Row(key="created", label="", value=result.created, text=f"run {result.run_id}, {result.created} to"
-              f" {result.finished}", parts=(text_row("made", result.created, "created"),
-                                            text_row("finished", result.finished, "finished")),
-                                            own_words=True)  # fmt: skip
+    parts = text_row("made", result.created, "created"), text_row("finished", result.finished, "finished")
+    run = Text("run {}, {} to {}", result.run_id, result.created, result.finished)
+    yield Row(key="created", label="", value=result.created, text=run, parts=parts, own_words=True)

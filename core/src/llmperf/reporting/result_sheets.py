@@ -19,7 +19,7 @@ from llmperf.results.disturbances import disturbances, disturbed
 from llmperf.results.repeats import device_throughput, kind_of
 from llmperf.results.sections import known_sections
 from llmperf.results.series import read_curves
-from llmperf.types import Finding, Result, Row, Section, Sheet, Source
+from llmperf.types import Finding, Result, Row, Section, Sheet, Source, Text
 from llmperf.validation.catalogue import open_catalogue
 
 
@@ -102,7 +102,7 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
     yield figures["tokens_per_second_per_device"]
     yield figures["mfu_nominal"]
     yield figures["final_loss"]
-    yield _memory(figures, "mem, GiB", "")
+    yield _memory(figures, "mem, GiB", "{}")
     yield setup.overview["fix_hp"]
     beside = _rows_beside(path)
     known = [row.text for row in beside if row.text is not None]
@@ -110,14 +110,14 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
         key="status",
         label="status",
         value=result.status,
-        text=", ".join((_short_status(result), *(("disturbed",) if disturbed(result) else ()), *known)),
+        text=Text.joined(", ", (_short_status(result), *[Text("disturbed")] * disturbed(result), *known)),
         own_words=True,
     )
     yield Row(key="run_id", label="run", value=result.run_id)
     yield from (figures[key] for key in ("power_watts", "joules_per_token", "tokens_per_joule", "step_seconds_median"))
     yield Row(key="created", label="made", value=result.created, text=result.created[:16].replace("T", " "))
     yield from beside
-    yield Row(key="disturbed", label="disturbed", value="; ".join(disturbances(result)) or None, own_words=True)
+    yield Row(key="disturbed", label="disturbed", value=Text.joined("; ", disturbances(result)) or None, own_words=True)
     yield Row(key="errors", label="validation errors", value=_count(result, "error"))
     yield Row(key="warnings", label="validation warnings", value=_count(result, "warning"))
 
@@ -138,27 +138,27 @@ def _count(result: Result, severity: str) -> int:
 def _short_status(result: Result) -> str:
     """`failed: hung`; of a complete run with errors or warnings `invalid: 2 errors` or `complete, 1 warning`."""
     if result.failure is not None:
-        return f"{result.status}: {result.failure.reason}"
+        return Text("{}: {}", Text(result.status), Text(result.failure.reason))
     errors, warnings = _count(result, "error"), _count(result, "warning")
     if errors and result.status == "complete":
-        return f"invalid: {cells.counted(errors, 'error')}"
-    return f"{result.status}, {cells.counted(warnings, 'warning')}" if warnings else result.status
+        return Text("invalid: {}", cells.counted(errors, "error"))
+    return Text("{}, {}", Text(result.status), cells.counted(warnings, "warning")) if warnings else Text(result.status)
 
 
 def _status(result: Result) -> str:
-    if result.failure is None:
-        return result.status
-    failure = result.failure
+    status, failure = Text(result.status), result.failure
+    if failure is None:
+        return status
     if failure.reason in ("killed", "lost", "interrupted"):  # the message names the reason and the rank
-        return f"{result.status}: {failure.message}"
-    rank = "" if failure.rank is None or failure.node_rank is not None else f", rank {failure.rank}"
-    return f"{result.status}: {failure.reason}{rank}: {cells.failure_text(failure)}"
+        return Text("{}: {}", status, failure.message)
+    rank = "" if failure.rank is None or failure.node_rank is not None else Text(", rank {}", failure.rank)
+    return Text("{}: {}{}: {}", status, Text(failure.reason), rank, cells.failure_text(failure))
 
 
 def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
     """`3.0/8.0`: in use on one whole device, and its total."""
     used, total = figures["device_memory_used_bytes"], figures["device_memory_total_bytes"]
-    return Row(key="device_memory", label=label, value=used.value, text=f"{shown(used)}/{shown(total)}{after}",
+    return Row(key="device_memory", label=label, value=used.value, text=Text(after, f"{shown(used)}/{shown(total)}"),
                own_words=True,
                parts=(used, total))  # fmt: skip
 
@@ -176,14 +176,15 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) 
     yield replace(whole, parts=(whole, figures["tokens_per_second_per_whole_device"]))
     steps = [figures[f"step_seconds_{name}"] for name in ("median", "p5", "p95", "mean")]
     if result.metrics.step_seconds is not None:
-        texts = ", ".join(f"{shown(row)} {row.key.rpartition('_')[2]}" for row in steps[:3])
+        texts = Text("{} median, {} p5, {} p95", *map(shown, steps[:3]))
         yield Row(
             key="step_seconds", label="step, s", value=steps[0].value, text=texts, parts=tuple(steps), own_words=True
         )
     window = figures["window_seconds"]
     disturbance = rows_of(result.metrics, ("other_cpu_share",))
-    seconds = "" if window.value is None else f" in {shown(window)} s"
-    yield Row(key="measured", label="measured", value=None, text=f"{result.metrics.measured_steps} steps{seconds}",
+    steps_text = "{} steps" if window.value is None else "{} steps in {} s"
+    measured = Text(steps_text, result.metrics.measured_steps, shown(window))
+    yield Row(key="measured", label="measured", value=None, text=measured,
               parts=(figures["measured_steps"], figures["measured_tokens"], window, *disturbance),
               own_words=True)  # fmt: skip
     yield from disturbance_rows(result)
@@ -191,8 +192,9 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) 
     yield from (*routing_rows(result), *expert_rows(result))
     yield _loss(figures)
     rank = figures["rank_peak_bytes"]
-    yield replace(rank, text=None if rank.value is None else f"{shown(rank)} at most", parts=(rank,), own_words=True)
-    yield _memory(figures, "memory of a device, GiB", " in use by all, of total")
+    most = None if rank.value is None else Text("{} at most", shown(rank))
+    yield replace(rank, text=most, parts=(rank,), own_words=True)
+    yield _memory(figures, "memory of a device, GiB", "{} in use by all, of total")
     yield from _energy(result, figures)
     yield from _utilisation(result)
     yield setup.overview["fix_hp"]
@@ -204,8 +206,8 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) 
 
 def _loss(figures: Mapping[str, Row]) -> Row:
     first, final, entropy = (figures[name] for name in ("first_loss", "final_loss", "known_entropy"))
-    text = f"{shown(first)} -> {shown(final)}"
-    text += "" if entropy.value is None else f" (entropy of the data {shown(entropy)})"
+    template = "{} -> {}" if entropy.value is None else "{} -> {} (entropy of the data {})"
+    text = Text(template, shown(first), shown(final), shown(entropy))
     unknown = first.value is None and final.value is None
     return Row(key="loss", label="loss", value=final.value, text=None if unknown else text, own_words=True,
                parts=(first, final, entropy))  # fmt: skip
@@ -215,15 +217,14 @@ def _energy(result: Result, figures: Mapping[str, Row]) -> Iterator[Row]:
     """Only what the devices report."""
     metrics, power = result.metrics, figures["power_watts"]
     names = ("energy_joules", "joules_per_token", "tokens_per_joule")
-    joules, each, per_joule = rows = tuple(figures[name] for name in names)
+    joules, each, _ = rows = tuple(figures[name] for name in names)
     if power.value is not None:
-        yield replace(
-            power, text=f"{shown(power)} on average", parts=(power, figures["utilisation_percent"]), own_words=True
-        )
+        parts = power, figures["utilisation_percent"]
+        yield replace(power, text=Text("{} on average", shown(power)), parts=parts, own_words=True)
     if each.value is not None:
-        text = f"{shown(joules)} J, {shown(each)} J a token, {shown(per_joule)} tokens a joule"
-        yield Row(key="energy", label="energy of the devices", value=joules.value, parts=rows,
-                  text=f"{text} ({metrics.energy_source})", own_words=True)  # fmt: skip
+        text = Text("{} J, {} J a token, {} tokens a joule ({})", *map(shown, rows), metrics.energy_source)
+        yield Row(key="energy", label="energy of the devices", value=joules.value, parts=rows, text=text,
+                  own_words=True)  # fmt: skip
     if metrics.throttling:
         yield Row(key="throttling", label="throttling", value=cells.shares(metrics.throttling))
 
@@ -241,8 +242,10 @@ def _utilisation(result: Result) -> Iterator[Row]:
         for name in ("peak_flops_per_second", "peak_dtype", "peak_source", "peak_confidence", "peak_date")
     )
     problem = Row(key="peak_problem", label="peak", value=result.peak_problem)
-    what = f"{shown(peak)} FLOP/s a rank, {shown(dtype)}: {shown(source)}"
-    text = None if known is None else f"{what} (confidence: {shown(confidence)}, {shown(date)})"
+    text = None
+    if known is not None:
+        template, sure = "{} FLOP/s a rank, {}: {} (confidence: {}, {})", Text(shown(confidence))
+        text = Text(template, shown(peak), shown(dtype), shown(source), sure, shown(date))
     yield replace(
         peak, unit="FLOP/s", text=text, parts=(peak, dtype, source, confidence, date, problem), own_words=True
     )
@@ -253,7 +256,8 @@ def _utilisation(result: Result) -> Iterator[Row]:
                     rounding=cells.PERCENT)  # fmt: skip
         peak = Row(key="weighted_peak_flops_per_second", label="work-weighted peak",
                    value=weighted.weighted_peak.flops_per_second, rounding=cells.SIGNIFICANT)  # fmt: skip
-        text = f"{shown(share)} of {shown(peak)} FLOP/s a rank: {weighted_parts(weighted.weighted_peak)}"
+        weights = weighted_parts(weighted.weighted_peak)
+        text = Text("{} of {} FLOP/s a rank: {}", shown(share), shown(peak), weights)
         yield replace(share, text=text, parts=(share, peak), own_words=True)
     if (measured := result.measured_peak) is not None:
         headline = next((mfu.of_measured_peak for mfu in result.mfu if mfu.headline), None)
@@ -261,8 +265,9 @@ def _utilisation(result: Result) -> Iterator[Row]:
                     rounding=cells.PERCENT)  # fmt: skip
         peak = Row(key="measured_peak_flops_per_second", label="measured peak", value=measured.flops_per_second,
                    rounding=cells.SIGNIFICANT)  # fmt: skip
-        of = f"of {shown(peak)} FLOP/s a rank, {measured.dtype}: {measured.source}, {measured.date}"
-        yield replace(share, text=f"{shown(share)} {of}", parts=(share, peak), own_words=True)
+        values = shown(share), shown(peak), measured.dtype, measured.source, measured.date
+        text = Text("{} of {} FLOP/s a rank, {}: {}, {}", *values)
+        yield replace(share, text=text, parts=(share, peak), own_words=True)
     for section, owner in known_sections().by_name.values():
         if (figures := section.of(result)) is not None:
             what = f"rows of the section {section.name!r}"
@@ -270,5 +275,5 @@ def _utilisation(result: Result) -> Iterator[Row]:
                 with blaming(owner, what):
                     rows = list(blamed_items(owner, what, section.rows(figures, result)))
             except PluginError as error:
-                rows = [Row(key="", label="note", value=f"left out: {error}", own_words=True)]
+                rows = [Row(key="", label="note", value=Text("left out: {}", error), own_words=True)]
             yield from rows

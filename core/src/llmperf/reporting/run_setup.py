@@ -17,7 +17,7 @@ from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.reporting.expert_rows import routing_rows
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.safe_text import printable
-from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Tuning
+from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Text, Tuning
 
 DESCRIPTIONS = ("title", "source")
 """Fields of a model that only describe it."""
@@ -93,7 +93,7 @@ def _overview(result: Result) -> Iterator[Row]:
         key="case",
         label="case",
         value=result.case,
-        text=f"{result.case}{' (variant)' * result.variant}",
+        text=Text("{} (variant)", result.case) if result.variant else result.case,
         own_words=result.variant,
     )
     yield Row(
@@ -104,9 +104,8 @@ def _overview(result: Result) -> Iterator[Row]:
         parts=rows_of(hardware, ("device_model", "device_share")),
         own_words=True,
     )
-    yield Row(key="layout", label="layout", value=framework, text=f"{framework} {cells.layout(result.parallelism)}",
-              own_words=True,
-              parts=_layout_rows(result))  # fmt: skip
+    text = Text("{} {}", framework, cells.layout(result.parallelism))
+    yield Row(key="layout", label="layout", value=framework, text=text, own_words=True, parts=_layout_rows(result))
     yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
 
 
@@ -164,23 +163,26 @@ def _card(result: Result) -> Iterator[Row]:
     hardware, batch = result.hardware, result.batch
     parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
     yield Row(key="model", label="model", value=result.model.name,
-              text=f"{result.model.title}, {shown(parameters)} parameters", own_words=True,
+              text=Text("{}, {} parameters", result.model.title, shown(parameters)), own_words=True,
               parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
-    share = "" if hardware.device_share == 1 else f", each rank with {cells.percent(hardware.device_share)} of one"
-    simulated = " (simulated)" if hardware.simulated else ""
     names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
-    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}{simulated}{share}"
+    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}"
+    devices = Text("{} (simulated)", devices) if hardware.simulated else devices
+    if hardware.device_share != 1:
+        devices = Text("{}, each rank with {} of one", devices, cells.percent(hardware.device_share))
     yield Row(key="devices", label="devices", value=None, text=devices, parts=rows_of(hardware, names), own_words=True)
-    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result),
-              text=f"{result.tuning.framework}, {cells.layout(result.parallelism)}", own_words=True)  # fmt: skip
-    product = (
-        f"{batch.micro_batch} micro x {batch.gradient_accumulation} accumulated x {batch.data_parallel} data parallel"
-    )
-    total = f"{batch.global_batch} sequences of {batch.seq_len} tokens"
+    text = Text("{}, {}", result.tuning.framework, cells.layout(result.parallelism))
+    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result), text=text,
+              own_words=True)  # fmt: skip
     names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
     recipe = result.contract.precision + (" (fp8 emulated)" if result.emulated else "")
     precision = Row(key="precision", label="precision", value=result.contract.precision)
-    yield Row(key="batch", label="batch", value=None, text=f"{product} = {total}, {recipe}", own_words=True,
+    text = Text(
+        "{} micro x {} accumulated x {} data parallel = {} sequences of {} tokens, {}",
+        *(batch.micro_batch, batch.gradient_accumulation, batch.data_parallel),
+        *(batch.global_batch, batch.seq_len, recipe),
+    )
+    yield Row(key="batch", label="batch", value=None, text=text, own_words=True,
               parts=(*rows_of(batch, names), precision))  # fmt: skip
 
 
@@ -196,7 +198,8 @@ def _environment(result: Result) -> Iterator[Section]:
     yield Section(key="environment", title="Environment")
     yield Section(key="hardware", title="Hardware", level=3, rows=(
         Row(key="device_model", label="accelerator", value=hardware.device_model,
-            text=hardware.device_model + " (simulated)" * hardware.simulated, own_words=hardware.simulated),
+            text=Text("{} (simulated)", hardware.device_model) if hardware.simulated else None,
+            own_words=hardware.simulated),
         devices,
         Row(key="device_share", label="share of a device per rank", value=hardware.device_share,
             rounding=cells.PERCENT),
@@ -235,13 +238,13 @@ def _strategy(result: Result) -> Iterator[Section]:
         "context parallel": layout.context_parallel,
         "expert parallel": layout.expert_parallel,
     }
-    used = [name for name, degree in degrees.items() if degree > 1]
-    used += ["sequence parallel"] * layout.sequence_parallel
-    used += [f"sharding stage {layout.sharding_stage}"] * bool(layout.sharding_stage)
+    used = [Text(name) for name, degree in degrees.items() if degree > 1]
+    used += [Text("sequence parallel")] * layout.sequence_parallel
+    used += [Text("sharding stage {}", layout.sharding_stage)] * bool(layout.sharding_stage)
     yield Section(key="parallelism", title="Parallelism", rows=(
-        text_row("technique", joined(used), own_words=True),
+        text_row("technique", Text.joined(", ", used) or cells.UNKNOWN, own_words=True),
         text_row("implemented by", tuning.framework, "framework"),
-        text_row("details", f"{cells.layout(layout)} = {layout.world_size} ranks", own_words=True),
+        text_row("details", Text("{} = {} ranks", cells.layout(layout), layout.world_size), own_words=True),
     ))  # fmt: skip
     options = {
         "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
@@ -275,7 +278,7 @@ def _batch(result: Result) -> Section:
         Row(key="seq_len", label="sequence length (MPE)", value=batch.seq_len),
         Row(key="gradient_accumulation", label="gradient accumulation (GAS)", value=batch.gradient_accumulation),
         Row(key="global_batch", label="global batch (GBS)", value=batch.global_batch,
-            text=f"{batch.global_batch} = LBS x GAS x data parallel = {product}", own_words=True),
+            text=Text("{} = LBS x GAS x data parallel = {}", batch.global_batch, product), own_words=True),
         replace(tokens, text=f"{shown(tokens)} = GBS x MPE"),
     ))  # fmt: skip
 
@@ -288,13 +291,13 @@ def _general(result: Result) -> Section:
         text_row("status", result.status, "status", own_words=True),
         text_row("provenance", result.provenance, "provenance", own_words=True),
         Row(key="model", label="model", value=result.model.name,
-            text=f"{result.model.title}, {number(result.parameters)} parameters", own_words=True),
+            text=Text("{}, {} parameters", result.model.title, number(result.parameters)), own_words=True),
         text_row("dataset", contract.dataset, "dataset"),
         text_row("precision", contract.precision, "precision"),
         Row(key="optimizer", label="optimiser", value=optimizer.name,
             text=f"{optimizer.name}, lr {optimizer.lr:g}, {optimizer.schedule}"),
         Row(key="steps", label="steps", value=contract.steps,
-            text=f"{contract.steps}, {contract.warmup_steps} of them warm-up", own_words=True),
+            text=Text("{}, {} of them warm-up", contract.steps, contract.warmup_steps), own_words=True),
         Row(key="seed", label="seed", value=contract.seed, text=_seed(result)),
         *routing_rows(result),
     ))  # fmt: skip

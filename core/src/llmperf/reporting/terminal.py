@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.reporting.finding_texts import finding_text
 from llmperf.reporting.overview import (
     COMPUTED_MFU,
     SCALING_ASSUMES,
@@ -17,7 +16,7 @@ from llmperf.reporting.overview import (
 )
 from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
-from llmperf.reporting.words import value_text, word
+from llmperf.reporting.words import finding_text, value_text, word
 from llmperf.types import Result, Sheet
 
 WIDE = "--wide, --format csv"
@@ -53,7 +52,7 @@ class TerminalReporter:
         lines += [word(SCALING_ASSUMES, language)] if "scaling_efficiency" in chosen else []
         rerun = None if self.width is None else rerun_line(sheets, language)  # a pipe gets a line for each run
         lines += [] if rerun is None else [rerun]
-        lines += [word(line, language) for line in closing_lines(sheets)]
+        lines += closing_lines(sheets, language)
         if self.width is not None:
             lines = ["\n".join(wrapped_cell(line, self.width)) for line in lines]
         return f"{table.text}\n" + "".join(f"\n{line}\n" for line in lines)
@@ -81,13 +80,13 @@ def result_card(result: Result, paint: Paint | None = None, language: str = "en"
     return card(result_sheet(result), language, paint)
 
 
-def closing_lines(sheets: Sequence[Sheet]) -> list[str]:
+def closing_lines(sheets: Sequence[Sheet], language: str) -> list[str]:
     """Lines of each kind of document about all of its sheets, such as how many published rows were checked."""
     by_kind: dict[str, list[Sheet]] = {}
     for sheet in sheets:
         by_kind.setdefault(sheet.source.kind, []).append(sheet)
     closings = [(members[0].source.closing, members) for members in by_kind.values()]
-    return [printable(closing(members)) for closing, members in closings if closing is not None]
+    return [printable(word(closing(members), language)) for closing, members in closings if closing is not None]
 
 
 def left_out_text(table: TextTable, language: str, remedy: str) -> str:

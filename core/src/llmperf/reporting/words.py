@@ -1,33 +1,51 @@
-"""Headings, labels, values and sentences in the language of a reader; labels as the published READMEs word them."""
+"""Texts in the language of a reader: labels, values of rows, sentences and findings.
+
+Translations come from the plugins that answer `llmperf_translations`, by English templates.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from string import Formatter
 from typing import TYPE_CHECKING
 
-from llmperf.reporting.finding_texts import TranslatedTemplates, finding_message, tables_of_packages
+from llmperf.reporting.safe_text import printable
+from llmperf.types.texts import Text
 
 if TYPE_CHECKING:
-    from llmperf.types import Row
+    from collections.abc import Mapping
 
-MAX_TEXT = 400
-"""Characters of a finished text that is translated."""
+    from llmperf.types import Finding, Row
 
-FILE = "words.zh.toml"
-"""File in the folder `data` of a package: tables `sentences` and `values` of Chinese texts by English ones."""
-OWN = ("reason", "verdict", "convention", "layout", "place", "confidence", "method")
-"""Parts of values that are words of llmperf, which are translated too."""
+CJK = "\u2e80"
+"""The first of the characters between which Chinese text has no spaces."""
 
 
 def word(english: str, language: str) -> str:
-    """A heading, label or text of llmperf in a language; English if it has no translation.
+    """A text of llmperf in a language, a `Text` by its template; English without a translation.
 
-    A finished text, such as `15 steps in 84.86 s`, is translated by its template. Texts of users, documents and
-    machines must not be given: use `value_text` for the value of a row.
+    Texts of users, documents and machines must not be given: use `value_text` for the value of a row.
     """
-    if language != "zh":
+    if language == "en":
         return english
-    return _chinese()[0].get(english) or _of_template(english)
+    if not isinstance(english, Text):
+        return _translations(language).get(english, english)
+    values = [word(value, language) if isinstance(value, Text) else value for value in english.values]
+    template = _translations(language).get(english.template)
+    return english.template.format(*values) if template is None else _filled(template, values)
+
+
+def recorded(english: str, language: str) -> str:
+    """A finished text of llmperf that a document has, by the template that it was made of; a list by its parts."""
+    if language == "en" or isinstance(english, Text) or english in _translations(language):
+        return word(english, language)
+    if (text := Text.read(english)).template in _translations(language):
+        return word(text, language)
+    for mark in ("; ", ", ", ": "):
+        parts = english.split(mark)
+        if len(parts) > 1 and (translated := [recorded(part, language) for part in parts]) != parts:
+            return word(mark, language).join(translated)
+    return english
 
 
 def value_text(row: Row, language: str) -> str:
@@ -35,36 +53,40 @@ def value_text(row: Row, language: str) -> str:
     from llmperf.reporting.cells import shown
 
     own = row.own_words or (isinstance(row.value, bool) and row.text is None)
-    return word(shown(row), language) if own else shown(row)
+    return recorded(shown(row), language) if own else shown(row)
 
 
 def sentence(english: str, language: str, **values: object) -> str:
     """A template in a language, with its values."""
-    return (_chinese()[0].get(english, english) if language == "zh" else english).format(**values)
+    return word(english, language).format(**values)
 
 
-@lru_cache(maxsize=4096)  # reports of many runs show the same values again and again
-def _of_template(english: str) -> str:
-    """A finished text by the template that it matches; a list by those of its parts."""
-    if len(english) > MAX_TEXT:
-        return english
-    if (chinese := _chinese()[1].translated(english)) is not None:
-        return chinese
-    for mark, chinese_mark in (("; ", "；"), (", ", "，")):
-        first, *others = english.split(mark)
-        if others and word(first, "zh") != first:
-            return chinese_mark.join(word(part, "zh") for part in (first, *others))
-    return english
+def finding_text(finding: Finding, language: str = "en") -> str:
+    """A finding on one line."""
+    where = f"{finding.path}{word(': ', language)}" if finding.path else ""
+    return printable(f"{finding.code} {word(finding.severity, language)} {where}{recorded(finding.message, language)}")
 
 
-@lru_cache(maxsize=1)
-def _chinese() -> tuple[dict[str, str], TranslatedTemplates]:
-    """All texts by their English ones, and the templates that finished texts match."""
-    sentences: dict[str, str] = {}
-    values: dict[str, str] = {}
-    for table in tables_of_packages(FILE):
-        sentences = {**table.get("sentences", {}), **sentences}
-        values = {**table.get("values", {}), **values}
-    own = dict.fromkeys(OWN, lambda part: word(part, "zh"))
-    own["counts"] = lambda part: finding_message(part, "zh")  # in the words of the package that counts
-    return {**sentences, **values}, TranslatedTemplates(values, own)
+def _filled(template: str, values: list[object]) -> str:
+    """A template with its values; a space between two Chinese texts is left out."""
+    made, formatter = [""], Formatter()
+    for literal, name, form, conversion in formatter.parse(template):
+        if made[-1][-1:] >= CJK:
+            literal = literal.removeprefix(" ")
+        if name is None:
+            return "".join((*made, literal))
+        value = formatter.convert_field(values[int(name)], conversion)
+        text = formatter.format_field(value, form or "")
+        made += [literal.removesuffix(" ") if text[:1] >= CJK else literal, text]
+    return "".join(made)
+
+
+@lru_cache(maxsize=4)
+def _translations(language: str) -> Mapping[str, str]:
+    """Translations of all plugins that have some for a language, by their templates."""
+    from llmperf.validation.catalogue import open_catalogue
+
+    found: dict[str, str] = {}
+    for _, table in open_catalogue().plugins.collect_sound("llmperf_translations", [], language=language):
+        found = {**table, **found}
+    return found

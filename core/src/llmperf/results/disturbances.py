@@ -19,6 +19,7 @@ from llmperf.types.result import (
     Result,
     StepStatistics,
 )
+from llmperf.types.texts import Text
 
 COSTLY_SHARE = 0.05
 """Share of the measured window that stragglers may cost without a note."""
@@ -56,9 +57,9 @@ def costly_stragglers(result: Result) -> tuple[str, str] | None:
         return None
     slowest = waiting.stragglers[0]
     count = len(waiting.stragglers) + waiting.more_stragglers
-    others = f" and {count - 1} more" if count > 1 else ""
-    who = f"rank {slowest.rank} on node {slowest.node_rank}{others}"
-    return who, f"{100 * waiting.cost_seconds / window:.0f} % of the measured window"
+    template = "rank {} on node {} and {} more" if count > 1 else "rank {} on node {}"
+    who = Text(template, slowest.rank, slowest.node_rank, count - 1)
+    return who, Text("{:.0f} % of the measured window", 100 * waiting.cost_seconds / window)
 
 
 def all_disturbed(result: Result) -> bool:
@@ -110,9 +111,10 @@ def lacks_memory(node: NodeConditions) -> tuple[str, str] | None:
     """A sentence on a node whose host had too little memory in the measured window, and the bound; None if it had."""
     pressure, swapped = node.pressure.get("memory", 0.0), node.swapped_bytes or 0
     if pressure > MEMORY_PRESSURE:
-        return f"processes waited for memory {100 * pressure:.0f} % of the time", f"{100 * MEMORY_PRESSURE:.0f} %"
+        waited = Text("processes waited for memory {:.0f} % of the time", 100 * pressure)
+        return waited, f"{100 * MEMORY_PRESSURE:.0f} %"
     if swapped > SWAPPED_BYTES:
-        return f"the host swapped {swapped / 2**20:,.0f} MiB", f"{SWAPPED_BYTES / 2**20:.0f} MiB"
+        return Text("the host swapped {:,.0f} MiB", swapped / 2**20), f"{SWAPPED_BYTES / 2**20:.0f} MiB"
     return None
 
 
@@ -120,30 +122,32 @@ def disturbances(result: Result) -> Iterator[str]:
     """Words for each thing that disturbed a run in its measured window."""
     several = len(result.conditions) > 1
     if (share := result.metrics.other_cpu_share) is not None and share > OTHER_CPU_SHARE:
-        yield f"other processes used {100 * share:.0f} % of the cores{other_programs(result)}"
+        yield Text("other processes used {:.0f} % of the cores{}", 100 * share, other_programs(result))
     if processes := result.metrics.other_processes:
-        yield f"other processes computed on the devices: {processes}"
+        yield Text("other processes computed on the devices: {}", processes)
     if slowed := [reason for reason, of in (result.metrics.throttling or {}).items() if of and reason in FAULTS]:
-        yield f"a device was slowed by {', '.join(slowed)}"
+        yield Text("a device was slowed by {}", ", ".join(slowed))
     for node in result.conditions:
         if (lack := lacks_memory(node)) is not None:
-            yield f"{lack[0]} on node {node.node_rank}" if several else lack[0]
+            yield Text("{} on node {}", lack[0], node.node_rank) if several else lack[0]
         if (fall := clock_fall(node)) is not None:
-            yield f"the clocks fell by {100 * fall:.0f} %{f' on node {node.node_rank}' if several else ''}"
+            where = Text(" on node {}", node.node_rank) if several else ""
+            yield Text("the clocks fell by {:.0f} %{}", 100 * fall, where)
     if (change := drift(result)) is not None:
         yield drift_text(change)
     if uneven(result):
-        yield "the steps are very uneven"
+        yield Text("the steps are very uneven")
 
 
 def before_start(node: NodeConditions) -> str | None:
     """The load of a node before the start, or `idle`; None if that was not read."""
-    return None if node.before is None else "; ".join(busy_parts(node.before)) or "idle"
+    return None if node.before is None else Text.joined("; ", busy_parts(node.before)) or "idle"
 
 
 def drift_text(change: float) -> str:
     """`the steps became 24 % slower`."""
-    return f"the steps became {100 * abs(change):.0f} % {'slower' if change > 0 else 'faster'}"
+    slower, faster = "the steps became {:.0f} % slower", "the steps became {:.0f} % faster"
+    return Text(slower if change > 0 else faster, 100 * abs(change))
 
 
 def other_programs(result: Result) -> str:
@@ -152,5 +156,5 @@ def other_programs(result: Result) -> str:
     busiest = max(known, key=lambda node: node.other_cpu_share or 0.0, default=None)
     if busiest is None or not busiest.programs:
         return ""
-    where = f" on node {busiest.node_rank}" if len(result.conditions) > 1 else ""
-    return programs_text(busiest.programs) + where
+    where = Text(" on node {}", busiest.node_rank) if len(result.conditions) > 1 else ""
+    return Text("{}{}", programs_text(busiest.programs), where)

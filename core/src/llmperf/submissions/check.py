@@ -16,6 +16,7 @@ from llmperf.submissions.members import MANIFEST, README, configured_files, is_p
 from llmperf.submissions.rendered import differences
 from llmperf.types import Finding, Rule
 from llmperf.types.documents import FileFindings, Manifest, Severity
+from llmperf.types.texts import Text, changed
 from llmperf.validation.catalogue import MAX_VIOLATIONS
 from llmperf.validation.check import Validator, unreadable
 from llmperf.validation.core_kinds import named_schema
@@ -47,7 +48,7 @@ def judged_archive(archive: Path, validator: Validator) -> Iterator[FileFindings
     with unpacked(archive) as folder:
         for file in _submission(folder, validator.inside(folder, archive)):
             findings = (
-                replace(finding, message=finding.message.replace(str(folder), str(archive)))
+                replace(finding, message=changed(finding.message, lambda text: text.replace(str(folder), str(archive))))
                 for finding in file.findings
             )
             yield replace(file, path=archive / file.path.relative_to(folder), findings=tuple(findings))
@@ -67,7 +68,7 @@ def _submission(folder: Path, validator: Validator) -> Iterator[FileFindings]:
     try:
         edited = set()
         for path, (line, message) in differences(folder) if (folder / MANIFEST).is_file() else ():
-            finding = NOT_RENDERED.finding("", f"{message}, line {line}")
+            finding = NOT_RENDERED.finding("", Text("{}, line {}", message, line))
             edited.add(path)
             yield FileFindings(path=path, kind="readme", findings=(finding,), lines={finding.path: line})
         for document in documents_in(folder, validator.catalogue):
@@ -81,13 +82,12 @@ def manifest_findings(folder: Path) -> Iterator[Finding]:
     """Check whether the files of an unpacked archive are those packed; UserError if the manifest is not JSON."""
     path = folder / MANIFEST
     if not path.is_file():
-        yield NO_MANIFEST.finding(
-            "", f"expected {MANIFEST} at the top of the archive, found none: made by llmperf pack"
-        )
+        message = Text("expected {} at the top of the archive, found none: made by llmperf pack", MANIFEST)
+        yield NO_MANIFEST.finding("", message)
         return
     parsed = parse_json(read_bytes(path), MANIFEST)
     for key in parsed.repeated:
-        yield REPEATED_KEY.finding("", f"key {shown(key)} occurs twice in one object")
+        yield REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key)))
     broken = schema_findings(named_schema("manifest"), parsed.value)
     yield from broken
     if not broken and not parsed.repeated:
@@ -103,13 +103,14 @@ def _file_findings(folder: Path, manifest: Manifest, present: set[str]) -> Itera
     for name, expected in manifest.files.items():
         where = pointer(["files", name[:200]])
         if name not in present:  # a name that leaves the folder is among them as little
-            yield MISSING.finding(where, f"expected the file {shown(name)}, found none")
+            yield MISSING.finding(where, Text("expected the file {}, found none", shown(name)))
         elif (found := sha256(folder / PurePosixPath(name))) != expected:
-            yield ALTERED.finding(where, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
+            message = Text("expected SHA-256 {}, found {}: the file was changed", shown(expected), found)
+            yield ALTERED.finding(where, message)
     if README not in present and README not in manifest.files:
-        yield MISSING.finding("/files", f"expected the file {shown(README)}, found none")
+        yield MISSING.finding("/files", Text("expected the file {}, found none", shown(README)))
     for name in sorted(present - manifest.files.keys()):
-        yield EXTRA.finding("/files", f"the file {shown(name)} is not in the manifest")
+        yield EXTRA.finding("/files", Text("the file {} is not in the manifest", shown(name)))
 
 
 def _unexpected(folder: Path, present: set[str]) -> Iterator[Finding]:
@@ -118,7 +119,7 @@ def _unexpected(folder: Path, present: set[str]) -> Iterator[Finding]:
     for name in sorted(present - {README}):
         run, _, inner = name.partition("/")
         if run not in configured or not is_packed(inner, configured[run]):
-            yield UNEXPECTED.finding("/files", f"expected only what llmperf pack writes, found {shown(name)}")
+            yield UNEXPECTED.finding("/files", Text("expected only what llmperf pack writes, found {}", shown(name)))
 
 
 def _run_folders(present: set[str]) -> list[str]:
@@ -130,16 +131,16 @@ def _run_findings(manifest: Manifest, present: set[str]) -> Iterator[Finding]:
     folders = _run_folders(present)
     for name in folders:
         if f"{name}/{filenames.RESULT}" not in present:
-            yield RUNS.finding("/runs", f"expected {filenames.RESULT} in the folder {shown(name)}, found none")
+            yield RUNS.finding("/runs", Text("expected {} in the folder {}, found none", filenames.RESULT, shown(name)))
         if name not in manifest.runs:
-            yield RUNS.finding("/runs", f"expected the folder {shown(name)} among the runs, found it left out")
+            yield RUNS.finding("/runs", Text("expected the folder {} among the runs, found it left out", shown(name)))
     for index, name in enumerate(manifest.runs):
         if name not in folders:
-            yield RUNS.finding(f"/runs/{index}", f"expected a folder {shown(name)} in the archive, found none")
+            yield RUNS.finding(f"/runs/{index}", Text("expected a folder {} in the archive, found none", shown(name)))
     if not manifest.runs:
-        yield RUNS.finding("/runs", "expected at least one run, found none")
+        yield RUNS.finding("/runs", Text("expected at least one run, found none"))
     elif len(set(manifest.runs)) < len(manifest.runs):
-        yield RUNS.finding("/runs", "expected each run once, found one twice")
+        yield RUNS.finding("/runs", Text("expected each run once, found one twice"))
 
 
 def _date_findings(manifest: Manifest) -> Iterator[Finding]:
@@ -150,5 +151,5 @@ def _date_findings(manifest: Manifest) -> Iterator[Finding]:
     except ValueError:
         time = None
     if time is None or time.tzinfo is None:
-        expected = "expected a time such as 2026-01-02T03:04:05+00:00"
-        yield UNDATED.finding("/created", f"{expected}, found {shown(text)}")
+        expected = Text("expected a time such as 2026-01-02T03:04:05+00:00")
+        yield UNDATED.finding("/created", Text("{}, found {}", expected, shown(text)))

@@ -17,6 +17,7 @@ from llmperf.runfolder.filenames import PLAN, record_files
 from llmperf.submissions.archives import SUFFIXES, unpacked
 from llmperf.submissions.check import manifest_findings
 from llmperf.types import Curves, OpenedSheet, Result, Row, Sheet
+from llmperf.types.texts import changed
 
 Signature = Callable[[Path, Path], Row]
 """A row on the signature of a result or of the archive that it came in."""
@@ -126,7 +127,7 @@ def _in_archive(archive: Path, warn: Callable[[str], None], signature: Signature
 
         def detached(sheet: Sheet) -> OpenedSheet:
             path = sheet.source.path
-            findings = tuple(replace(finding, message=named(finding.message)) for finding in sheet.findings)
+            findings = tuple(replace(finding, message=changed(finding.message, named)) for finding in sheet.findings)
             overview = sheet.overview
             if signature is not None and isinstance(sheet.source.document, Result):
                 overview = (*overview, signature(path, archive))

@@ -10,7 +10,7 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.runfolder import filenames
 from llmperf.submissions.members import README
-from llmperf.types import Result
+from llmperf.types import Result, Text
 from llmperf.validation.reading import shown
 
 Difference = tuple[int, str]
@@ -61,10 +61,11 @@ def _of_file(path: Path, results: Sequence[Result]) -> Iterator[tuple[Path, Diff
 
 def _expected(text: str, results: Sequence[Result]) -> str:
     """The text that llmperf writes of the results, in the language of a document."""
-    from llmperf.reporting.markdown import render_results
-    from llmperf.reporting.words import word
+    from llmperf.reporting.language import require
+    from llmperf.reporting.markdown import TITLE, render_results
 
-    language = "zh" if word("Configuration and results", "zh") in text.partition("\n")[0] else "en"
+    language = "en" if TITLE in text.partition("\n")[0] else "zh"
+    require(language, "a submission in")
     return render_results(results, language).encode("utf-8", "backslashreplace").decode()
 
 
@@ -75,9 +76,9 @@ def _first_difference(text: str, expected: str) -> Difference | None:
     number, found, right = next((n, one, other) for n, (one, other) in enumerate(pairs, 1) if one != other)
     characters = zip_longest(found or "", right or "")
     same = next((n for n, (one, other) in enumerate(characters) if one != other), 0)
-    return number, f"expected {_line(right, same)}, as the results give, found {_line(found, same)}"
+    return number, Text("expected {}, as the results give, found {}", _line(right, same), _line(found, same))
 
 
 def _line(text: str | None, same: int) -> str:
     """A line from a little before its difference on."""
-    return "the end" if text is None else shown(text[max(0, same - 20) :])
+    return Text("the end") if text is None else shown(text[max(0, same - 20) :])

@@ -132,6 +132,7 @@ if TYPE_CHECKING:
     from llmperf.types.spec import RunSpec as RunSpec
     from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning
+    from llmperf.types.texts import Text as Text
     from llmperf.types.timed_operations import OperationToTime as OperationToTime
     from llmperf.types.timed_operations import PreparedOperation as PreparedOperation
     from llmperf.types.timed_operations import TimedOperations as TimedOperations

@@ -17,6 +17,7 @@ from llmperf.plugins.loading import plugins_for
 from llmperf.plugins.own_packages import PROJECT, project_packages
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
+from llmperf.types.texts import Text
 from llmperf.validation.causes import by_cause, with_rest
 from llmperf.validation.installed import installed
 from llmperf.validation.rule_pages import rule_page
@@ -192,10 +193,11 @@ class Catalogue:
             try:
                 violations = owned.violations(document)
             except LlmperfError as error:
-                of, reason = "", str(error)
-                if not owned.by_core:
-                    of, reason = f" of {who(owned.owner)}", reason.removeprefix(f"{who(owned.owner)}: ")
-                failed = RULE_FAILED.finding("", printable(f"{owned.rule.code}{of} was not applied: {reason}")[:300])
+                owner, reason = who(owned.owner), printable(str(error).removeprefix(f"{who(owned.owner)}: "))[:250]
+                message = Text("{} of {} was not applied: {}", owned.rule.code, owner, reason)
+                if owned.by_core:
+                    message = Text("{} was not applied: {}", owned.rule.code, reason)
+                failed = RULE_FAILED.finding("", message)
                 listed.append(failed)
                 whole.append(failed)
                 continue

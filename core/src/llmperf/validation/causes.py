@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 from llmperf.types.documents import FileFindings
 from llmperf.types.result import Finding
+from llmperf.types.texts import Text
 
 CONVENTIONS = ("/mfu/*", "/flops/per_token/*")
 """Lists whose entries are one figure under several conventions: what is wrong with one is wrong with all."""
+MORE = "{}; and {} more of this kind"
 _INDEX = re.compile(r"/\d+(?=/|$)|(?<=/records~1)(?:rank|node)-\d+")
 _NUMBER = re.compile(r"(?<![\w.])-?\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?(?!\w)")
 
@@ -29,16 +32,16 @@ def by_cause(findings: Sequence[Finding]) -> list[Finding]:
     return [found for first, *others in causes.values() for found in with_rest([first], len(others))]
 
 
-def with_rest(listed: Sequence[Finding], rest: int, what: str = "of this kind", least: bool = False) -> list[Finding]:
-    """Findings, the last of which says how many more there are; with `least`, that there may be even more."""
+def with_rest(listed: Sequence[Finding], rest: int, template: str = MORE) -> list[Finding]:
+    """Findings, the last of which says how many more there are, by a template of its message and their number."""
     if rest <= 0:
         return list(listed)
     last = listed[-1]
-    if last.more and "; and " in last.message:
-        last = replace(last, message=last.message.rpartition("; and ")[0])
-        rest += last.more
-    message = f"{last.message}; and {'at least ' if least else ''}{rest} more {what}"
-    return [*listed[:-1], replace(last, message=message, more=rest)]
+    message = last.message
+    if last.more and isinstance(message, Text) and message.template == MORE:
+        message = cast(str, message.values[0])
+    rest += last.more
+    return [*listed[:-1], replace(last, message=Text(template, message, rest), more=rest)]
 
 
 class Repeats:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files.json_files import convert, read_bytes
 from llmperf.plugins.faults import blaming
-from llmperf.types import Finding, Result
+from llmperf.types import Finding, Result, Text
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint, Verdict
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.finding_files import Document, documents_in, none_found
@@ -122,7 +122,9 @@ class Validator:
     def _from_values(self, kind: DocumentKind, path: Path) -> FileFindings:
         """The findings of a document that is read by its schema."""
         parsed = Parsed(kind.values(path)) if kind.values else parse_json(read_bytes(path), str(path))
-        listed = [REPEATED_KEY.finding("", f"key {shown(key)} occurs twice in one object") for key in parsed.repeated]
+        listed = [
+            REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key))) for key in parsed.repeated
+        ]
         schema = self.catalogue.schema_of(kind)
         if schema is not None:
             listed += schema_findings(schema, parsed.value)
@@ -162,7 +164,7 @@ class Validator:
             first = self.seen.setdefault(hash(fingerprint.figures), entry)
             if first is not entry and not _same_thing(first, entry) and fingerprint.pointer not in reported:
                 reported.add(fingerprint.pointer)
-                message = f"expected figures of its own, found those of {first[1]}{first[2]}"
+                message = Text("expected figures of its own, found those of {}{}", first[1], first[2])
                 yield REPEATED_RESULT.finding(fingerprint.pointer, message)
 
     def inside(self, folder: Path, archive: Path) -> Validator:

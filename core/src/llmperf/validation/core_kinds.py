@@ -15,7 +15,7 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
 from llmperf.files.user_files import read_toml
 from llmperf.runfolder import filenames
-from llmperf.types import Case, Finding, Model, Result
+from llmperf.types import Case, Finding, Model, Result, Text
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
 from llmperf.validation.reading import from_toml, parse_json, shown
 from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
@@ -122,7 +122,7 @@ def _toml_values(path: Path) -> Any:
 
 def _named_as_file(document: Case | Model, path: Path, _: bool) -> Iterator[Finding]:
     if document.name != path.stem:
-        message = f"expected {shown(path.stem)}, as the file is called, found {shown(document.name)}"
+        message = Text("expected {}, as the file is called, found {}", shown(path.stem), shown(document.name))
         yield MISNAMED.finding("/name", message)
 
 
@@ -172,7 +172,7 @@ def record_file_findings(path: Path) -> list[Finding]:
     for number, line in enumerate(lines):
         findings += _line_findings(line, number, number < len(lines) - 1, path)
         if len(findings) >= MAX_FINDINGS and number < len(lines) - 1:
-            message = f"{findings[-1].message}; the lines after this one are not judged"
+            message = Text("{}; the lines after this one are not judged", findings[-1].message)
             return [*findings[:-1], replace(findings[-1], message=message)]
     return findings
 
@@ -185,7 +185,7 @@ def _line_findings(line: bytes, number: int, complete: bool, path: Path) -> Iter
     except UserError as error:
         if complete:
             raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
-        yield CUT_OFF.finding(f"/{number}", "the last line is cut off")
+        yield CUT_OFF.finding(f"/{number}", Text("the last line is cut off"))
         return
     for finding in record_findings(parsed.value):
         yield replace(finding, path=f"/{number}{finding.path}")

@@ -13,6 +13,7 @@ import msgspec
 
 from llmperf.errors import UserError
 from llmperf.files.text import encodable, printable
+from llmperf.types.texts import Text
 
 MAX_DEPTH = 64
 """Deeper nesting is refused; the documents of llmperf have less than ten levels."""
@@ -148,9 +149,9 @@ def _values(container: dict[str, Any] | list[Any]) -> Iterable[Any]:
 def shown(value: Any) -> str:
     """A value short enough for one line, containers by their kind."""
     if isinstance(value, dict):
-        return f"an object of {len(value)} keys"
+        return Text("an object of {} keys", len(value))
     if isinstance(value, (list, tuple)):
-        return f"an array of {len(value)}"
+        return Text("an array of {}", len(value))
     short = value[: MAX_SHOWN + 1] if isinstance(value, str) else value
     text = printable(json.dumps(short, ensure_ascii=False))
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."

@@ -14,7 +14,7 @@ from llmperf.files.json_files import builtins, read_bytes, sha256
 from llmperf.files.text import printable
 from llmperf.results.sections import LEFT_OUT, known_sections
 from llmperf.runfolder import filenames
-from llmperf.types import Finding, Result
+from llmperf.types import Finding, Result, Text
 from llmperf.validation.causes import by_cause
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import (
@@ -47,13 +47,15 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     A result without its plan and records cannot be computed again: a note, or an error if it is `submitted`.
     """
     if submitted and not result.files:
-        return [NOT_SUBMITTED.finding("/files", "expected the SHA-256 of the plan and the records, found none")]
+        return [NOT_SUBMITTED.finding("/files", Text("expected the SHA-256 of the plan and the records, found none"))]
     if not _regular(folder / filenames.PLAN):
         return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
     if absent := _absent_sources(result, folder):
         names = ", ".join(shown(name) for name in absent[:3]) + (", ..." if len(absent) > 3 else "")
-        told.append(DIFFERENT.finding("", f"the figures cannot be computed again: {len(absent)} missing: {names}"))
+        told.append(
+            DIFFERENT.finding("", Text("the figures cannot be computed again: {} missing: {}", len(absent), names))
+        )
     elif not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
@@ -87,9 +89,10 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
     if begun and not os.path.lexists(folder / filenames.RESULT):
         from llmperf.results.failure import how_far
 
-        cut_off = "the run has not ended, was cut off, or its result was taken away"
+        cut_off = Text("the run has not ended, was cut off, or its result was taken away")
         why = how_far(folder, cut_off) or cut_off
-        yield RESULTLESS.finding("", f"expected {filenames.RESULT} beside the plan of a run, found none: {why}")
+        message = Text("expected {} beside the plan of a run, found none: {}", filenames.RESULT, why)
+        yield RESULTLESS.finding("", message)
 
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
@@ -98,7 +101,9 @@ def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding
     if any(one.code == ABSENT.code for one in told):
         return told
     rule = NOT_SUBMITTED if submitted else BY_ITSELF
-    message = "expected the plan and the records beside the result, found no plan: its figures were not computed again"
+    message = Text(
+        "expected the plan and the records beside the result, found no plan: its figures were not computed again"
+    )
     return [*told, rule.finding("/files", message)]
 
 
@@ -133,28 +138,28 @@ def _file_findings(result: Result, folder: Path) -> Iterator[Finding]:
             continue
         where = pointer(["files", name])
         if _regular(path):
-            yield UNLISTED.finding(
-                where, f"expected the SHA-256 of {shown(name)}, which the figures come from, found none"
-            )
+            message = Text("expected the SHA-256 of {}, which the figures come from, found none", shown(name))
+            yield UNLISTED.finding(where, message)
         elif _is_link(path):  # it keeps the figures from being computed again
-            yield ABSENT.finding(where, f"expected a regular file {shown(name)}, found a link or a folder")
+            yield ABSENT.finding(where, Text("expected a regular file {}, found a link or a folder", shown(name)))
     for name, expected in result.files.items():
         where = pointer(["files", name[:200]])
         problem = _path_problem(name, folder)
         if problem:
             yield ABSENT.finding(where, problem)
         elif (found := sha256(folder / name)) != expected:
-            yield CHANGED.finding(where, f"expected SHA-256 {shown(expected)}, found {found}: the file was changed")
+            message = Text("expected SHA-256 {}, found {}: the file was changed", shown(expected), found)
+            yield CHANGED.finding(where, message)
 
 
 def _path_problem(name: str, folder: Path) -> str | None:
     """The reason why a listed file is not opened; only regular files inside the folder are."""
     plain = PurePosixPath(name).as_posix() == name  # one file has one name, so that it is read once
     if not plain or "\0" in name or name.startswith("/") or ".." in PurePosixPath(name).parts:
-        return f"expected a file inside the run folder, found {shown(name)}"
+        return Text("expected a file inside the run folder, found {}", shown(name))
     parents = [folder / parent for parent in PurePosixPath(name).parents]
     if len(name) > 255 or any(parent.is_symlink() for parent in parents[:-1]) or not _regular(folder / name):
-        return f"expected a file {shown(name)} in the run folder, found none"
+        return Text("expected a file {} in the run folder, found none", shown(name))
     return None
 
 
@@ -168,25 +173,24 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         told = _record_findings(records)
     except UserError as error:
         message = printable(str(error)).removeprefix(f"{folder}/")
-        yield DIFFERENT.finding("", f"the figures cannot be computed again: {message}")
+        yield DIFFERENT.finding("", Text("the figures cannot be computed again: {}", message))
         return
     except (LookupError, ArithmeticError, ValueError, TypeError) as error:
         # the folder's plan and records fit their types and still make no sense
         cause = printable(f"{type(error).__name__}: {error}")
-        yield DIFFERENT.finding("", f"the figures cannot be computed again: {cause}")
+        yield DIFFERENT.finding("", Text("the figures cannot be computed again: {}", cause))
         return
     both = result.sections.keys() & known_sections().by_name.keys()
     departures = _differences(_comparable(result, both), _comparable(rebuilt, both), ())
     for path, found, expected in islice(departures, MAX_DIFFERENCES):
-        message = f"expected {shown(expected)} (computed again from the records), found {shown(found)}"
+        message = Text("expected {} (computed again from the records), found {}", shown(expected), shown(found))
         yield DIFFERENT.finding(pointer(path), message)
     yield from told
     problems = (*records.plan.problems, *records.plan.worker.problems)
     if result.status == "complete" and problems:
-        found = f"{len(problems)}, the first {shown(problems[0].code)}: {shown(problems[0].message)}"
-        yield PLAN_PROBLEMS.finding(
-            "/status", f"expected no problem in {filenames.PLAN} of a complete run, found {found}"
-        )
+        found = Text("{}, the first {}: {}", len(problems), shown(problems[0].code), shown(problems[0].message))
+        message = Text("expected no problem in {} of a complete run, found {}", filenames.PLAN, found)
+        yield PLAN_PROBLEMS.finding("/status", message)
     yield from islice(_plan_file_findings(records.plan.worker.files, folder), MAX_DIFFERENCES)
 
 
@@ -196,7 +200,7 @@ def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Find
         inside = f"{filenames.FILES}/{name}"
         if _path_problem(inside, folder) is None and not _holds(folder / inside, text.encode("utf-8", "replace")):
             path = pointer(["files", filenames.PLAN])
-            yield PLAN_FILE.finding(path, f"expected {shown(inside)} as the plan has it, found another text")
+            yield PLAN_FILE.finding(path, Text("expected {} as the plan has it, found another text", shown(inside)))
 
 
 def _holds(path: Path, expected: bytes) -> bool:

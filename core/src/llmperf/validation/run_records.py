@@ -14,7 +14,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.rank_totals import RankTotals
 from llmperf.runfolder.reader import read_steps
 from llmperf.tokens.data_sets import PYTHON_STDLIB
-from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord
+from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord, Text
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.reading import (
     OTHER_DATA,
@@ -112,8 +112,11 @@ def _other_data(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
     for own in ranks:
         found = own.rank.data_fingerprint
         if found not in (None, expected):
-            message = f"expected data with the fingerprint {expected[:12]} (that of the plan), found {str(found)[:12]}"
-            yield OTHER_DATA.finding(own.pointer, f"{message}: rank {own.rank.rank} read other data")
+            message = Text(
+                "expected data with the fingerprint {} (that of the plan), found {}: rank {} read other data",
+                *(expected[:12], str(found)[:12], own.rank.rank),
+            )
+            yield OTHER_DATA.finding(own.pointer, message)
 
 
 def _other_plugins(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
@@ -125,44 +128,45 @@ def _other_plugins(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
         for name, info in planned.items():
             found = own.rank.packages.get(name)
             if found is not None and found != info.version:
-                expected = f"expected {shown(info.distribution)} {shown(info.version)} (that of the plan)"
-                yield OTHER_PLUGINS.finding(own.pointer, f"{expected}, found {shown(found)} on rank {own.rank.rank}")
+                expected = Text("expected {} {} (that of the plan)", shown(info.distribution), shown(info.version))
+                message = Text("{}, found {} on rank {}", expected, shown(found), own.rank.rank)
+                yield OTHER_PLUGINS.finding(own.pointer, message)
 
 
 def _miscounted(own: OwnRecords) -> Iterator[str]:
     rank, count, tokens = own.rank, own.totals.measured_steps, own.totals.measured_tokens
-    because = f"counted in the step records of rank {rank.rank}"
+    because = Text("counted in the step records of rank {}", rank.rank)
     if rank.measured_steps != count:
-        yield f"expected measured_steps {count} ({because}), found {rank.measured_steps}"
+        yield Text("expected measured_steps {} ({}), found {}", count, because, rank.measured_steps)
     if rank.measured_tokens != tokens:
-        yield f"expected measured_tokens {tokens} ({because}), found {rank.measured_tokens}"
+        yield Text("expected measured_tokens {} ({}), found {}", tokens, because, rank.measured_tokens)
 
 
 def _other_window(own: OwnRecords, teller: RankRecord | None) -> Iterator[str]:
     """The window against the phases that mark its edges; of a script's ranks only one has it, the others repeat it."""
     rank = own.rank
     if own.edges is None:
-        yield f"expected one phase measuring and a phase evaluating of rank {rank.rank}, whose window has ended"
+        yield Text("expected one phase measuring and a phase evaluating of rank {}, whose window has ended", rank.rank)
         return
-    expected, because = own.edges[1] - own.edges[0], f"from measuring to evaluating of rank {rank.rank}"
+    expected, because = own.edges[1] - own.edges[0], Text("from measuring to evaluating of rank {}", rank.rank)
     if teller is not None and rank is not teller:
-        expected, because = teller.window_seconds, f"that of rank {teller.rank}, which prints the steps"
+        expected, because = teller.window_seconds, Text("that of rank {}, which prints the steps", teller.rank)
     if abs(rank.window_seconds - expected) > EDGE_SECONDS:
-        yield f"expected window_seconds {figure(expected)} ({because}), found {figure(rank.window_seconds)}"
+        yield Text("expected window_seconds {} ({}), found {}", figure(expected), because, figure(rank.window_seconds))
 
 
 def _outside(own: OwnRecords, tells: bool) -> Iterator[str]:
     """Steps that were not handed over in their part of the run; the lines of a script are the edges themselves."""
     if own.edges is None:
         return
-    who = f"of rank {own.rank.rank}"
     begin, end = own.edges
     if not (own.totals.rising and _all_inside(own.totals, begin, end)):
         yield from islice(_wrong_steps(own, begin, end), 1)
         return
     last_step = own.totals.last.monotonic if own.totals.last is not None else end
     if tells and abs(end - last_step) > EDGE_SECONDS:
-        yield f"expected evaluating at {figure(last_step)}, when the last line {who} came, found {figure(end)}"
+        message = "expected evaluating at {}, when the last line of rank {} came, found {}"
+        yield Text(message, figure(last_step), own.rank.rank, figure(end))
 
 
 def _all_inside(totals: RankTotals, begin: float, end: float) -> bool:
@@ -177,27 +181,29 @@ def _inside(moment: float, begin: float, end: float) -> bool:
 
 def _wrong_steps(own: OwnRecords, begin: float, end: float) -> Iterator[str]:
     """The steps out of order, then those outside their part of the run."""
-    who = f"of rank {own.rank.rank}"
+    rank = own.rank.rank
     for before, after in pairwise(own.steps()):
         if after.step <= before.step or after.monotonic < before.monotonic:
-            yield f"expected steps {who} in rising order by step and time, found step {after.step} after {before.step}"
+            message = "expected steps of rank {} in rising order by step and time, found step {} after {}"
+            yield Text(message, rank, after.step, before.step)
     for step in own.steps():
         first, last = (begin, end) if step.measured else (0.0, begin)
         if not _inside(step.monotonic, first, last):
-            what = f"{figure(first)} to {figure(last)} ({'measuring' if step.measured else 'warm-up'} {who})"
-            yield f"expected step {step.step} handed over within {what}, found {figure(step.monotonic)}"
+            part = "{} to {} (measuring of rank {})" if step.measured else "{} to {} (warm-up of rank {})"
+            what = Text(part, figure(first), figure(last), rank)
+            yield Text("expected step {} handed over within {}, found {}", step.step, what, figure(step.monotonic))
 
 
 def _short_window(own: OwnRecords, watched: bool) -> Iterator[str]:
     window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     share, more = (SCRIPT_SLACK, SCRIPT_SLACK_SECONDS) if watched else (SLACK, SLACK_SECONDS)
     if window < seconds * (1 - share) - more:
-        because = f"the sum of {own.totals.measured_steps} measured steps of rank {own.rank.rank}"
-        yield f"expected window_seconds of at least {figure(seconds)} ({because}), found {figure(window)}"
+        because = Text("the sum of {} measured steps of rank {}", own.totals.measured_steps, own.rank.rank)
+        yield Text("expected window_seconds of at least {} ({}), found {}", figure(seconds), because, figure(window))
 
 
 def _short_steps(own: OwnRecords) -> Iterator[str]:
     window, seconds = own.rank.window_seconds, own.totals.measured_seconds
     if seconds < window * (1 - SLACK) - SLACK_SECONDS:
-        because = f"the window of rank {own.rank.rank}, in which they follow one another"
-        yield f"expected step_seconds that sum up to {figure(window)} ({because}), found {figure(seconds)}"
+        because = Text("the window of rank {}, in which they follow one another", own.rank.rank)
+        yield Text("expected step_seconds that sum up to {} ({}), found {}", figure(window), because, figure(seconds))

@@ -14,7 +14,7 @@ from typing import Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
-from llmperf.types import Finding
+from llmperf.types import Finding, Text
 from llmperf.types.documents import Rule
 from llmperf.validation.causes import with_rest
 from llmperf.validation.reading import pointer, shown
@@ -60,9 +60,10 @@ def schema_findings(schema: Schema, document: Any) -> list[Finding]:
     if not cut:
         return findings
     if findings:
-        last = f"{findings[-1].message}; only {cut} of this document were checked"
+        last = Text("{}; only {} of this document were checked", findings[-1].message, cut)
         return [*findings[:-1], replace(findings[-1], message=last)]
-    return [WRONG_TYPE.finding("", f"expected values that fit the schema, found others after {cut} of this document")]
+    message = Text("expected values that fit the schema, found others after {} of this document", cut)
+    return [WRONG_TYPE.finding("", message)]
 
 
 def strict_findings(schema: Schema, document: Any) -> list[Finding]:
@@ -78,15 +79,15 @@ def record_findings(document: Any) -> list[Finding]:
 
     kinds = _record_kinds()
     if not isinstance(document, dict):
-        return [WRONG_TYPE.finding("", f"expected an object, found {shown(document)}")]
+        return [WRONG_TYPE.finding("", Text("expected an object, found {}", shown(document)))]
     kind = document.get("kind")
     if kind is None:
-        return [MISSING_KEY.finding("/kind", f"expected one of: {', '.join(kinds)}")]
+        return [MISSING_KEY.finding("/kind", Text("expected one of: {}", ", ".join(kinds)))]
     further = isinstance(kind, str) and FURTHER.fullmatch(kind) and not _nearest(kind, list(kinds))
     if not isinstance(kind, str) or (kind not in kinds and not further):
         return [NOT_A_CHOICE.finding("/kind", _choice_message(kind, list(kinds)))]
     if kind not in kinds:
-        found = NOT_A_CHOICE.finding("/kind", f"found {shown(kind)}, which an extension wrote: not checked")
+        found = NOT_A_CHOICE.finding("/kind", Text("found {}, which an extension wrote: not checked", shown(kind)))
         return [replace(found, severity="note")]
     schema, type_ = kinds[kind]
     if (findings := schema_findings(schema, document)) or type_ is None:
@@ -126,21 +127,21 @@ def _part(document: Any, limit: int, words: frozenset[str]) -> tuple[Any, str]:
         if isinstance(value, dict):
             most = MAX_KEYS if left > -limit else 0
             if len(value) > most:
-                cut[f"the first {MAX_KEYS} keys of each object"] = None
+                cut[Text("the first {} keys of each object", MAX_KEYS)] = None
                 value = {key: inner for index, (key, inner) in enumerate(value.items()) if index < most or key in words}
             return {key: copied(inner) for key, inner in value.items()}
         if isinstance(value, list):
             kept = []
             for inner in value:
                 if left <= 0:
-                    cut[f"the first {limit} values"] = None
+                    cut[Text("the first {} values", limit)] = None
                     break
                 kept.append(copied(inner))
             return kept
         return value
 
     part = copied(document)
-    return (part, " and ".join(cut)) if cut else (document, "")
+    return (part, Text.joined(" and ", cut)) if cut else (document, "")
 
 
 def _property_names(schema: Any) -> Iterator[str]:
@@ -230,7 +231,8 @@ def _findings(departures: Iterable[Departure]) -> list[Finding]:
     found = without_duplicates(finding for departure in departures for finding in _translate(departure))
     listed = sorted(islice(found, MAX_FINDINGS), key=lambda finding: (finding.path, finding.code))
     rest = sum(1 for _ in islice(found, MAX_COUNTED))
-    return with_rest(listed, rest, "in this document", least=rest == MAX_COUNTED)
+    more = "{}; and at least {} more in this document" if rest == MAX_COUNTED else "{}; and {} more in this document"
+    return with_rest(listed, rest, more)
 
 
 def without_duplicates(findings: Iterable[Finding]) -> Iterator[Finding]:
@@ -250,13 +252,14 @@ def _translate(departure: Departure) -> Iterator[Finding]:
         for key in departure.value:
             if key not in known:
                 path = pointer([*departure.path, key[:200]])
-                yield UNKNOWN_KEY.finding(path, f"unknown key {shown(key)}{_nearest(key, known)}")
+                yield UNKNOWN_KEY.finding(path, Text("unknown key {}{}", shown(key), _nearest(key, known)))
     elif departure.keyword == "required":
         properties = departure.schema.get("properties", {})
         for key in departure.schema["required"]:
             if key not in departure.value:
                 described = properties.get(key, {}).get("description", "required")
-                yield MISSING_KEY.finding(pointer([*departure.path, key]), f"missing key {shown(key)}: {described}")
+                missing = Text("missing key {}: {}", shown(key), described)
+                yield MISSING_KEY.finding(pointer([*departure.path, key]), missing)
     else:
         rule, message = _value_message(departure)
         yield rule.finding(pointer(departure.path), message)
@@ -269,7 +272,7 @@ def _of_the_object(departure: Departure) -> Iterator[Finding]:
             if inner.schema != {"type": "null"}:
                 yield from _translate(inner)
     else:
-        message = f"expected an object or null, found {shown(departure.value)}"
+        message = Text("expected an object or null, found {}", shown(departure.value))
         yield WRONG_TYPE.finding(pointer(departure.path), message)
 
 
@@ -278,24 +281,24 @@ def _value_message(departure: Departure) -> tuple[Rule, str]:
     wanted: Any = departure.schema.get(departure.keyword)
     if departure.keyword == "type":
         names = [wanted] if isinstance(wanted, str) else list(wanted)
-        return WRONG_TYPE, f"expected {' or '.join(names)}, found {found}"
+        return WRONG_TYPE, Text("expected {}, found {}", " or ".join(names), found)
     if departure.keyword == "minimum":
-        return OUT_OF_RANGE, f"expected at least {wanted}, found {found}"
+        return OUT_OF_RANGE, Text("expected at least {}, found {}", wanted, found)
     if departure.keyword == "maximum":
-        return OUT_OF_RANGE, f"expected at most {wanted}, found {found}"
+        return OUT_OF_RANGE, Text("expected at most {}, found {}", wanted, found)
     if departure.keyword == "pattern":
-        return WRONG_TYPE, f"expected a text that matches {wanted}, found {found}"
+        return WRONG_TYPE, Text("expected a text that matches {}, found {}", wanted, found)
     if departure.keyword in ("enum", "const"):
         return NOT_A_CHOICE, _choice_message(departure.value, wanted if departure.keyword == "enum" else [wanted])
-    return WRONG_TYPE, f"expected {departure.keyword} {shown(wanted)}, found {found}"
+    return WRONG_TYPE, Text("expected {} {}, found {}", departure.keyword, shown(wanted), found)
 
 
 def _choice_message(found: Any, choices: list[Any]) -> str:
     if len(choices) == 1:
-        return f"expected {shown(choices[0])}, found {shown(found)}"
+        return Text("expected {}, found {}", shown(choices[0]), shown(found))
     near = _nearest(found, [choice for choice in choices if isinstance(choice, str)])
-    listed = f"; expected one of: {', '.join(map(shown, choices))}"
-    return f"found {shown(found)}{near or listed}"
+    listed = Text("; expected one of: {}", ", ".join(map(shown, choices)))
+    return Text("found {}{}", shown(found), near or listed)
 
 
 def _nearest(found: Any, choices: list[str]) -> str:
@@ -304,4 +307,4 @@ def _nearest(found: Any, choices: list[str]) -> str:
     from difflib import get_close_matches
 
     near = get_close_matches(found, choices, n=1, cutoff=0.6)
-    return f"; did you mean {shown(near[0])}?" if near else ""
+    return Text("; did you mean {}?", shown(near[0])) if near else ""

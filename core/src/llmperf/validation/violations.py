@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from llmperf.types.documents import Rule, Severity, Violation
+from llmperf.types.texts import Text
 
 Check = Callable[[Any], Iterable[Violation]]
 """Takes a document, yields its violations."""
@@ -49,13 +50,13 @@ def close(found: float, expected: float, relative: float = EXACT) -> bool:
 def differs(path: str, found: float | int | None, expected: float | int, because: str) -> Iterator[Violation]:
     """A violation where two numbers are not equal."""
     if found != expected:
-        yield path, f"expected {figure(expected)} ({because}), found {figure(found)}"
+        yield path, Text("expected {} ({}), found {}", figure(expected), because, figure(found))
 
 
 def deviates(path: str, found: float, expected: float, because: str, relative: float = EXACT) -> Iterator[Violation]:
     """A violation where two figures are further apart than `relative`."""
     if not close(found, expected, relative):
-        yield path, f"expected {figure(expected)} ({because}), found {figure(found)}"
+        yield path, Text("expected {} ({}), found {}", figure(expected), because, figure(found))
 
 
 def figure(value: float | int | None) -> str:

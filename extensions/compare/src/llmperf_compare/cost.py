@@ -13,7 +13,7 @@ from pathlib import Path
 from llmperf import count_parameters, library
 from llmperf.errors import UserError
 from llmperf.reporting import AMOUNT, money, printable, rounded, sheet_values, shown, value_text, word
-from llmperf.types import Model, Result, Row, Section, Sheet
+from llmperf.types import Model, Result, Row, Section, Sheet, Text
 
 from llmperf_compare.prices import (
     DevicePrice,
@@ -213,7 +213,7 @@ def price_lines(devices: Iterable[str], costing: Costing, language: str = "en") 
         for device in dict.fromkeys(devices):
             yield f"{device}: {value_text(_price_row(prices.of(device), prices, device), language)}"
     if tokens is not None:
-        asked = word(f"{token_text(tokens)}: {AS_ASKED}", language)
+        asked = word(Text("{}: {}", token_text(tokens), Text(AS_ASKED)), language)
         yield f"{word('tokens of a training', language)}: {asked}"
     yield f"{word(ASSUMED, language)}: {word(ASSUMES, language)}"
 
@@ -264,14 +264,14 @@ def training_rows(training: Training, costing: Costing) -> Iterator[Row]:
         Row(key="train_tokens", label="tokens of a training", value=tokens),
         Row(key="train_tokens_source", label="tokens of a training", value=source, own_words=True),
     )
-    amount = "unknown" if tokens is None else token_text(tokens)
-    yield Row(
-        key="train", label="tokens of a training", value=None, text=f"{amount}: {source}", parts=parts, own_words=True
-    )
+    amount = Text("unknown") if tokens is None else token_text(tokens)
+    text = Text("{}: {}", amount, source)
+    yield Row(key="train", label="tokens of a training", value=None, text=text, parts=parts, own_words=True)
     yield from _training_rows(cost, rates, price)
     if cost.energy_kwh is not None:
+        text = Text("{}: {}", rounded(cost.energy_kwh, AMOUNT), Text(ENERGY_ASSUMES))
         yield Row(key="train_energy_kwh", label="energy of a training, kWh", value=cost.energy_kwh, unit="kWh",
-                  text=f"{rounded(cost.energy_kwh, AMOUNT)}: {ENERGY_ASSUMES}", own_words=True)  # fmt: skip
+                  text=text, own_words=True)  # fmt: skip
     if electricity is not None and costing.prices is not None:
         yield _price_row(electricity, costing.prices, "")
         yield _money("train_electricity_cost", "electricity of a training", cost.electricity, electricity)
@@ -281,8 +281,10 @@ def training_rows(training: Training, costing: Costing) -> Iterator[Row]:
 def _training_rows(cost: Cost, rates: Rates, price: DevicePrice | None) -> Iterator[Row]:
     yield Row(key="train_device_hours", label="device hours of a training", value=cost.device_hours, unit="h",
               rounding=AMOUNT)  # fmt: skip
-    devices = None if rates.devices is None else f"{rates.devices:g} device" + "s" * (rates.devices != 1)
-    text = None if cost.seconds is None else f"{duration(cost.seconds)} on {devices}"
+    text = None
+    if cost.seconds is not None and rates.devices is not None:
+        many = "{} on {:g} device" if rates.devices == 1 else "{} on {:g} devices"
+        text = Text(many, duration(cost.seconds), rates.devices)
     yield Row(key="train_seconds", label="time of a training", value=cost.seconds, unit="s", text=text, own_words=True)
     if price is not None:
         yield _money("train_cost", "cost of a training", cost.money, price)
@@ -292,10 +294,11 @@ def _price_row(price: DevicePrice | ElectricityPrice | None, prices: Prices, dev
     """The price with its date, source and file; for devices without one, that there is none."""
     key, label = ("price", "price of a device") if device else ("electricity_price", "price of electricity")
     amount: float | None = None
-    text = f"unknown: {prices.file} has no price of {device}"
+    text = Text("unknown: {} has no price of {}", prices.file, device)
     if price is not None:
-        amount, per = (price.per_hour, "an hour") if isinstance(price, DevicePrice) else (price.per_kwh, "a kWh")
-        text = f"{amount:g} {price.currency} {per}: {price.source}, {price.date}, from {prices.file}"
+        hourly, electric = "{:g} {} an hour: {}, {}, from {}", "{:g} {} a kWh: {}, {}, from {}"
+        amount, per = (price.per_hour, hourly) if isinstance(price, DevicePrice) else (price.per_kwh, electric)
+        text = Text(per, amount, price.currency, price.source, price.date, prices.file)
     details = (None, None, None) if price is None else (price.currency, price.date.isoformat(), price.source)
     named = zip(("currency", "date", "source", "file"), (*details, prices.file), strict=True)
     parts = (
@@ -325,13 +328,14 @@ def rates_of(values: Mapping[str, Value]) -> Rates:
 def _tokens(training: Training, asked: int | None) -> tuple[float | None, str]:
     """Tokens of a whole training, and why so many, or why they are unknown."""
     if asked is not None:
-        return asked, AS_ASKED
+        return asked, Text(AS_ASKED)
     if training.model is None:
-        return None, "the model is not in the library; use --train-tokens"
+        return None, Text("the model is not in the library; use --train-tokens")
     if training.model.mixture is not None or training.adapters:
-        return None, "20 tokens a parameter holds for dense models trained from scratch; use --train-tokens"
+        return None, Text("20 tokens a parameter holds for dense models trained from scratch; use --train-tokens")
     parameters = count_parameters(training.model).total
-    return compute_optimal_tokens(parameters), f"{TOKENS_PER_PARAMETER} for each parameter (Hoffmann et al. 2022)"
+    source = Text("{} for each parameter (Hoffmann et al. 2022)", TOKENS_PER_PARAMETER)
+    return compute_optimal_tokens(parameters), source
 
 
 def _number(values: Mapping[str, Value], key: str) -> float | None:
@@ -343,4 +347,4 @@ def duration(seconds: float) -> str:
     """`41.3 days`, `5.1 hours`, `3.2 years`: three digits of the unit that fits."""
     units = {"years": 365.25 * 86400, "days": 86400.0, "hours": 3600.0, "minutes": 60.0}
     name = next((name for name, size in units.items() if seconds >= 2 * size), "seconds")
-    return f"{float(f'{seconds / units.get(name, 1.0):.3g}'):,g} {name}"
+    return Text(f"{{}} {name}", f"{float(f'{seconds / units.get(name, 1.0):.3g}'):,g}")

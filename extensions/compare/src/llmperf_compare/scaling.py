@@ -7,7 +7,7 @@ from dataclasses import replace
 from statistics import median
 
 from llmperf.reporting import PERCENT, percent, sheet_values, shown
-from llmperf.types import Row, Sheet
+from llmperf.types import Row, Sheet, Text
 
 from llmperf_compare.cost import Rates, rates_of, with_rows
 
@@ -50,8 +50,10 @@ def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> d
         for place in members:
             devices, speed = rates[place].devices or 0, rates[place].tokens_per_second_per_device or 0
             if devices > fewest:
-                against = f"{devices:g} devices against {fewest:g}, under one contract (strong scaling)"
-                text = f"{percent(speed / base)}: tokens/s of a device, {against}"
+                text = Text(
+                    "{}: tokens/s of a device, {:g} devices against {:g}, under one contract (strong scaling)",
+                    *(percent(speed / base), devices, fewest),
+                )
                 rows[place] = Row(key=EFFICIENCY, label="scaling efficiency", value=speed / base, text=text,
                                   own_words=True)  # fmt: skip
     return rows

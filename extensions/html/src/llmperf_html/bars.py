@@ -12,12 +12,11 @@ from fractions import Fraction
 from html import escape
 from math import isfinite
 
-from llmperf.reporting import AMOUNT, PERCENT, SIGNIFICANT, THROUGHPUT, UNKNOWN, printable, rounded, shown
+from llmperf.reporting import AMOUNT, PERCENT, SIGNIFICANT, THROUGHPUT, UNKNOWN, printable, rounded, shown, word
 from llmperf.types import Rounding
 from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.columns import DAYS
-from llmperf_html.words import PLACE, word
 
 SHOWN = 10
 """Entries of a contract that have bars at first; more are folded."""
@@ -129,7 +128,7 @@ def _standing(standing: Standing, place: int, differing: Sequence[str], links: L
         f'<th scope="col" class="figure" data-metric="{metric.key}"{_sorted(index)}>{_sorter(metric, language)}</th>'
         for index, metric in enumerate(metrics)
     )
-    names = (PLACE[language], "device, framework, layout", None, "validation", "verified")
+    names = (word("place", language), "device, framework, layout", None, "validation", "verified")
     titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
     heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
     heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h3>'

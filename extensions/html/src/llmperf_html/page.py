@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 from urllib.parse import urlencode
 
-from llmperf.reporting import closing_lines, money, ordered, printable, shown
+from llmperf.reporting import closing_lines, money, ordered, printable, shown, word
 from llmperf.types import Rounding, Row, Sheet
 from llmperf_compare.ranking import Entry, Interval, Standing, standings
 
@@ -24,7 +24,7 @@ from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, document
 from llmperf_html.ratios import ratios
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
-from llmperf_html.words import IN_USE_BY_ALL, LABELS, MEMORY, WORDS, word
+from llmperf_html.words import IN_USE_BY_ALL, LABELS, MEMORY, WORDS
 
 SCRIPTS = (
     CHARTS,
@@ -132,7 +132,7 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "made": word("written {made}", language).format(made=made),
         "made_iso": now.strftime("%Y-%m-%dT%H:%MZ"),
         "summary": summary,
-        "verdicts": " ".join(word(line, language) for line in closing_lines(sheets)),
+        "verdicts": " ".join(closing_lines(sheets, language)),
         "words": {name: word(english, language) for name, english in WORDS.items()},
         "columns": [_column(column, language) for column in COLUMNS],
         "figures": _figures(sheets, language),

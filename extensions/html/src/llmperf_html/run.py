@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from llmperf.reporting import UNKNOWN, finding_text, leaves, printable, rounded, shown, value_text
+from llmperf.reporting import UNKNOWN, finding_text, leaves, printable, rounded, shown, value_text, word
 from llmperf.types import Curves, Finding, Result, Row, Section, Sheet
 from llmperf_compare.kind_texts import disturbed_lines
 
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED, PageColumn
-from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE, word
+from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE
 
 EXPANDED = ("dependencies", "environment")
 """Rows whose parts have a line each: on a page there is room for all of them."""

@@ -1,10 +1,6 @@
-"""Texts of the page, by the name that its scripts use. `chinese.py` has the translations."""
+"""Texts of the page, by the name that its scripts use."""
 
 from __future__ import annotations
-
-from llmperf import reporting
-
-from llmperf_html.chinese import CHINESE
 
 LABELS = {
     "step_seconds_median": "step, s",
@@ -137,14 +133,3 @@ WORDS = {
 NO_LOSS = "No curves: there is no loss and there are no records."
 TOO_LARGE = "No curves: with them the report would be too large."
 NO_RECORDS = "No curves: an imported row has no records."
-
-
-PLACE = {"en": "place", "zh": "名次"}
-"""Heading of the place in a ranking; a `rank` is a process."""
-
-
-def word(english: str, language: str) -> str:
-    """A word of the page, or a label or text of llmperf, in a language."""
-    if language == "zh" and english in CHINESE:
-        return CHINESE[english]
-    return reporting.word(english, language)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.accounting import products_dtype
-from llmperf.types import ResultSection
+from llmperf.types import ResultSection, Text
 from llmperf.types.units import Count, NonNegative
 from llmperf.validation import deviates, figure, rule
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from llmperf.types.documents import Violation
 
 BECAUSE = {
-    "flops_per_byte": "FLOPs / bytes",
-    "ridge_flops_per_byte": "compute / memory",
-    "attainable_flops_per_second": "the smaller of compute and FLOPs per byte x memory",
+    "flops_per_byte": Text("FLOPs / bytes"),
+    "ridge_flops_per_byte": Text("compute / memory"),
+    "attainable_flops_per_second": Text("the smaller of compute and FLOPs per byte x memory"),
     "achieved_flops_per_second": "FLOPs / metrics.step_seconds.median",
-    "share_of_attainable": "achieved / attainable",
-    "bound": "intensity against ridge",
+    "share_of_attainable": Text("achieved / attainable"),
+    "bound": Text("intensity against ridge"),
 }
 IMPOSSIBLE = {"compute_flops_per_second": (1e18, "FLOP/s"), "memory_bytes_per_second": (1e15, "bytes/s")}
 """Per device: a hundred times and more what the best devices of 2026 do, so that no new device is refused."""
@@ -138,16 +138,16 @@ def _rows(line: Roofline, _: Result) -> Iterator[Row]:
             ("flops_per_byte", SIGNIFICANT), ("ridge_flops_per_byte", SIGNIFICANT), ("share_of_attainable", PERCENT)
         )
     )  # fmt: skip
-    place = "no rates of the device, so its ridge is unknown"
+    place = Text("no rates of the device, so its ridge is unknown")
     if line.bound is not None:
-        place = f"ridge at {shown(ridge)}: {line.bound} bound, {shown(attained)} of attainable FLOP/s"
-        place += f" ({line.rates_basis} rates, {line.rates_date})"
+        values = shown(ridge), line.bound, shown(attained), line.rates_basis, line.rates_date
+        place = Text("ridge at {}: {} bound, {} of attainable FLOP/s ({} rates, {})", *values)
     yield Row(
         key="flops_per_byte",
         label="roofline",
         value=line.flops_per_byte,
         rounding=SIGNIFICANT,
-        text=f"{shown(intensity)} FLOPs a byte ({line.method}); {place}",
+        text=Text("{} FLOPs a byte ({}); {}", shown(intensity), Text(line.method), place),
         parts=(intensity, ridge, Row(key="bound", label="roofline", value=line.bound), attained),
         own_words=True,
     )
@@ -170,16 +170,16 @@ def roofline_follows(result: Result) -> Iterator[Violation]:
             yield from deviates(path, stated, value, because)
         elif value != stated:
             expected, found = (one or "null" if name == "bound" else figure(one) for one in (value, stated))
-            yield path, f"expected {expected} ({because}), found {found}"
+            yield path, Text("expected {} ({}), found {}", expected, because, found)
     peak = next((mfu.peak_flops_per_second for mfu in result.mfu if mfu.peak_flops_per_second), None)
     if peak is not None and (line.achieved_flops_per_second or 0) > peak:
         found = figure(line.achieved_flops_per_second)
         yield (
             "/sections/roofline/achieved_flops_per_second",
-            f"expected at most {figure(peak)} (the peak), found {found}",
+            Text("expected at most {} (the peak), found {}", figure(peak), found),
         )
     for name, (most, unit) in IMPOSSIBLE.items():
         rate = getattr(line, name)
         if rate is not None and rate > most:
-            expected = f"expected at most {most:g} {unit}, which no device reaches"
-            yield f"/sections/roofline/{name}", f"{expected}, found {figure(rate)}"
+            expected = Text("expected at most {:g} {}, which no device reaches", most, unit)
+            yield f"/sections/roofline/{name}", Text("{}, found {}", expected, figure(rate))

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from llmperf import decode
 from llmperf.accounting import reports_loss
 from llmperf.errors import PluginError, UserError
-from llmperf.types import DeferredScalar, Plan, RankRecords, Trainer, Violation
+from llmperf.types import DeferredScalar, Plan, RankRecords, Text, Trainer, Violation
 from llmperf.types.units import Count, Positive
 from llmperf.validation import RunRecords, figure, pointer, rule
 
@@ -93,14 +93,15 @@ def sequences(records: RunRecords) -> Iterator[Violation]:
         try:
             of_ranks[rank] = decode(record.line, SequencesRecord, "sequences")
         except UserError:
-            found.append((rank, "expected the losses of sequences, found an unreadable record of losses of sequences"))
+            unread = Text("expected the losses of sequences, found an unreadable record of losses of sequences")
+            found.append((rank, unread))
         else:
             found += [(rank, message) for message in _wrong(records, of_ranks[rank])]
     if of_ranks:  # a framework that knows the losses knows them on every rank that reports one
         layout = records.plan.layout
         ranks = [rank.rank for rank in records.ranks if rank.rank not in of_ranks and rank.rank < layout.world_size]
-        message = "expected losses of sequences of step 1, as other ranks have recorded, found none"
-        found += [(rank, message) for rank in ranks if reports_loss(layout, rank)]
+        none = Text("expected losses of sequences of step 1, as other ranks have recorded, found none")
+        found += [(rank, none) for rank in ranks if reports_loss(layout, rank)]
     if records.plan.spec.contract.dataset == "synthetic":  # no two sequences are equal
         found += _repeated(of_ranks)
     for rank, message in found:
@@ -114,21 +115,32 @@ def _wrong(records: RunRecords, record: SequencesRecord) -> Iterator[str]:
     expected = batch.micro_batch * batch.gradient_accumulation
     first = totals.first if (totals := records.by_rank.get(record.rank)) is not None else None
     if record.rank >= plan.layout.world_size or not reports_loss(plan.layout, record.rank):
-        yield f"expected no losses of sequences of rank {record.rank}, which reports no loss, found {len(losses)}"
+        yield Text(
+            "expected no losses of sequences of rank {}, which reports no loss, found {}", record.rank, len(losses)
+        )
     elif len(losses) != expected:
-        yield f"expected the losses of {expected} sequences of step 1, found {len(losses)}"
+        yield Text("expected the losses of {} sequences of step 1, found {}", expected, len(losses))
     elif (packing == "padded") != (tokens is not None):
-        yield f"expected {'no' if tokens else 'the'} learnt tokens of each sequence ({packing} data)"
+        some = "expected the learnt tokens of each sequence ({} data)"
+        none = "expected no learnt tokens of each sequence ({} data)"
+        yield Text(none if tokens else some, packing)
     elif first is None:
         return
     elif tokens is not None and (len(tokens) != expected or sum(tokens) != first.tokens):
-        yield f"expected learnt tokens of {expected} sequences that add up to {first.tokens} (step 1), found others"
+        yield Text(
+            "expected learnt tokens of {} sequences that add up to {} (step 1), found others", expected, first.tokens
+        )
     elif first.loss is not None:
         weights = tokens or (1,) * expected
         mean = sum(loss * weight for loss, weight in zip(losses, weights, strict=True)) / sum(weights)
         if not abs(mean - first.loss) <= ROUNDING * abs(first.loss):
-            because = f"the loss of step 1 of rank {record.rank}"
-            yield f"expected losses of sequences with the mean {figure(first.loss)} ({because}), found {figure(mean)}"
+            because = Text("the loss of step 1 of rank {}", record.rank)
+            yield Text(
+                "expected losses of sequences with the mean {} ({}), found {}",
+                figure(first.loss),
+                because,
+                figure(mean),
+            )
 
 
 def _repeated(records: dict[int, SequencesRecord]) -> Iterator[tuple[int, str]]:
@@ -136,9 +148,9 @@ def _repeated(records: dict[int, SequencesRecord]) -> Iterator[tuple[int, str]]:
     seen: dict[tuple[float, ...], int] = {}
     losses = [loss for record in records.values() for loss in record.losses]
     if len(losses) >= FEWEST_SEQUENCES and len(set(losses)) == 1:
-        yield min(records), f"expected losses that differ by sequence, found {losses[0]!r} in all"
+        yield min(records), Text("expected losses that differ by sequence, found {!r} in all", losses[0])
         return
     for rank, record in records.items():
         first = seen.setdefault(record.losses, rank)
         if first != rank and len(record.losses) > 1:
-            yield rank, f"expected losses of rank {rank}'s own sequences, found those of rank {first}"
+            yield rank, Text("expected losses of rank {}'s own sequences, found those of rank {}", rank, first)

@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from llmperf import recorded
-from llmperf.types import MemorySample, Violation
+from llmperf.types import MemorySample, Text, Violation
 from llmperf.validation import OwnRecords, RunRecords, SeenPhase, figure, own_records, pointer, rule
 
 SHORTEST = 0.5
@@ -28,8 +28,8 @@ RUN_SHARE = 0.01
 """The share is that of a window, which the agent may see in whole looks only; of a whole run it is this."""
 EARLY_SECONDS = 0.05
 """An agent sees a phase after it began, but for the rounding of clocks."""
-WALL = "by the wall clock of the host"
-UPTIME = "by the uptime that the kernel shows"
+WALL = Text("by the wall clock of the host")
+UPTIME = Text("by the uptime that the kernel shows")
 FEWEST_STEPS = 4
 """Fewer may be equal by chance where an event's clock is coarse."""
 FEWEST_PERIODIC = 16
@@ -109,9 +109,10 @@ def windows_are_those_that_agents_saw(records: RunRecords) -> Iterator[Violation
     """Yields windows that contradict what the agents saw."""
     for window in _windows(records):
         if isinstance(window, Window) and not window.alike:
-            because = f"from measuring to evaluating of rank {window.own.rank.rank}, as the agent of its node saw"
-            found = f"found {figure(window.claimed)} s"
-            yield window.own.pointer, f"expected a window of about {figure(window.seen)} s ({because}), {found}"
+            rank, seen, claimed = window.own.rank.rank, figure(window.seen), figure(window.claimed)
+            because = Text("from measuring to evaluating of rank {}, as the agent of its node saw", rank)
+            message = Text("expected a window of about {} s ({}), found {} s", seen, because, claimed)
+            yield window.own.pointer, message
 
 
 @rule("LP657", "warning", "A rank's window was seen by its node's agent, whose clock was not changed", "run")
@@ -119,12 +120,13 @@ def agents_saw_the_windows(records: RunRecords) -> Iterator[Violation]:
     """Yields windows that no agent saw, and those that lasted otherwise by the kernel."""
     for window in _windows(records):
         if isinstance(window, OwnRecords):
-            rank = f"rank {window.rank.rank} measuring and evaluating"
+            message = "expected when the agent of its node saw rank {} measuring and evaluating, found nothing"
             if "llmperf.launching.agent" in records.plan.worker.agent:
-                yield window.pointer, f"expected when the agent of its node saw {rank}, found nothing"
+                yield window.pointer, Text(message, window.rank.rank)
         elif window.alike and window.uptime is not None and not Clocks(window.seen, window.uptime).alike:
-            found = f"found {figure(window.seen)} s by the agent's clock: it was changed, or the host slept"
-            yield window.own.pointer, f"expected a window of about {figure(window.uptime)} s ({UPTIME}), {found}"
+            found = Text("{} s by the agent's clock: it was changed, or the host slept", figure(window.seen))
+            message = "expected a window of about {} s ({}), found {}"
+            yield window.own.pointer, Text(message, figure(window.uptime), UPTIME, found)
 
 
 @rule("LP666", "error", "The clocks of a run agree with one another", "run")
@@ -168,20 +170,20 @@ def _contradictions(records: RunRecords) -> Iterator[Violation]:
                 of_nodes[sample.node_rank].add(sample.at, sample.monotonic)
     for rates in of_nodes.values():
         if (wrong := rates.contradiction) is not None:
-            yield _contradiction(pointer(["files", "memory.jsonl"]), *wrong, WALL, "the monotonic clock")
+            yield _contradiction(pointer(["files", "memory.jsonl"]), *wrong, WALL, Text("the monotonic clock"))
     seen = _seen(records)
     for own in own_records(records):
         rank, rates, uptimes = own.rank.rank, ClockRates(), ClockRates()
         for phase in own.phases:
             rates.add(phase.at, phase.monotonic)
         if (wrong := rates.contradiction) is not None:
-            yield _contradiction(own.pointer, *wrong, WALL, f"the monotonic clock of rank {rank}")
+            yield _contradiction(own.pointer, *wrong, WALL, Text("the monotonic clock of rank {}", rank))
         phases = seen.get(rank, ())
         for look in phases:
             if look.uptime is not None:
                 uptimes.add(look.uptime, look.monotonic)
         if (wrong := uptimes.contradiction) is not None:
-            yield _contradiction(own.pointer, *wrong, UPTIME, "the agent's clock")
+            yield _contradiction(own.pointer, *wrong, UPTIME, Text("the agent's clock"))
         yield from _apart(own, phases)
 
 
@@ -194,18 +196,22 @@ def _apart(own: OwnRecords, phases: Sequence[SeenPhase]) -> Iterator[Violation]:
     rank = own.rank.rank
     for moment, look in both:
         if look.monotonic < moment - EARLY_SECONDS:
-            message = f"expected a phase of rank {rank} at {figure(look.monotonic)} s or before, when its agent saw it"
-            yield own.pointer, f"{message}, found {figure(moment)} s"
+            message = Text(
+                "expected a phase of rank {} at {} s or before, when its agent saw it", rank, figure(look.monotonic)
+            )
+            yield own.pointer, Text("{}, found {} s", message, figure(moment))
             return
     first, last = both[0], both[-1]
     ran, watched = last[0] - first[0], last[1].monotonic - first[1].monotonic
     if abs(ran - watched) > RUN_SHARE * watched + _late(first[1], last[1]):
-        yield _contradiction(own.pointer, watched, ran, "by the agent's clock", f"the clock of rank {rank}")
+        yield _contradiction(
+            own.pointer, watched, ran, Text("by the agent's clock"), Text("the clock of rank {}", rank)
+        )
 
 
 def _contradiction(path: str, expected: float, found: float, by: str, other: str) -> Violation:
-    message = f"expected {figure(expected)} s ({by}), found {figure(found)} s by {other}"
-    return path, f"{message}: one of the clocks was changed"
+    message = Text("expected {} s ({}), found {} s by {}", figure(expected), by, figure(found), other)
+    return path, Text("{}: one of the clocks was changed", message)
 
 
 def _late(*looks: SeenPhase) -> float:
@@ -227,11 +233,11 @@ def ranks_differ(records: RunRecords) -> Iterator[Violation]:
     shapes: dict[bytes, int] = {}
     for own in own_records(records) if records.plan.worker.script is None else ():
         rank, steps = own.rank.rank, own.totals.measured_steps
-        expected = f"expected step_seconds of rank {rank}'s own"
+        expected = Text("expected step_seconds of rank {}'s own", rank)
         if steps >= FEWEST_STEPS and (first := seen.setdefault(own.totals.times_digest, rank)) != rank:
-            yield own.pointer, f"{expected}, found those of rank {first}"
+            yield own.pointer, Text("{}, found those of rank {}", expected, first)
         elif steps >= FEWEST_PERIODIC and (first := shapes.setdefault(own.totals.shape_digest, rank)) != rank:
-            yield own.pointer, f"{expected}, found those of rank {first} times one factor"
+            yield own.pointer, Text("{}, found those of rank {} times one factor", expected, first)
 
 
 def _same_steps(own: OwnRecords) -> Iterator[str]:
@@ -241,7 +247,7 @@ def _same_steps(own: OwnRecords) -> Iterator[str]:
     times = Counter(step.step_seconds for step in own.steps() if step.measured)
     seconds, count = times.most_common(1)[0]
     if count >= SAME_SHARE * steps:
-        yield f"expected step_seconds that differ, found {seconds!r} in {count} of {steps} measured steps"
+        yield Text("expected step_seconds that differ, found {!r} in {} of {} measured steps", seconds, count, steps)
 
 
 def _repeated_steps(own: OwnRecords) -> Iterator[str]:
@@ -252,6 +258,6 @@ def _repeated_steps(own: OwnRecords) -> Iterator[str]:
     for period in range(1, len(times) - FEWEST_PERIODIC + 1):
         if times[period] == times[0] and times[period:] == times[:-period]:
             if len(set(times[:period])) >= FEWEST_VALUES:
-                found = f"those of {period} steps again and again in {len(times)} steps"
-                yield f"expected step_seconds that differ, found {found}"
+                found = Text("those of {} steps again and again in {} steps", period, len(times))
+                yield Text("expected step_seconds that differ, found {}", found)
             return

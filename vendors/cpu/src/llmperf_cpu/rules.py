@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmperf import precision_recipe
+from llmperf.types import Text
 from llmperf.validation import rule
 
 from llmperf_cpu.host import OFFERS
@@ -27,8 +28,9 @@ def precision_of_a_cpu(result: Result) -> Iterator[tuple[str, str]]:
     """The products of the precision recipe are in a dtype that CPUs have, unless they were emulated."""
     products = precision_recipe(result.contract.precision).products
     if result.hardware.vendor == "cpu" and not result.tuning.emulate_precision and products not in OFFERS.precisions:
-        expected = f"expected products in one of {', '.join(OFFERS.precisions)} on a CPU, unless they are emulated"
-        yield "/contract/precision", f"{expected}, found {products}"
+        known = ", ".join(OFFERS.precisions)
+        expected = Text("expected products in one of {} on a CPU, unless they are emulated", known)
+        yield "/contract/precision", Text("{}, found {}", expected, products)
 
 
 HIGHEST_HERTZ = 7e9
@@ -60,8 +62,8 @@ def possible_peak(plan: Plan) -> Iterator[tuple[str, str]]:
     for peak, cores in _peaks(plan):
         most = cores * HIGHEST_HERTZ * WIDEST_FLOPS.get(peak.dtype, max(WIDEST_FLOPS.values()))
         if peak.flops_per_second > most:
-            expected = f"expected at most {most:g} FLOP/s on {cores} cores of any CPU"
-            yield "/peak/flops_per_second", f"{expected}, found {peak.flops_per_second:g}"
+            expected = Text("expected at most {:g} FLOP/s on {} cores of any CPU", most, cores)
+            yield "/peak/flops_per_second", Text("{}, found {:g}", expected, peak.flops_per_second)
 
 
 @rule("CPU3", "warning", "A host's peak is about that of its cores", "plan", page=LOW_PAGE)
@@ -70,8 +72,8 @@ def low_peak(plan: Plan) -> Iterator[tuple[str, str]]:
     for peak, cores in _peaks(plan):
         least, architecture = cores * LEAST_FLOPS, plan.probe.devices[0].details.get("architecture")
         if peak.dtype == "fp32" and architecture in ("x86_64", "AMD64") and peak.flops_per_second < least:
-            expected = f"expected at least {least:g} FLOP/s on {cores} cores of x86"
-            yield "/peak/flops_per_second", f"{expected}, found {peak.flops_per_second:g}"
+            expected = Text("expected at least {:g} FLOP/s on {} cores of x86", least, cores)
+            yield "/peak/flops_per_second", Text("{}, found {:g}", expected, peak.flops_per_second)
 
 
 def _peaks(plan: Plan) -> Iterator[tuple[PeakFlops, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from llmperf.types import Text
 from llmperf.validation import rule
 
 if TYPE_CHECKING:
@@ -26,4 +27,4 @@ def torch_for_gpus(result: Result) -> Iterator[tuple[str, str]]:
     packages = result.software.packages
     real = result.hardware.vendor == "nvidia" and not result.hardware.simulated and result.status == "complete"
     if real and packages.get("torch", "").endswith("+cpu") and not any(name in packages for name in OTHER_LIBRARIES):
-        yield "/software/packages/torch", f"expected a torch with CUDA on a GPU, found {packages['torch']}"
+        yield "/software/packages/torch", Text("expected a torch with CUDA on a GPU, found {}", packages["torch"])

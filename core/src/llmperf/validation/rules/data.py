@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
 
@@ -24,5 +23,7 @@ def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
         return
     expected = synthetic_fingerprint(owner.model.vocab_size, contract.seq_len, contract.seed)
     if found != expected:
-        because = f"seed {contract.seed}, vocabulary of {owner.model.vocab_size}, sequences of {contract.seq_len}"
-        yield "/data_fingerprint", f"expected {expected} ({because}), found {shown(found)}"
+        because = Text(
+            "seed {}, vocabulary of {}, sequences of {}", contract.seed, owner.model.vocab_size, contract.seq_len
+        )
+        yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))

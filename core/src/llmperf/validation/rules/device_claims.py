@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule
 
@@ -41,7 +40,7 @@ def possible_rates(result: Result) -> Iterator[Violation]:
     rates.append(("/metrics/joules_per_token", each, IMPOSSIBLE_FLOP_PER_JOULE, "FLOPs a joule"))
     for path, found, most, unit in rates:
         if found is not None and found > most:
-            yield path, f"expected at most {most:g} {unit}, which no device reaches, found {figure(found)}"
+            yield path, Text("expected at most {:g} {}, which no device reaches, found {}", most, unit, figure(found))
 
 
 @rule("LP663", "error", "Each device has a UUID of its own", "plan")
@@ -50,8 +49,8 @@ def own_uuids(plan: Plan) -> Iterator[Violation]:
     first: dict[str, int] = {}
     for place, device in enumerate(plan.probe.devices):
         if device.uuid is not None and first.setdefault(device.uuid, place) != place:
-            expected = f"expected a UUID other than that of device {first[device.uuid]}"
-            yield f"/probe/devices/{place}/uuid", f"{expected}, found {shown(device.uuid)}"
+            expected = Text("expected a UUID other than that of device {}", first[device.uuid])
+            yield f"/probe/devices/{place}/uuid", Text("{}, found {}", expected, shown(device.uuid))
 
 
 @rule("LP664", "warning", "A device is busy while it computes")
@@ -62,8 +61,8 @@ def busy_while_computing(result: Result) -> Iterator[Violation]:
         return
     shares = [mfu.value for mfu in result.mfu if mfu.value is not None and mfu.convention == "causal"]
     if shares and found < BUSY_SHARE * 100 * shares[0]:
-        expected = f"expected at least {figure(100 * shares[0])} (the share of the peak that was computed)"
-        yield "/metrics/utilisation_percent", f"{expected}, found {figure(found)}"
+        expected = Text("expected at least {} (the share of the peak that was computed)", figure(100 * shares[0]))
+        yield "/metrics/utilisation_percent", Text("{}, found {}", expected, figure(found))
 
 
 @rule("LP210", "warning", "Energy fits the power readings and the work")
@@ -76,10 +75,12 @@ def energy_is_plausible(result: Result) -> Iterator[Violation]:
     devices = result.parallelism.nodes * result.parallelism.devices_per_node * result.hardware.device_share
     drawn = None if power is None else power * devices * window
     if drawn is not None and abs(drawn - energy) > POWER_SLACK * energy:
-        because = f"{figure(power)} W x {figure(devices)} devices x {figure(window)} s, within {POWER_SLACK:.0%}"
-        yield "/metrics/energy_joules", f"expected {figure(drawn)} ({because}), found {figure(energy)}"
+        because = Text(
+            "{} W x {} devices x {} s, within {:.0%}", figure(power), figure(devices), figure(window), POWER_SLACK
+        )
+        yield "/metrics/energy_joules", Text("expected {} ({}), found {}", figure(drawn), because, figure(energy))
     causal = next((mfu for mfu in result.mfu if mfu.convention == "causal"), None)
     each = 0.0 if causal is None else causal.flops_per_token * metrics.measured_tokens / energy
     if each > MOST_FLOP_PER_JOULE:
-        expected = f"expected at most {MOST_FLOP_PER_JOULE:g} FLOPs a joule, which no device reaches"
-        yield "/metrics/energy_joules", f"{expected}, found {figure(each)}"
+        expected = Text("expected at most {:g} FLOPs a joule, which no device reaches", MOST_FLOP_PER_JOULE)
+        yield "/metrics/energy_joules", Text("{}, found {}", expected, figure(each))

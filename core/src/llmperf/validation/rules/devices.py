@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import LlmperfError
 from llmperf.files.text import printable
-from llmperf.types import Result
+from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import DeviceInfo
-from llmperf.types.documents import Violation
 from llmperf.validation.installed import (
     MEMORY_SLACK,
     VendorCatalogue,
@@ -44,11 +43,11 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
     for index, mfu in enumerate(result.mfu):
         path, found = f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second
         if peak is None and found is not None:
-            none = f"expected null, {known[1].model} has no published {products_dtype(result.contract)} peak"
-            yield path, f"{none}, found {figure(found)}"
+            none = Text("expected null, {} has no published {} peak", known[1].model, products_dtype(result.contract))
+            yield path, Text("{}, found {}", none, figure(found))
         elif peak is not None and found is not None:
             expected = peak.flops_per_second * result.hardware.device_share
-            yield from deviates(path, found, expected, f"{known[1].model}, {products_dtype(result.contract)}")
+            yield from deviates(path, found, expected, Text("{}, {}", known[1].model, products_dtype(result.contract)))
 
 
 @rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
@@ -70,9 +69,9 @@ def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
     divisible, each = None if device is None else device.divisible, 1 / ranks
     shares = [one for one, possible in ((1.0, divisible is not True), (each, divisible is not False)) if possible]
     if not any(close(found, one) for one in shares):
-        whole = {None: "1 or ", True: "", False: "1 (the device cannot be divided)"}[divisible]
-        divided = "" if divisible is False else f"{figure(each)} (1 / {ranks} ranks on each node)"
-        yield path, f"expected {whole}{divided}, found {figure(found)}"
+        whole = {None: "1 or ", True: "", False: Text("1 (the device cannot be divided)")}[divisible]
+        divided = "" if divisible is False else Text("{} (1 / {} ranks on each node)", figure(each), ranks)
+        yield path, Text("expected {}{}, found {}", whole, divided, figure(found))
 
 
 @rule("LP309", "error", "A vendor with a catalogue has a peak for no other device")
@@ -87,9 +86,9 @@ def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
         return
     for index, mfu in enumerate(result.mfu):
         if mfu.peak_flops_per_second is not None:
-            because = f"{catalogue.vendor}'s installed plugin publishes no device {shown(model)}"
+            because = Text("{}'s installed plugin publishes no device {}", catalogue.vendor, shown(model))
             path = f"/mfu/{index}/peak_flops_per_second"
-            yield path, f"expected null, {because}, found {figure(mfu.peak_flops_per_second)}"
+            yield path, Text("expected null, {}, found {}", because, figure(mfu.peak_flops_per_second))
 
 
 @rule("LP324", "error", "A peak is the one that the vendor gives, or was measured")
@@ -107,13 +106,13 @@ def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
     index, mfu = unmeasured[0]
     if isinstance(peak, str):
         if vendor_catalogue(vendor) is None:  # otherwise LP309
-            expected = f"measured ({peak})"
-            yield f"/mfu/{index}/peak_confidence", f"expected {expected}, found {mfu.peak_confidence or 'null'}"
+            expected = Text("measured ({})", peak)
+            message = Text("expected {}, found {}", expected, mfu.peak_confidence or "null")
+            yield f"/mfu/{index}/peak_confidence", message
     elif mfu.peak_flops_per_second is not None:
         flops = peak.flops_per_second * result.hardware.device_share
-        yield from deviates(
-            f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second, flops, "as its vendor gives"
-        )
+        because = Text("as its vendor gives")
+        yield from deviates(f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second, flops, because)
 
 
 @rule("LP407", "error", "Total memory is the named device's own")
@@ -127,8 +126,8 @@ def memory_of_the_device(result: Result) -> Iterator[Violation]:
         ("/metrics/device_memory_total_bytes", result.metrics.device_memory_total_bytes),
     ):
         if found is not None and not about(size, found / 2**30):
-            expected = f"expected {size} within {100 * MEMORY_SLACK:.0f} % ({known[1].model})"
-            yield path, f"{expected}, found {found}"
+            expected = Text("expected {} within {:.0f} % ({})", size, 100 * MEMORY_SLACK, known[1].model)
+            yield path, Text("{}, found {}", expected, found)
 
 
 @rule("LP408", "error", "The device offers the precision")
@@ -138,7 +137,8 @@ def precision_of_the_device(result: Result) -> Iterator[Violation]:
         return
     offered, found = known[0].precisions(known[1]), products_dtype(result.contract)
     if offered and found not in offered and not result.emulated:
-        yield "/contract/precision", f"expected one of {', '.join(offered)} ({known[1].model}), found {found}"
+        message = Text("expected one of {} ({}), found {}", ", ".join(offered), known[1].model, found)
+        yield "/contract/precision", message
 
 
 @rule("LP608", "error", "A result is of one vendor throughout")
@@ -146,11 +146,12 @@ def one_vendor(result: Result) -> Iterator[Violation]:
     """The plugin that ran is the hardware's, and the device is not another vendor's."""
     vendor, ran = result.hardware.vendor, [one.name for one in result.plugins if one.role == "vendor"]
     if ran and vendor not in ran:
-        yield "/hardware/vendor", f"expected {shown(ran[0])}, the vendor plugin that ran, found {shown(vendor)}"
+        message = Text("expected {}, the vendor plugin that ran, found {}", shown(ran[0]), shown(vendor))
+        yield "/hardware/vendor", message
     if _published(result) is None:
         for other in other_owners(result.hardware.device_model, vendor):
             model = shown(result.hardware.device_model)
-            yield "/hardware/device_model", f"expected a device of {vendor}, found {model} of {other}"
+            yield "/hardware/device_model", Text("expected a device of {}, found {} of {}", vendor, model, other)
 
 
 @rule("LP609", "warning", "The environment of a measured result is complete")
@@ -159,9 +160,9 @@ def environment_is_complete(result: Result) -> Iterator[Violation]:
     if result.hardware.simulated:
         return
     if result.hardware.driver is None and vendor_catalogue(result.hardware.vendor) is not None:
-        yield "/hardware/driver", f"expected the version of {result.hardware.vendor}'s driver, found null"
+        yield "/hardware/driver", Text("expected the version of {}'s driver, found null", result.hardware.vendor)
     if result.status == "complete" and not result.software.packages:
-        yield "/software/packages", "expected what the ranks ran with, found none"
+        yield "/software/packages", Text("expected what the ranks ran with, found none")
 
 
 @rule("LP902", "warning", "The vendor's published figures are at hand where a peak depends on them")
@@ -169,7 +170,7 @@ def vendor_is_installed(result: Result) -> Iterator[Violation]:
     """Note that the peak was not compared with the vendor's, whose plugin is missing."""
     if result.hardware.vendor not in installed_vendors() and any(mfu.peak_flops_per_second for mfu in result.mfu):
         name = shown(result.hardware.vendor)
-        yield "/hardware/vendor", f"expected the plugin of vendor {name}, found none; the peak was not checked"
+        yield "/hardware/vendor", Text("expected the plugin of vendor {}, found none; the peak was not checked", name)
 
 
 @rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")
@@ -180,5 +181,5 @@ def vendor_can_be_asked(document: Result | Plan) -> Iterator[Violation]:
     else:
         vendor, path = document.hardware.vendor, "/hardware/vendor"
     if (why := vendor_trouble(vendor)) is not None:
-        expected = "expected a plugin that says what it publishes; its devices were not checked"
-        yield path, f"{expected}: {printable(why)[:200]}"
+        expected = Text("expected a plugin that says what it publishes; its devices were not checked")
+        yield path, Text("{}: {}", expected, printable(why)[:200])

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
 LOADING = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONHOME")
 """Variables that put code into every process which inherits them."""
-WHY = "the run's clocks and figures may not be those of the named packages"
+WHY = Text("the run's clocks and figures may not be those of the named packages")
 
 
 @rule("LP655", "warning", "Nothing was loaded into the ranks from outside")
@@ -34,8 +33,8 @@ def nothing_loaded_from_outside(result: Result) -> Iterator[Violation]:
 
 
 def _variable(name: str, text: str) -> str:
-    return f"expected {name} to be unset, found {shown(text)}: {WHY}"
+    return Text("expected {} to be unset, found {}: {}", name, shown(text), WHY)
 
 
 def _module(file: str) -> str:
-    return f"expected no module that the interpreter imports by itself, found {shown(file)}: {WHY}"
+    return Text("expected no module that the interpreter imports by itself, found {}: {}", shown(file), WHY)

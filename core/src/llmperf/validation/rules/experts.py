@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.accounting.parameters import mixture_layers
 from llmperf.accounting.routing import has_tables
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.violations import deviates, differs, figure, rule
 
 MOST_LAYERS = 256
@@ -23,20 +22,24 @@ def expert_tokens(result: Result) -> Iterator[Violation]:
     if not result.expert_load:
         return
     if mixture is None:
-        yield "/expert_load", f"expected none for the dense model {result.model.name}, found {len(result.expert_load)}"
+        message = Text("expected none for the dense model {}, found {}", result.model.name, len(result.expert_load))
+        yield "/expert_load", message
         return
     layers, loads = mixture_layers(result.model), result.expert_load
     if len(loads) != len(layers) or any(load.layer != layer for load, layer in zip(loads, layers, strict=True)):
-        yield "/expert_load", f"expected each of {len(layers)} layers with experts, in order; found {len(loads)} layers"
+        message = Text("expected each of {} layers with experts, in order; found {} layers", len(layers), len(loads))
+        yield "/expert_load", message
     expected = result.metrics.measured_steps * batch.tokens_per_step * mixture.top_k
-    because = f"{result.metrics.measured_steps} steps x {batch.tokens_per_step} tokens x top-k {mixture.top_k}"
+    because = Text(
+        "{} steps x {} tokens x top-k {}", result.metrics.measured_steps, batch.tokens_per_step, mixture.top_k
+    )
     for index, load in enumerate(result.expert_load):
         path = f"/expert_load/{index}/tokens"
-        yield from differs(path, len(load.tokens), mixture.experts, "experts of a layer")
+        yield from differs(path, len(load.tokens), mixture.experts, Text("experts of a layer"))
         if result.contract.packing == "packed":
             yield from differs(path, sum(load.tokens), expected, because)
         elif sum(load.tokens) > expected:
-            yield path, f"expected at most {expected} ({because}), found {sum(load.tokens)}"
+            yield path, Text("expected at most {} ({}), found {}", expected, because, sum(load.tokens))
 
 
 @rule("LP231", "error", "The imbalance of a layer is the most tokens of an expert / the mean")
@@ -45,7 +48,7 @@ def imbalance(result: Result) -> Iterator[Violation]:
     for index, load in enumerate(result.expert_load):
         if load.imbalance is not None and any(load.tokens):
             most, mean = max(load.tokens), sum(load.tokens) / len(load.tokens)
-            because = f"{most} / mean {figure(mean)}"
+            because = Text("{} / mean {}", most, figure(mean))
             yield from deviates(f"/expert_load/{index}/imbalance", load.imbalance, most / mean, because)
 
 
@@ -70,9 +73,9 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
         )
         wrong = [expert for expert, count in enumerate(sequence) if load.tokens[expert] != count * sequences]
         if wrong:
-            expert, because = wrong[0], f"{sequences} sequences by the table of {contract.routing} routing"
+            expert, because = wrong[0], Text("{} sequences by the table of {} routing", sequences, contract.routing)
             expected, found = sequence[expert] * sequences, load.tokens[expert]
-            yield f"/expert_load/{index}/tokens/{expert}", f"expected {expected} ({because}), found {found}"
+            yield f"/expert_load/{index}/tokens/{expert}", Text("expected {} ({}), found {}", expected, because, found)
 
 
 @rule("LP233", "warning", "With balanced or skewed routing the tokens of experts are counted")
@@ -80,7 +83,7 @@ def routing_is_counted(result: Result) -> Iterator[Violation]:
     """Only the counts show that tokens took the experts of the tables."""
     contract, mixture = result.contract, result.model.mixture
     if result.status == "complete" and mixture is not None and contract.routing != "learned" and not result.expert_load:
-        yield "/expert_load", f"expected the tokens of each expert ({contract.routing} routing), found none"
+        yield "/expert_load", Text("expected the tokens of each expert ({} routing), found none", contract.routing)
 
 
 @rule("LP234", "warning", "Learned routing does not give all experts equally many tokens")
@@ -90,5 +93,6 @@ def routing_is_learned(result: Result) -> Iterator[Violation]:
     if mixture is None or result.contract.routing != "learned" or mixture.top_k >= mixture.experts or not loads:
         return
     if all(len(load.tokens) > 1 and any(load.tokens) and len(set(load.tokens)) == 1 for load in loads):
-        because = f"{loads[0].tokens[0]} tokens in layer {loads[0].layer}"
-        yield "/expert_load", f"expected unequal counts (learned routing), found equal ones in all layers ({because})"
+        because = Text("{} tokens in layer {}", loads[0].tokens[0], loads[0].layer)
+        message = Text("expected unequal counts (learned routing), found equal ones in all layers ({})", because)
+        yield "/expert_load", message

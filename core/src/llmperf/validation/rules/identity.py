@@ -12,8 +12,7 @@ from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
 from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
-from llmperf.types import Case, Change, Model, Result, RunSpec
-from llmperf.types.documents import Violation
+from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
 from llmperf.validation.installed import known_case, known_model
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
@@ -31,17 +30,20 @@ def variant(result: Result) -> Iterator[Violation]:
     """`variant` is true if and only if `fix_hp` has a change to the contract."""
     changed = [change.path for change in result.fix_hp if change.contract]
     if result.variant != bool(changed):
-        because = f"fix_hp changes {changed[0][:60]}" if changed else "fix_hp changes nothing of the contract"
-        yield "/variant", f"expected {str(bool(changed)).lower()} ({because}), found {str(result.variant).lower()}"
+        because = (
+            Text("fix_hp changes {}", changed[0][:60]) if changed else Text("fix_hp changes nothing of the contract")
+        )
+        message = Text("expected {} ({}), found {}", str(bool(changed)).lower(), because, str(result.variant).lower())
+        yield "/variant", message
 
 
 @rule("LP602", "error", "A run that is not complete says why, a complete one has no failure")
 def failure_with_status(result: Result) -> Iterator[Violation]:
     """Status and failure agree."""
     if result.status == "complete" and result.failure is not None:
-        yield "/failure", f"expected null (status is complete), found reason {result.failure.reason!r}"
+        yield "/failure", Text("expected null (status is complete), found reason {!r}", result.failure.reason)
     if result.status != "complete" and result.failure is None:
-        yield "/failure", f"expected a failure (status is {result.status}), found null"
+        yield "/failure", Text("expected a failure (status is {}), found null", result.status)
 
 
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
@@ -55,9 +57,9 @@ def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
         actual = _value_at(tables, change.path)
         name = shown(change.path)
         if actual is _ABSENT and change.value is not None:
-            yield f"{path}/{index}/path", f"expected a path of contract, tuning or framework, found {name}"
+            yield f"{path}/{index}/path", Text("expected a path of contract, tuning or framework, found {}", name)
         elif actual is not _ABSENT and _flat(actual) != change.value:
-            message = f"expected {shown(_flat(actual))} ({name}), found {shown(change.value)}"
+            message = Text("expected {} ({}), found {}", shown(_flat(actual)), name, shown(change.value))
             yield f"{path}/{index}/value", message
 
 
@@ -83,14 +85,14 @@ def model_of_the_contract(result: Result) -> Iterator[Violation]:
     """The model's facts are under the name that the contract asks for."""
     found, expected = result.model.name, result.contract.model
     if found != expected:
-        yield "/model/name", f"expected {shown(expected)} (contract.model), found {shown(found)}"
+        yield "/model/name", Text("expected {} (contract.model), found {}", shown(expected), shown(found))
 
 
 @rule("LP605", "warning", "A measured result does not come from a stand-in")
 def not_simulated(result: Result) -> Iterator[Violation]:
     """Figures of simulated devices say nothing of the real ones."""
     if result.hardware.simulated:
-        yield "/hardware/simulated", "expected false for a measured result, found true"
+        yield "/hardware/simulated", Text("expected false for a measured result, found true")
 
 
 @rule("LP606", "error", "Every change to a known case's contract is listed in fix_hp", "result", "plan")
@@ -116,12 +118,13 @@ def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
     for index, change in enumerate(spec.changes):
         departure, name = departures.get(change.path), shown(change.path)
         if change.path in seen:
-            yield f"{path}/{index}/path", f"expected one entry for each path, found {name} again"
+            yield f"{path}/{index}/path", Text("expected one entry for each path, found {} again", name)
         elif departure is None:
-            yield f"{path}/{index}/path", f"expected what differs from case {case.name}, found {name}, which does not"
+            message = Text("expected what differs from case {}, found {}, which does not", case.name, name)
+            yield f"{path}/{index}/path", message
         elif change.case_value != departure.case_value:
-            expected = f"{shown(departure.case_value)} ({name} in case {case.name})"
-            yield f"{path}/{index}/case_value", f"expected {expected}, found {shown(change.case_value)}"
+            expected = Text("{} ({} in case {})", shown(departure.case_value), name, case.name)
+            yield f"{path}/{index}/case_value", Text("expected {}, found {}", expected, shown(change.case_value))
         seen.add(change.path)
     for name, departure in departures.items():
         if name not in seen and not departure.contract:  # LP606 reports those of the contract
@@ -147,7 +150,7 @@ def _leaves(name: str) -> dict[str, Any]:
 def _absent(change: Change, case: Case) -> str:
     was, now = shown(change.case_value), shown(change.value)
     name = change.path if change.contract else shown(change.path)  # an option's name is anybody's
-    return f"expected an entry for {name} ({was} in case {case.name}, {now} here), found none"
+    return Text("expected an entry for {} ({} in case {}, {} here), found none", name, was, case.name, now)
 
 
 @rule("LP641", "note", "The case is installed", "result", "plan")
@@ -155,8 +158,8 @@ def case_is_known(document: Result | Plan) -> Iterator[Violation]:
     """Without the case, its changes cannot be checked."""
     if known_case(name := _spec(document)[0].case) is None:
         path = "/spec/case" if not isinstance(document, Result) else "/case"
-        expected = "expected a case of llmperf or of an installed plugin"
-        yield path, f"{expected}, found {shown(name)}; its changes were not checked"
+        expected = Text("expected a case of llmperf or of an installed plugin")
+        yield path, Text("{}, found {}; its changes were not checked", expected, shown(name))
 
 
 def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
@@ -186,9 +189,9 @@ def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
         return
     if not re.fullmatch("[0-9a-f]{64}", nonce):
         where = at_seed.replace("contract/seed", "challenge")
-        yield where, f"expected 64 hexadecimal digits, found {shown(nonce)}"
+        yield where, Text("expected 64 hexadecimal digits, found {}", shown(nonce))
     elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):
-        yield at_seed, f"expected {expected} (of the challenge), found {found}"
+        yield at_seed, Text("expected {} (of the challenge), found {}", expected, found)
 
 
 @rule("LP607", "error", "A known model has its published facts", "result", "plan")
@@ -203,7 +206,7 @@ def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
         found, expected = getattr(model, field.name), getattr(known, field.name)
         if found != expected and field.name not in DESCRIPTIVE:
             both = shown(builtins(expected)), shown(builtins(found))
-            yield f"{path}/{field.name}", f"expected {both[0]} (model {known.name}), found {both[1]}"
+            yield f"{path}/{field.name}", Text("expected {} (model {}), found {}", both[0], known.name, both[1])
 
 
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
@@ -216,4 +219,4 @@ def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
     else:
         model, path = document.spec.model, "/spec/model"
     for key, expected, found in misfits(model):
-        yield f"{path}/{key.replace('.', '/')}", f"expected {expected}, found {shown(found)}"
+        yield f"{path}/{key.replace('.', '/')}", Text("expected {}, found {}", expected, shown(found))

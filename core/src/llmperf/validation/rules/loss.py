@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from llmperf.accounting.optimiser_step import learning_rate
 from llmperf.runfolder.loss_curve import distance
-from llmperf.types import Model, Result
-from llmperf.types.documents import Violation
+from llmperf.types import Model, Result, Text, Violation
 from llmperf.validation.violations import deviates, figure, rule
 
 TOKEN_SPREAD = 2.0
@@ -45,7 +44,7 @@ def finite(result: Result) -> Iterator[Violation]:
     for index, point in enumerate(result.loss_curve):
         if point.nonfinite is not None or point.loss is None:
             found = point.nonfinite or "null"
-            yield f"/loss_curve/{index}/loss", f"expected a number (status is complete), found {found[:20]}"
+            yield f"/loss_curve/{index}/loss", Text("expected a number (status is complete), found {}", found[:20])
             return
 
 
@@ -60,8 +59,10 @@ def above_entropy(result: Result) -> Iterator[Violation]:
     below = [(loss, path) for path, loss in losses if loss is not None and loss < entropy - slack]
     if below:
         loss, path = min(below)
-        because = f"known entropy {figure(entropy)} less {figure(slack)} for {result.batch.tokens_per_step} tokens"
-        yield path, f"expected at least {figure(entropy - slack)} ({because}), found {figure(loss)}"
+        because = Text(
+            "known entropy {} less {} for {} tokens", figure(entropy), figure(slack), result.batch.tokens_per_step
+        )
+        yield path, Text("expected at least {} ({}), found {}", figure(entropy - slack), because, figure(loss))
 
 
 @rule("LP503", "warning", "The first loss is that of an untrained model")
@@ -72,8 +73,8 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
         return
     variance, expected = logit_variance(result.model), untrained_loss(result.model)
     if abs(found - expected) > FIRST_LOSS_SLACK:
-        because = f"ln {result.model.vocab_size} + {figure(variance / 2)}, within {FIRST_LOSS_SLACK}"
-        yield "/metrics/first_loss", f"expected about {figure(expected)} ({because}), found {figure(found)}"
+        because = Text("ln {} + {}, within {}", result.model.vocab_size, figure(variance / 2), FIRST_LOSS_SLACK)
+        yield "/metrics/first_loss", Text("expected about {} ({}), found {}", figure(expected), because, figure(found))
 
 
 def untrained_loss(model: Model) -> float:
@@ -91,7 +92,8 @@ def not_diverged(result: Result) -> Iterator[Violation]:
     """The last loss is not far above that of a model that knows nothing."""
     found, most = result.metrics.final_loss, untrained_loss(result.model) + LOSS_OVER_UNTRAINED
     if result.status == "complete" and found is not None and found > most:
-        yield "/metrics/final_loss", f"expected at most {_limit(most)}, found {figure(found)}: training diverged"
+        message = Text("expected at most {}, found {}: training diverged", _limit(most), figure(found))
+        yield "/metrics/final_loss", message
 
 
 @rule("LP507", "warning", "No loss is far above that of an untrained model")
@@ -100,13 +102,13 @@ def no_wild_loss(result: Result) -> Iterator[Violation]:
     most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
     for index, point in enumerate(result.loss_curve):
         if point.loss is not None and point.loss > most:
-            found = f"found {figure(point.loss)} at step {point.step}"
-            yield f"/loss_curve/{index}/loss", f"expected at most {_limit(most)}, {found}"
+            found = Text("found {} at step {}", figure(point.loss), point.step)
+            yield f"/loss_curve/{index}/loss", Text("expected at most {}, {}", _limit(most), found)
             return
 
 
 def _limit(most: float) -> str:
-    return f"{figure(most)} ({LOSS_OVER_UNTRAINED:g} nats above an untrained model)"
+    return Text("{} ({:g} nats above an untrained model)", figure(most), LOSS_OVER_UNTRAINED)
 
 
 @rule("LP504", "error", "First and final loss are those of the loss curve")
@@ -118,11 +120,12 @@ def ends_of_the_curve(result: Result) -> Iterator[Violation]:
     for name, point in (("first_loss", curve[0]), ("final_loss", curve[-1])):
         found = getattr(metrics, name)
         if found is not None and point.loss is not None:
-            because = f"step {point.step} of the loss curve"
+            because = Text("step {} of the loss curve", point.step)
             yield from deviates(f"/metrics/{name}", found, point.loss, because)
         elif (found is None) != (point.loss is None) and result.status == "complete":
             expected = "null" if point.loss is None else figure(point.loss)
-            yield f"/metrics/{name}", f"expected {expected} (step {point.step} of the curve), found {figure(found)}"
+            message = Text("expected {} (step {} of the curve), found {}", expected, point.step, figure(found))
+            yield f"/metrics/{name}", message
 
 
 @rule("LP505", "error", "The loss curve has each step once")
@@ -132,11 +135,11 @@ def every_step(result: Result) -> Iterator[Violation]:
     for index, point in enumerate(curve):
         before = curve[index - 1].step if index else 0
         if point.step <= before or point.step > steps:
-            expected = f"steps from 1 to {steps} in rising order"
-            yield f"/loss_curve/{index}/step", f"expected {expected}, found {point.step} after {before}"
+            expected = Text("steps from 1 to {} in rising order", steps)
+            yield f"/loss_curve/{index}/step", Text("expected {}, found {} after {}", expected, point.step, before)
             return
     if result.status == "complete" and result.loss_curve_every == distance(steps) == 1 and len(curve) != steps:
-        yield "/loss_curve", f"expected {steps} points (contract.steps), found {len(curve)}"
+        yield "/loss_curve", Text("expected {} points (contract.steps), found {}", steps, len(curve))
     elif result.status == "complete":
         yield from _thinned(result, distance(steps))
 
@@ -145,17 +148,15 @@ def _thinned(result: Result, every: int) -> Iterator[Violation]:
     """A complete run of more steps than a curve has points: the even ones, the last one, and those without a number."""
     steps, curve = result.contract.steps, result.loss_curve
     if result.loss_curve_every != every:
-        yield "/loss_curve_every", f"expected {every} (of {steps} steps), found {result.loss_curve_every}"
+        yield "/loss_curve_every", Text("expected {} (of {} steps), found {}", every, steps, result.loss_curve_every)
         return
     even = {*range(1, steps + 1, every), steps}
     if missing := even - {point.step for point in curve}:
-        yield (
-            "/loss_curve",
-            f"expected one step in {every} and the last, found no step {min(missing)}",
-        )
+        message = Text("expected one step in {} and the last, found no step {}", every, min(missing))
+        yield "/loss_curve", message
     for index, point in enumerate(curve):
         if point.step not in even and point.nonfinite is None:
-            yield f"/loss_curve/{index}/step", f"expected one step in {every}, found step {point.step}"
+            yield f"/loss_curve/{index}/step", Text("expected one step in {}, found step {}", every, point.step)
             return
 
 
@@ -172,7 +173,8 @@ def losses_differ(result: Result) -> Iterator[Violation]:
     loss, count = Counter(losses).most_common(1)[0]
     whole = count == len(losses)
     if whole or (count > len(losses) / 2 and round(loss, FEWEST_DIGITS) != loss):
-        yield "/loss_curve", f"expected another loss in each step, found {loss!r} in {count} of {len(losses)}"
+        message = Text("expected another loss in each step, found {!r} in {} of {}", loss, count, len(losses))
+        yield "/loss_curve", message
 
 
 @rule("LP510", "error", "A model does more than guess")
@@ -183,8 +185,9 @@ def more_than_guessing(result: Result) -> Iterator[Violation]:
         return
     guessed = sum(abs(loss - guess) < GUESSING_NATS for loss in losses)
     if guessed > len(losses) / 2:
-        what = f"ln {result.model.vocab_size} = {figure(guess)} within {GUESSING_NATS:g}"
-        yield "/loss_curve", f"expected losses of logits that differ, found {what} in {guessed} of {len(losses)} steps"
+        what = Text("ln {} = {} within {:g}", result.model.vocab_size, figure(guess), GUESSING_NATS)
+        message = Text("expected losses of logits that differ, found {} in {} of {} steps", what, guessed, len(losses))
+        yield "/loss_curve", message
 
 
 @rule("LP512", "warning", "The loss does not end above where it began")
@@ -197,10 +200,11 @@ def ends_lower(result: Result) -> Iterator[Violation]:
     began = losses[0] if result.contract.lora is not None else max(losses[0], untrained_loss(result.model))
     most = began + RISE_NATS + STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
     if (found := sum(last) / len(last)) > most:
-        expected = (
-            f"expected a mean of the last {len(last)} losses of at most {figure(most)} (begun at {figure(began)})"
+        message = Text(
+            "expected a mean of the last {} losses of at most {} (begun at {}), found {}: training diverged",
+            *(len(last), figure(most), figure(began), figure(found)),
         )
-        yield "/loss_curve", f"{expected}, found {figure(found)}: training diverged"
+        yield "/loss_curve", message
 
 
 @rule("LP513", "warning", "A model that is trained from fresh weights learns")
@@ -214,9 +218,10 @@ def learns(result: Result) -> Iterator[Violation]:
     last = losses[-max(1, len(losses) // 4) :]
     found, began = sum(last) / len(last), losses[0]
     if rates >= LEARNING_RATES and began - LEARNT_NATS < found <= began + RISE_NATS:
-        expected = f"at most {figure(began - LEARNT_NATS)} (first loss {figure(began)} less {LEARNT_NATS:g})"
-        because = f"after {known[-1]} steps whose learning rates sum to {figure(rates)}"
-        yield (
-            "/loss_curve",
-            f"expected a mean of the last {len(last)} losses of {expected} {because}, found {figure(found)}",
+        message = Text(
+            "expected a mean of the last {} losses of at most {} (first loss {} less {:g}) after {} steps whose"
+            " learning rates sum to {}, found {}",
+            *(len(last), figure(began - LEARNT_NATS), figure(began), LEARNT_NATS),
+            *(known[-1], figure(rates), figure(found)),
         )
+        yield "/loss_curve", message

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.results.disturbances import all_disturbed, clock_fall, costly_stragglers, lacks_memory, other_programs
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.types.host_load import FAULTS
 from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
@@ -19,7 +18,7 @@ def used_within_total(result: Result) -> Iterator[Violation]:
     used, total = result.metrics.device_memory_used_bytes, result.metrics.device_memory_total_bytes
     if used is not None and total is not None and used > total:
         path = "/metrics/device_memory_used_bytes"
-        yield path, f"expected at most {total} (device_memory_total_bytes), found {used}"
+        yield path, Text("expected at most {} (device_memory_total_bytes), found {}", total, used)
 
 
 @rule("LP402", "error", "No rank holds more memory than its device has")
@@ -31,7 +30,7 @@ def rank_within_device(result: Result) -> Iterator[Violation]:
             held = getattr(rank, name)
             if total is not None and held is not None and held > total:
                 path = f"/metrics/rank_memory/{index}/{name}"
-                yield path, f"expected at most {total} (device_memory_bytes), found {held}"
+                yield path, Text("expected at most {} (device_memory_bytes), found {}", total, held)
 
 
 @rule("LP403", "error", "Ranks and stages of the memory figures are those of the layout")
@@ -41,11 +40,11 @@ def ranks_of_the_layout(result: Result) -> Iterator[Violation]:
     for index, memory in enumerate(result.metrics.rank_memory):
         path = f"/metrics/rank_memory/{index}"
         if memory.rank >= layout.world_size or memory.rank in seen:
-            expected = f"each rank from 0 to {layout.world_size - 1} once"
-            yield f"{path}/rank", f"expected {expected}, found {memory.rank}"
+            expected = Text("each rank from 0 to {} once", layout.world_size - 1)
+            yield f"{path}/rank", Text("expected {}, found {}", expected, memory.rank)
         if memory.pipeline_stage >= layout.pipeline_parallel:
             found, stages = memory.pipeline_stage, layout.pipeline_parallel
-            yield f"{path}/pipeline_stage", f"expected less than pipeline parallel {stages}, found {found}"
+            yield f"{path}/pipeline_stage", Text("expected less than pipeline parallel {}, found {}", stages, found)
         seen.add(memory.rank)
 
 
@@ -54,21 +53,22 @@ def utilisation_percent(result: Result) -> Iterator[Violation]:
     """A percentage of time."""
     found = result.metrics.utilisation_percent
     if found is not None and found > 100:
-        yield "/metrics/utilisation_percent", f"expected at most 100, found {figure(found)}"
+        yield "/metrics/utilisation_percent", Text("expected at most 100, found {}", figure(found))
 
 
 @rule("LP405", "warning", "No device was slowed by heat or by its power supply")
 def slowed(result: Result) -> Iterator[Violation]:
     """Warn of devices that were slowed."""
     for reason, share in _shares(result, faults=True):
-        yield "/metrics/throttling", f"expected none, found {reason} in {figure(100 * share)} % of the readings"
+        message = Text("expected none, found {} in {} % of the readings", reason, figure(100 * share))
+        yield "/metrics/throttling", message
 
 
 @rule("LP406", "note", "No device was held back by its power limit, a clock setting or the like")
 def held_back(result: Result) -> Iterator[Violation]:
     """The figure holds for this limit or setting."""
     for reason, share in _shares(result, faults=False):
-        yield "/metrics/throttling", f"{reason} held a device back in {figure(100 * share)} % of the readings"
+        yield "/metrics/throttling", Text("{} held a device back in {} % of the readings", reason, figure(100 * share))
 
 
 @rule("LP409", "warning", "Nothing else computed on the host and its devices")
@@ -76,13 +76,16 @@ def undisturbed(result: Result) -> Iterator[Violation]:
     """Other programs on the host or its devices slow a run down."""
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
-        used = f"other processes used {100 * share:.0f} % of the host's cores during the run{other_programs(result)}"
-        message = f"{used}, expected at most {100 * OTHER_CPU_SHARE:.0f} %"
+        message = Text(
+            "other processes used {:.0f} % of the host's cores during the run{}, expected at most {:.0f} %",
+            *(100 * share, other_programs(result), 100 * OTHER_CPU_SHARE),
+        )
         if all_disturbed(result) and (stragglers := costly_stragglers(result)) is not None:
-            message += f"; the others waited for {stragglers[0]} there, which may have cost {stragglers[1]}"
+            message = Text("{}; the others waited for {} there, which may have cost {}", message, *stragglers)
         yield "/metrics/other_cpu_share", message
     if others:
-        yield "/metrics/other_processes", f"{others} other processes used the devices during the run, expected none"
+        message = Text("{} other processes used the devices during the run, expected none", others)
+        yield "/metrics/other_processes", message
 
 
 @rule("LP410", "warning", "The hosts had memory enough")
@@ -90,7 +93,7 @@ def memory_enough(result: Result) -> Iterator[Violation]:
     """A run whose host swaps, or reclaims memory all the time, waits for its disks."""
     for index, node in enumerate(result.conditions):
         if (lack := lacks_memory(node)) is not None:
-            yield f"/conditions/{index}", f"{lack[0]} during the run, expected at most {lack[1]}"
+            yield f"/conditions/{index}", Text("{} during the run, expected at most {}", lack[0], lack[1])
 
 
 @rule("LP414", "note", "The clocks of the devices do not fall")
@@ -99,11 +102,12 @@ def steady_clocks(result: Result) -> Iterator[Violation]:
     for index, node in enumerate(result.conditions):
         if (fall := clock_fall(node)) is not None:
             first, last = node.clock_hertz[0] or 0.0, node.clock_hertz[-1] or 0.0
-            clocks = (
-                f"{first / 1e6:,.0f} MHz in the first tenth of the measured window, {last / 1e6:,.0f} MHz in the last"
+            message = Text(
+                "the clocks fell by {:.0f} % ({:,.0f} MHz in the first tenth of the measured window, {:,.0f} MHz in the"
+                " last), expected at most {:.0f} %",
+                *(100 * fall, first / 1e6, last / 1e6, 100 * CLOCK_FALL),
             )
-            expected = f"expected at most {100 * CLOCK_FALL:.0f} %"
-            yield f"/conditions/{index}/clock_hertz", f"the clocks fell by {100 * fall:.0f} % ({clocks}), {expected}"
+            yield f"/conditions/{index}/clock_hertz", message
 
 
 def _shares(result: Result, faults: bool) -> Iterator[tuple[str, float]]:

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 from llmperf.accounting.conventions import conventions
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.accounting.weighted_peak import weighted_peak, work_shares
-from llmperf.types import Result
+from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import Dtype
-from llmperf.types.documents import Violation
 from llmperf.types.utilisation import Mfu, WeightedPeak
 from llmperf.validation.installed import vendor_catalogue
 from llmperf.validation.violations import deviates, figure, rule
+
+PEAK = "peak_flops_per_second"
 
 
 @rule("LP321", "error", "An emulated run has no MFU")
@@ -20,16 +21,17 @@ def emulated_run_has_no_mfu(result: Result) -> Iterator[Violation]:
     """Devices without fp8 compute emulated products in another dtype, whose speed says nothing about fp8."""
     asked = result.tuning.emulate_precision
     if result.emulated != asked:
-        yield "/emulated", f"expected {_json(asked)} (tuning.emulate_precision), found {_json(result.emulated)}"
+        message = Text("expected {} (tuning.emulate_precision), found {}", _json(asked), _json(result.emulated))
+        yield "/emulated", message
     recipe = precision_recipe(result.contract.precision)
     if result.emulated and recipe.products != "fp8":
-        yield "/emulated", f"expected false ({recipe.name} has no products in fp8), found true"
+        yield "/emulated", Text("expected false ({} has no products in fp8), found true", recipe.name)
     if not result.emulated:
         return
     for index, mfu in enumerate(result.mfu):
         for name in ("peak_flops_per_second", "value", "of_measured_peak", "of_weighted_peak"):
             if (found := getattr(mfu, name)) is not None:
-                yield f"/mfu/{index}/{name}", f"expected null (products are emulated), found {figure(found)}"
+                yield f"/mfu/{index}/{name}", Text("expected null (products are emulated), found {}", figure(found))
 
 
 @rule("LP322", "error", "MFU of the work-weighted peak is recomputed")
@@ -42,45 +44,46 @@ def weighted_peak_follows(result: Result) -> Iterator[Violation]:
             yield from _parts(result, mfu, peak, f"{path}/weighted_peak")
         if peak is None or throughput is None or not peak.flops_per_second:
             if mfu.of_weighted_peak is not None:
-                because = "no throughput or no weighted peak"
-                yield f"{path}/of_weighted_peak", f"expected null ({because}), found {figure(mfu.of_weighted_peak)}"
+                found = figure(mfu.of_weighted_peak)
+                message = Text("expected null (no throughput or no weighted peak), found {}", found)
+                yield f"{path}/of_weighted_peak", message
             continue
         because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak.flops_per_second)}"
         if mfu.of_weighted_peak is None:
-            yield f"{path}/of_weighted_peak", f"expected a number ({because}), found null"
+            yield f"{path}/of_weighted_peak", Text("expected a number ({}), found null", because)
             continue
         expected = throughput * mfu.flops_per_token / peak.flops_per_second
         yield from deviates(f"{path}/of_weighted_peak", mfu.of_weighted_peak, expected, because)
         if mfu.of_weighted_peak > 1:
-            yield f"{path}/of_weighted_peak", f"expected at most 1, found {figure(mfu.of_weighted_peak)}"
+            yield f"{path}/of_weighted_peak", Text("expected at most 1, found {}", figure(mfu.of_weighted_peak))
 
 
 def _parts(result: Result, mfu: Mfu, peak: WeightedPeak, path: str) -> Iterator[Violation]:
     recipe = precision_recipe(result.contract.precision)
     if not recipe.mixed:
-        yield path, f"expected null ({recipe.name} has all products in {recipe.products}), found a peak"
+        yield path, Text("expected null ({} has all products in {}), found a peak", recipe.name, recipe.products)
         return
     if mfu.convention not in conventions():  # LP303 reports it
         return
     shares = work_shares(result.model, result.contract, mfu.convention)
     found = {part.dtype: part for part in peak.parts}
     if list(found) != list(shares) or len(peak.parts) != len(shares):
-        parts = ", ".join(part.dtype for part in peak.parts[:5]) or "none"
-        yield f"{path}/parts", f"expected {', '.join(shares)} ({recipe.name}), found {parts}"
+        parts = ", ".join(part.dtype for part in peak.parts[:5]) or Text("none")
+        yield f"{path}/parts", Text("expected {} ({}), found {}", ", ".join(shares), recipe.name, parts)
         return
     for place, part in enumerate(peak.parts):
         where = f"{path}/parts/{place}"
-        yield from deviates(f"{where}/share", part.share, shares[part.dtype], f"{part.dtype}, counted from the model")
+        because = Text("{}, counted from the model", part.dtype)
+        yield from deviates(f"{where}/share", part.share, shares[part.dtype], because)
         yield from _published(result, where, part.dtype, part.peak_flops_per_second)
         if part.dtype == recipe.products and mfu.peak_flops_per_second is not None:
-            because = "peak_flops_per_second"
-            yield from deviates(
-                f"{where}/peak_flops_per_second", part.peak_flops_per_second, mfu.peak_flops_per_second, because
-            )
+            whole = mfu.peak_flops_per_second
+            yield from deviates(f"{where}/{PEAK}", part.peak_flops_per_second, whole, PEAK)
     if all(part.peak_flops_per_second for part in peak.parts):
         known = {part.dtype: (part.peak_flops_per_second, part.peak_source) for part in peak.parts}
         expected = weighted_peak({part.dtype: part.share for part in peak.parts}, known).flops_per_second
-        yield from deviates(f"{path}/flops_per_second", peak.flops_per_second, expected, "1 / sum of share / peak")
+        because = Text("1 / sum of share / peak")
+        yield from deviates(f"{path}/flops_per_second", peak.flops_per_second, expected, because)
 
 
 def _published(result: Result, where: str, dtype: Dtype, found: float) -> Iterator[Violation]:
@@ -92,7 +95,7 @@ def _published(result: Result, where: str, dtype: Dtype, found: float) -> Iterat
     peak = catalogue.peak(device, dtype)
     if peak is not None:
         expected = peak.flops_per_second * result.hardware.device_share
-        yield from deviates(f"{where}/peak_flops_per_second", found, expected, f"{device.model}, {dtype}")
+        yield from deviates(f"{where}/peak_flops_per_second", found, expected, Text("{}, {}", device.model, dtype))
 
 
 def _json(value: bool) -> str:

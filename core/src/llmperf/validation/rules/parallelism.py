@@ -13,6 +13,7 @@ from llmperf.files.text import printable
 from llmperf.types import Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
 from llmperf.types.problems import Problem
+from llmperf.types.texts import Text, changed
 from llmperf.validation.violations import differs, rule
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
     values = (spec.contract, spec.tuning, spec.model)
     for problem in _known_problems.get(values, lambda: tuple(_layout_problems(*values))):
         if problem.code in codes:
-            yield f"{path}/{problem.where.replace('.', '/')}", printable(problem.message)[:300]
+            message = changed(problem.message, lambda text: printable(text)[:300])
+            yield f"{path}/{problem.where.replace('.', '/')}", message
 
 
 def _layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Problem]:
@@ -46,7 +48,9 @@ def _layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[P
     degrees = [(f"tuning.{name}", int(getattr(tuning, name))) for name in DEGREES]
     degrees.append(("tuning.sharding_degree", tuning.sharding_degree or 1))
     too_large = [
-        Problem(code="value_too_large", where=where, message=f"expected at most {MOST_RANKS} ranks, found {degree}")
+        Problem(
+            code="value_too_large", where=where, message=Text("expected at most {} ranks, found {}", MOST_RANKS, degree)
+        )
         for where, degree in degrees
         if degree > MOST_RANKS
     ]
@@ -60,12 +64,12 @@ def world_size(document: Result | Plan) -> Iterator[Violation]:
     parts = tuple(layout.degrees.values())
     product = prod(parts)
     if product != layout.world_size:
-        because = f"{layout.nodes} nodes x {layout.devices_per_node} devices"
-        expected = f"expected {' x '.join(layout.degrees)} parallel = {layout.world_size} ({because})"
-        yield path, f"{expected}, found {' x '.join(map(str, parts))} = {product}"
+        because = Text("{} nodes x {} devices", layout.nodes, layout.devices_per_node)
+        expected = Text("expected {} parallel = {} ({})", " x ".join(layout.degrees), layout.world_size, because)
+        yield path, Text("{}, found {} = {}", expected, " x ".join(map(str, parts)), product)
     if sorted(layout.rank_order) != sorted(layout.degrees):
-        found = ", ".join(layout.rank_order[:8]) or "none"
-        yield f"{path}/rank_order", f"expected each of {', '.join(layout.degrees)} once, found {found}"
+        found = ", ".join(layout.rank_order[:8]) or Text("none")
+        yield f"{path}/rank_order", Text("expected each of {} once, found {}", ", ".join(layout.degrees), found)
     yield from _problems(document, "ranks_not_divisible", "value_too_large")
 
 
@@ -82,7 +86,7 @@ def global_batch(document: Result | Plan) -> Iterator[Violation]:
 def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
     """Every sequence is full."""
     batch = document.batch
-    because = f"{batch.global_batch} sequences x {batch.seq_len} tokens"
+    because = Text("{} sequences x {} tokens", batch.global_batch, batch.seq_len)
     yield from differs("/batch/tokens_per_step", batch.tokens_per_step, batch.global_batch * batch.seq_len, because)
 
 
@@ -104,15 +108,15 @@ def as_asked(document: Result | Plan) -> Iterator[Violation]:
         "sharding_degree": sharding_degree_of(tuning),
     }
     for name, expected in asked.items():
-        yield from differs(f"{path}/{name}", getattr(layout, name), expected, "as in tuning")
+        yield from differs(f"{path}/{name}", getattr(layout, name), expected, Text("as in tuning"))
     batch = document.batch
-    yield from differs("/batch/global_batch", batch.global_batch, contract.global_batch, "as in contract")
-    yield from differs("/batch/seq_len", batch.seq_len, contract.seq_len, "as in contract")
-    yield from differs("/batch/micro_batch", batch.micro_batch, tuning.micro_batch, "as in tuning")
-    yield from differs("/batch/data_parallel", batch.data_parallel, layout.data_parallel, "as in the layout")
+    yield from differs("/batch/global_batch", batch.global_batch, contract.global_batch, Text("as in contract"))
+    yield from differs("/batch/seq_len", batch.seq_len, contract.seq_len, Text("as in contract"))
+    yield from differs("/batch/micro_batch", batch.micro_batch, tuning.micro_batch, Text("as in tuning"))
+    yield from differs("/batch/data_parallel", batch.data_parallel, layout.data_parallel, Text("as in the layout"))
     if tuning.gradient_accumulation is not None:
         path, found = "/batch/gradient_accumulation", batch.gradient_accumulation
-        yield from differs(path, found, tuning.gradient_accumulation, "as in tuning")
+        yield from differs(path, found, tuning.gradient_accumulation, Text("as in tuning"))
 
 
 @rule("LP105", "error", "The degrees divide ranks, model and sequence", *BOTH)
@@ -121,10 +125,10 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
     path, layout = _layout(document)
     ranks = layout.data_parallel * layout.context_parallel
     if ranks % layout.sharding_degree:
-        message = f"expected a divisor of data x context parallel {ranks}, found {layout.sharding_degree}"
+        message = Text("expected a divisor of data x context parallel {}, found {}", ranks, layout.sharding_degree)
         yield f"{path}/sharding_degree", message
     elif layout.sharding_stage == 0 and layout.sharding_degree != 1:
-        yield f"{path}/sharding_degree", f"expected 1 (sharding stage 0), found {layout.sharding_degree}"
+        yield f"{path}/sharding_degree", Text("expected 1 (sharding stage 0), found {}", layout.sharding_degree)
     yield from _problems(document, *UNEVEN)
 
 
@@ -132,6 +136,6 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
 def machine(result: Result) -> Iterator[Violation]:
     """The hardware of a result has the ranks of its layout."""
     hardware, layout = result.hardware, result.parallelism
-    yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, "as in the layout")
+    yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, Text("as in the layout"))
     found, expected = hardware.devices_per_node, layout.devices_per_node
-    yield from differs("/hardware/devices_per_node", found, expected, "as in the layout")
+    yield from differs("/hardware/devices_per_node", found, expected, Text("as in the layout"))

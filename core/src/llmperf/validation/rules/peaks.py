@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.violations import EXACT, figure, rule
 
 
@@ -18,6 +17,6 @@ def larger_peak_counts(result: Result) -> Iterator[Violation]:
     for index, mfu in enumerate(result.mfu):
         peak = mfu.peak_flops_per_second
         if mfu.peak_dtype == result.peak_again.dtype and peak is not None and again > (1 + EXACT) * peak:
-            message = f"expected at least {figure(again)} (measured after the run), found {figure(peak)}"
-            yield f"/mfu/{index}/peak_flops_per_second", f"{message}: MFU is too high"
+            message = Text("expected at least {} (measured after the run), found {}", figure(again), figure(peak))
+            yield f"/mfu/{index}/peak_flops_per_second", Text("{}: MFU is too high", message)
             return  # all conventions have the same peak

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from llmperf.plugins.installed import version
 from llmperf.plugins.own_packages import project_packages
 from llmperf.results.sections import known_sections
-from llmperf.types import Result
+from llmperf.types import Result, Text, Violation
 from llmperf.types.device_names import normalised
-from llmperf.types.documents import Violation
 from llmperf.types.problems import PROBLEM_CODES
 from llmperf.validation.installed import installed_frameworks, installed_vendors, vendor_catalogue
 from llmperf.validation.reading import pointer, shown
@@ -39,7 +38,7 @@ def peak_of_the_probed_device(document: Result | Plan) -> Iterator[Violation]:
         probed = document.probe.devices[0].model if document.probe.devices else None
         found = document.peak.device_model
         if probed is None or not _same_device(probed, found, document.vendor):
-            yield "/peak/device_model", f"expected {shown(probed)}, the probed device, found {shown(found)}"
+            yield "/peak/device_model", Text("expected {}, the probed device, found {}", shown(probed), shown(found))
 
 
 def _same_device(probed: str, found: str, vendor: str) -> bool:
@@ -58,7 +57,7 @@ def _date(path: str, found: str) -> Iterator[Violation]:
             return
     except ValueError:  # a month or a day that does not exist
         pass
-    yield path, f"expected an ISO date such as 2026-01-15, found {shown(found)}"
+    yield path, Text("expected an ISO date such as 2026-01-15, found {}", shown(found))
 
 
 @rule("LP650", "error", "Problems have the code of the core or of a plugin", "plan")
@@ -70,8 +69,8 @@ def known_problem_codes(plan: Plan) -> Iterator[Violation]:
                 from difflib import get_close_matches
 
                 nearest = get_close_matches(problem.code[:80], PROBLEM_CODES, n=1, cutoff=0)[0]
-                expected = f"expected a code such as {nearest} or PLUGIN.name"
-                yield f"{path}/{index}/code", f"{expected}, found {shown(problem.code)}"
+                expected = Text("expected a code such as {} or PLUGIN.name", nearest)
+                yield f"{path}/{index}/code", Text("{}, found {}", expected, shown(problem.code))
 
 
 def _roles(document: Result | Plan) -> tuple[str, str]:
@@ -89,11 +88,11 @@ def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
     for role, name in (("core", "core"), ("vendor", vendor), ("framework", framework)):
         if (role, name) not in recorded:
             same = [plugin.name for plugin in document.plugins if plugin.role == role]
-            found = ", ".join(map(shown, same[:5])) or "none"
-            yield "/plugins", f"expected {role} {shown(name)}, found {found} in this role"
+            found = ", ".join(map(shown, same[:5])) or Text("none")
+            yield "/plugins", Text("expected {} {}, found {} in this role", role, shown(name), found)
     for index, plugin in enumerate(document.plugins):
         if not _PLUGIN_NAME.fullmatch(plugin.name):
-            yield f"/plugins/{index}/name", f"expected the name of a plugin, found {shown(plugin.name)}"
+            yield f"/plugins/{index}/name", Text("expected the name of a plugin, found {}", shown(plugin.name))
 
 
 @rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
@@ -102,10 +101,10 @@ def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
     installed = {"vendor": installed_vendors(), "framework": installed_frameworks()}
     for index, plugin in enumerate(document.plugins):
         if plugin.role in installed and plugin.name not in installed[plugin.role]:
-            expected = f"expected {plugin.role} {shown(plugin.name)} to be installed"
-            yield f"/plugins/{index}", f"{expected}, found that it is not; its rules were not applied"
+            expected = Text("expected {} {} to be installed", plugin.role, shown(plugin.name))
+            yield f"/plugins/{index}", Text("{}, found that it is not; its rules were not applied", expected)
     for name in document.sections.keys() - known_sections().by_name.keys() if isinstance(document, Result) else ():
         packages = project_packages()["sections"].get(name, ())
         absent = next((shown(package) for package in packages if version(package) is None), "its package")
-        expected = f"expected {absent} to be installed"
-        yield pointer(["sections", name[:200]]), f"{expected}, found that it is not; the section is kept"
+        expected = Text("expected {} to be installed", absent)
+        yield pointer(["sections", name[:200]]), Text("{}, found that it is not; the section is kept", expected)

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.results.sections import known_sections
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
@@ -23,5 +22,5 @@ def sections_fit(result: Result) -> Iterator[Violation]:
                 convert(figures, known[name].section.figures, "figures")
             except UserError as error:
                 package = shown(known[name].owner.distribution)
-                found = f"found others: {shown(str(error))}"
-                yield pointer(["sections", name]), f"expected figures as {package} defines them, {found}"
+                found = Text("found others: {}", shown(str(error)))
+                yield pointer(["sections", name]), Text("expected figures as {} defines them, {}", package, found)

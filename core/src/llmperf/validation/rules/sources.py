@@ -13,8 +13,7 @@ from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
 from llmperf.plugins.loading import CORE
-from llmperf.types import PluginInfo, Result
-from llmperf.types.documents import Violation
+from llmperf.types import PluginInfo, Result, Text, Violation
 from llmperf.validation.installed import installed
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import rule
@@ -33,7 +32,10 @@ def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
     for path, plugin in _hashed(document):
         found = str(plugin.source_hash)
         if not _HASH.fullmatch(found) or len(set(found)) < FEWEST_DIGITS:
-            yield path, f"expected the SHA-256 of the source of {shown(plugin.distribution)}, found {shown(found)}"
+            yield (
+                path,
+                Text("expected the SHA-256 of the source of {}, found {}", shown(plugin.distribution), shown(found)),
+            )
 
 
 @rule("LP653", "warning", "The source of a plugin is that of its installed version", "result", "plan")
@@ -42,8 +44,8 @@ def source_is_installed(document: Result | Plan) -> Iterator[Violation]:
     for path, plugin in _hashed(document):
         expected = _hash_here(plugin.role, plugin.name, plugin.distribution, plugin.version)
         if expected is not None and plugin.source_hash != expected:
-            because = f"the source of {plugin.distribution} {plugin.version} as it is installed here"
-            yield path, f"expected {expected[:12]}... ({because}), found {str(plugin.source_hash)[:12]}..."
+            because = Text("the source of {} {} as it is installed here", plugin.distribution, plugin.version)
+            yield path, Text("expected {}... ({}), found {}...", expected[:12], because, str(plugin.source_hash)[:12])
 
 
 def _hashed(document: Result | Plan) -> Iterator[tuple[str, PluginInfo]]:

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from llmperf.files.json_files import builtins, encode
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
@@ -33,7 +32,7 @@ def no_control_characters(document: Result | Plan) -> Iterator[Violation]:
         return
     for parts, text in _texts(builtins(document), ()):
         if CONTROL.search(text) is not None and not any(parts[: len(free)] == free for free in FREE):
-            yield pointer(parts), f"expected a text without control characters, found {shown(text)}"
+            yield pointer(parts), Text("expected a text without control characters, found {}", shown(text))
             return
 
 

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from llmperf.results.disturbances import drift, drift_text, mean_uncertainty
-from llmperf.types import Result
-from llmperf.types.documents import Violation
+from llmperf.types import Result, Text, Violation
 from llmperf.types.result import DRIFT, MEAN_UNCERTAINTY, UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.validation.violations import deviates, differs, figure, rule
 
@@ -25,7 +24,9 @@ def throughput_per_device(result: Result) -> Iterator[Violation]:
     found = metrics.tokens_per_second_per_device
     if found is not None and metrics.window_seconds:
         expected = metrics.measured_tokens / metrics.window_seconds / devices
-        because = f"{metrics.measured_tokens} tokens / {figure(metrics.window_seconds)} s / {devices} devices"
+        because = Text(
+            "{} tokens / {} s / {} devices", metrics.measured_tokens, figure(metrics.window_seconds), devices
+        )
         path = "/metrics/tokens_per_second_per_device"
         yield from deviates(path, found, expected, because)
 
@@ -37,13 +38,13 @@ def measured_tokens(result: Result) -> Iterator[Violation]:
     if result.status == "complete":
         found, path = metrics.measured_tokens, "/metrics/measured_tokens"
         skipped = metrics.skipped_steps or 0
-        left = f"({metrics.measured_steps} - {skipped} skipped)" if skipped else metrics.measured_steps
-        because = f"{left} steps x {batch.tokens_per_step} tokens"
+        left = Text("({} - {} skipped)", metrics.measured_steps, skipped) if skipped else metrics.measured_steps
+        because = Text("{} steps x {} tokens", left, batch.tokens_per_step)
         expected = (metrics.measured_steps - skipped) * batch.tokens_per_step
         if result.contract.packing == "packed":
             yield from differs(path, found, expected, because)
         elif not 0 < found <= expected:
-            yield path, f"expected 1 to {expected} ({because}, padding not counted), found {found}"
+            yield path, Text("expected 1 to {} ({}, padding not counted), found {}", expected, because, found)
 
 
 @rule("LP203", "error", "Measured steps are those after the warm-up")
@@ -51,11 +52,11 @@ def measured_steps(result: Result) -> Iterator[Violation]:
     """A complete run did all its steps; none does more."""
     contract, found = result.contract, result.metrics.measured_steps
     expected = max(contract.steps - contract.warmup_steps, 0)
-    because = f"{contract.steps} steps, {contract.warmup_steps} of them warm-up"
+    because = Text("{} steps, {} of them warm-up", contract.steps, contract.warmup_steps)
     if result.status == "complete":
         yield from differs("/metrics/measured_steps", found, expected, because)
     elif found > expected:
-        yield "/metrics/measured_steps", f"expected at most {expected} ({because}), found {found}"
+        yield "/metrics/measured_steps", Text("expected at most {} ({}), found {}", expected, because, found)
 
 
 @rule("LP204", "error", "tokens/s of all devices is token/p/s x devices")
@@ -64,7 +65,7 @@ def throughput_together(result: Result) -> Iterator[Violation]:
     metrics, devices = result.metrics, result.parallelism.world_size
     each, found = metrics.tokens_per_second_per_device, metrics.tokens_per_second
     if each is not None and found is not None:
-        because = f"{figure(each)} x {devices} devices"
+        because = Text("{} x {} devices", figure(each), devices)
         yield from deviates("/metrics/tokens_per_second", found, each * devices, because)
 
 
@@ -75,11 +76,11 @@ def statistics_in_order(result: Result) -> Iterator[Violation]:
         return
     if not steps.p5 <= steps.median <= steps.p95:
         found = f"{figure(steps.p5)}, {figure(steps.median)}, {figure(steps.p95)}"
-        yield "/metrics/step_seconds", f"expected p5 <= median <= p95, found {found}"
+        yield "/metrics/step_seconds", Text("expected p5 <= median <= p95, found {}", found)
     low, high = steps.mean_low, steps.mean_high
     if low is not None and high is not None and not low <= steps.mean <= high:
         found = f"{figure(low)}, {figure(steps.mean)}, {figure(high)}"
-        yield "/metrics/step_seconds/mean", f"expected mean_low <= mean <= mean_high, found {found}"
+        yield "/metrics/step_seconds/mean", Text("expected mean_low <= mean <= mean_high, found {}", found)
 
 
 @rule("LP206", "warning", "The window is as long as its steps")
@@ -89,11 +90,11 @@ def window_holds_steps(result: Result) -> Iterator[Violation]:
     if metrics.step_seconds is None or metrics.window_seconds is None or not metrics.measured_steps:
         return
     expected = metrics.step_seconds.mean * metrics.measured_steps
-    because = f"{metrics.measured_steps} steps x mean {figure(metrics.step_seconds.mean)} s, within 10 %"
+    because = Text("{} steps x mean {} s, within 10 %", metrics.measured_steps, figure(metrics.step_seconds.mean))
     yield from deviates("/metrics/window_seconds", metrics.window_seconds, expected, because, STEP_TIME_SLACK)
 
 
-UNEVEN_STEPS = "the steps are very uneven, so something else probably disturbed the run"
+UNEVEN_STEPS = Text("the steps are very uneven, so something else probably disturbed the run")
 
 
 @rule("LP209", "warning", "The steps take about the same time")
@@ -103,11 +104,13 @@ def even_steps(result: Result) -> Iterator[Violation]:
     if steps is None or result.metrics.measured_steps < FEWEST_STEPS:
         return
     if steps.mean > UNEVEN_MEAN * steps.median:
-        because = f"{UNEVEN_MEAN:g} x median {figure(steps.median)} s"
-        yield "/metrics/step_seconds/mean", f"expected at most {because}, found {figure(steps.mean)} s: {UNEVEN_STEPS}"
+        because = Text("{:g} x median {} s", UNEVEN_MEAN, figure(steps.median))
+        message = Text("expected at most {}, found {} s: {}", because, figure(steps.mean), UNEVEN_STEPS)
+        yield "/metrics/step_seconds/mean", message
     elif steps.p95 > UNEVEN_QUANTILES * steps.p5:
-        because = f"{UNEVEN_QUANTILES:g} x 5 % quantile {figure(steps.p5)} s"
-        yield "/metrics/step_seconds/p95", f"expected at most {because}, found {figure(steps.p95)} s: {UNEVEN_STEPS}"
+        because = Text("{:g} x 5 % quantile {} s", UNEVEN_QUANTILES, figure(steps.p5))
+        message = Text("expected at most {}, found {} s: {}", because, figure(steps.p95), UNEVEN_STEPS)
+        yield "/metrics/step_seconds/p95", message
 
 
 @rule("LP237", "warning", "The steps do not become slower or faster")
@@ -115,8 +118,8 @@ def no_drift(result: Result) -> Iterator[Violation]:
     """A device that heats up, memory that fills, or a warm-up that is too short changes the steps within a run."""
     if (change := drift(result)) is not None and result.metrics.step_seconds is not None:
         first, last = result.metrics.step_seconds.quarters[0], result.metrics.step_seconds.quarters[-1]
-        medians = f"median {figure(first.median)} s in the first quarter, {figure(last.median)} s in the last"
-        message = f"{drift_text(change)} ({medians}), expected at most {100 * DRIFT:.0f} %"
+        medians = Text("median {} s in the first quarter, {} s in the last", figure(first.median), figure(last.median))
+        message = Text("{} ({}), expected at most {:.0f} %", drift_text(change), medians, 100 * DRIFT)
         yield "/metrics/step_seconds/quarters", message
 
 
@@ -125,8 +128,10 @@ def mean_known_well(result: Result) -> Iterator[Violation]:
     """The confidence interval of the mean step says how far the throughput of this run is chance."""
     steps = result.metrics.step_seconds
     if steps is not None and (half := mean_uncertainty(steps)) is not None:
-        why = f"the mean step, and so the throughput, is known to within {100 * half:.0f} % only (95 % confidence)"
-        yield "/metrics/step_seconds", f"{why}, expected at most {100 * MEAN_UNCERTAINTY:.0f} %"
+        why = Text(
+            "the mean step, and so the throughput, is known to within {:.0f} % only (95 % confidence)", 100 * half
+        )
+        yield "/metrics/step_seconds", Text("{}, expected at most {:.0f} %", why, 100 * MEAN_UNCERTAINTY)
 
 
 FEWEST_MEASURED_STEPS = 5
@@ -142,9 +147,10 @@ def long_enough(result: Result) -> Iterator[Violation]:
     if result.status != "complete":
         return
     if steps < FEWEST_MEASURED_STEPS:
-        yield "/metrics/measured_steps", f"expected at least {FEWEST_MEASURED_STEPS}, found {steps}"
+        yield "/metrics/measured_steps", Text("expected at least {}, found {}", FEWEST_MEASURED_STEPS, steps)
     if seconds is not None and seconds < SHORTEST_SECONDS:
-        yield "/metrics/window_seconds", f"expected at least {figure(SHORTEST_SECONDS)} s, found {figure(seconds)} s"
+        message = Text("expected at least {} s, found {} s", figure(SHORTEST_SECONDS), figure(seconds))
+        yield "/metrics/window_seconds", message
 
 
 @rule("LP207", "error", "A run ends after it begins, and its window is within")
@@ -153,14 +159,14 @@ def clock(result: Result) -> Iterator[Violation]:
     created, finished = _time(result.created), _time(result.finished)
     for path, text, time in (("/created", result.created, created), ("/finished", result.finished, finished)):
         if time is None:
-            yield path, f"expected a UTC time such as 2026-01-15T09:30:00+00:00, found {text[:40]!r}"
+            yield path, Text("expected a UTC time such as 2026-01-15T09:30:00+00:00, found {!r}", text[:40])
     if created is None or finished is None:
         return
     elapsed, window = (finished - created).total_seconds(), result.metrics.window_seconds
     if elapsed < 0:
-        yield "/finished", f"expected no earlier than created {result.created}, found {result.finished}"
+        yield "/finished", Text("expected no earlier than created {}, found {}", result.created, result.finished)
     elif window is not None and window > elapsed + 1:
-        message = f"expected at most {figure(elapsed)} (from created to finished), found {figure(window)}"
+        message = Text("expected at most {} (from created to finished), found {}", figure(elapsed), figure(window))
         yield "/metrics/window_seconds", message
 
 
@@ -172,14 +178,14 @@ def energy_per_token(result: Result) -> Iterator[Violation]:
     if energy is None or not tokens:
         for name in ("joules_per_token", "tokens_per_joule"):
             if (found := getattr(metrics, name)) is not None:
-                yield f"/metrics/{name}", f"expected null (no energy or no tokens), found {figure(found)}"
+                yield f"/metrics/{name}", Text("expected null (no energy or no tokens), found {}", figure(found))
         return
     if not energy:
         return
     figures = (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy))
     for name, expected in figures:
         if (found := getattr(metrics, name)) is not None:
-            because = f"{figure(energy)} J, {tokens} tokens"
+            because = Text("{} J, {} tokens", figure(energy), tokens)
             yield from deviates(f"/metrics/{name}", found, expected, because)
 
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_of
 from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
-from llmperf.types import FlopCount, FlopsPerToken, Result
-from llmperf.types.documents import Violation
+from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
 from llmperf.validation.installed import extensions, installed_extensions
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import deviates, differs, figure, rule
@@ -32,7 +31,7 @@ def mfu_follows(result: Result) -> Iterator[Violation]:
         path = f"/mfu/{index}/value"
         if mfu.value is None or throughput is None or not mfu.peak_flops_per_second:
             if mfu.value is not None:
-                yield path, f"expected null (no throughput or no peak), found {figure(mfu.value)}"
+                yield path, Text("expected null (no throughput or no peak), found {}", figure(mfu.value))
             continue
         expected = throughput * mfu.flops_per_token / mfu.peak_flops_per_second
         factors = (throughput, mfu.flops_per_token)
@@ -46,13 +45,16 @@ def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
     measured, throughput = result.measured_peak, result.metrics.tokens_per_second_per_device
     peak = None if measured is None else measured.flops_per_second
     if measured is not None and measured.dtype != products_dtype(result.contract):
-        expected = f"{products_dtype(result.contract)} (contract.precision)"
-        yield "/measured_peak/dtype", f"expected {expected}, found {shown(measured.dtype)}"
+        expected = Text("{} (contract.precision)", products_dtype(result.contract))
+        yield "/measured_peak/dtype", Text("expected {}, found {}", expected, shown(measured.dtype))
     for index, mfu in enumerate(result.mfu):
         path = f"/mfu/{index}/of_measured_peak"
         if mfu.of_measured_peak is None or throughput is None or not peak:
             if mfu.of_measured_peak is not None:
-                yield path, f"expected null (no throughput or no measured peak), found {figure(mfu.of_measured_peak)}"
+                yield (
+                    path,
+                    Text("expected null (no throughput or no measured peak), found {}", figure(mfu.of_measured_peak)),
+                )
             continue
         expected_share = throughput * mfu.flops_per_token / peak
         because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
@@ -64,7 +66,7 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
     """An MFU over 1 means a wrong peak, a wrong FLOP count, or a stopwatch that did not wait for the device."""
     for index, mfu in enumerate(result.mfu):
         if mfu.value is not None and mfu.value > 1:
-            yield f"/mfu/{index}/value", f"expected at most 1 ({mfu.convention}), found {figure(mfu.value)}"
+            yield f"/mfu/{index}/value", Text("expected at most 1 ({}), found {}", mfu.convention, figure(mfu.value))
             return
 
 
@@ -77,19 +79,25 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
     for path, field, stated in _stated(document):
         if (entry := entries.get(stated.convention)) is None:
             known = ", ".join(entries)
-            yield f"{path}/convention", f"expected one of {known} ({count.counted_by}), found {stated.convention}"
+            message = Text("expected one of {} ({}), found {}", known, count.counted_by, stated.convention)
+            yield f"{path}/convention", message
             continue
         expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
-        wrong = list(deviates(f"{path}/{field}", stated.flops, expected, f"{entry.convention}: {entry.formula}"))
+        wrong = list(
+            deviates(f"{path}/{field}", stated.flops, expected, Text("{}: {}", entry.convention, entry.formula))
+        )
         yield from wrong
         if wrong:
             continue  # so are the formula, and what it leaves out
         if stated.formula != entry.formula:
-            because = f"{shown(entry.formula)} (counted from the model, {entry.convention})"
-            yield f"{path}/formula", f"expected {because}, found {shown(stated.formula)}"
+            because = Text("{} (counted from the model, {})", shown(entry.formula), entry.convention)
+            yield f"{path}/formula", Text("expected {}, found {}", because, shown(stated.formula))
         if stated.leaves_out != entry.leaves_out:
-            expected_terms, terms = "; ".join(entry.leaves_out) or "nothing", "; ".join(stated.leaves_out) or "nothing"
-            yield f"{path}/leaves_out", f"expected {shown(expected_terms)}, found {shown(terms)}"
+            expected_terms, terms = (
+                "; ".join(entry.leaves_out) or Text("nothing"),
+                "; ".join(stated.leaves_out) or Text("nothing"),
+            )
+            yield f"{path}/leaves_out", Text("expected {}, found {}", shown(expected_terms), shown(terms))
 
 
 def _stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]:
@@ -116,7 +124,7 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
     else:
         path, found = "/parameters", document.parameters
     if (count := _recount(document)) is not None:
-        yield from differs(path, found, count.parameters, "counted from /model")
+        yield from differs(path, found, count.parameters, Text("counted from /model"))
 
 
 @rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
@@ -124,8 +132,8 @@ def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violati
     """Without it, FLOPs and parameters cannot be counted again."""
     path, name = _counters(document)[0]
     if name in _recorded_extensions(document) and name not in installed_extensions():
-        expected = f"expected extension {shown(name)}, which counted FLOPs, to be installed"
-        yield path, f"{expected}, found none; only the nominal FLOPs were checked"
+        expected = Text("expected extension {}, which counted FLOPs, to be installed", shown(name))
+        yield path, Text("{}, found none; only the nominal FLOPs were checked", expected)
 
 
 @rule("LP316", "error", "The core or an extension of the run counted FLOPs", "result", "plan")
@@ -135,15 +143,15 @@ def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Viol
     first_path, first = counters[0]
     if first != CORE and first not in extensions_of_run:
         choices = " or ".join([CORE, *map(shown, sorted(extensions_of_run)[:5])])
-        yield first_path, f"expected {choices} (the extensions in /plugins), found {shown(first)}"
+        yield first_path, Text("expected {} (the extensions in /plugins), found {}", choices, shown(first))
     elif first in installed_extensions():
         count = _count_here(document)
         if count is not None and count.counted_by != first:
-            counted = f"expected {shown(count.counted_by)}, which counts this model here"
-            yield first_path, f"{counted}, found {shown(first)}, which is installed and does not"
+            counted = Text("expected {}, which counts this model here", shown(count.counted_by))
+            yield first_path, Text("{}, found {}, which is installed and does not", counted, shown(first))
     for path, name in counters[1:]:
         if name != first:
-            yield path, f"expected {shown(first)}, as for the first convention, found {shown(name)}"
+            yield path, Text("expected {}, as for the first convention, found {}", shown(first), shown(name))
 
 
 @rule("LP317", "error", "Nominal FLOPs follow from the nominal parameters", "result", "plan")
@@ -174,8 +182,10 @@ def nominal_parameters(document: Result | Plan) -> Iterator[Violation]:
     }
     for name, (nominal, counted) in stated.items():
         if nominal and counted and max(nominal / counted, counted / nominal) > NOMINAL_FACTOR:
-            expected = f"expected about {counted} (counted from the model, within a factor of {NOMINAL_FACTOR})"
-            yield f"{path}/{name}", f"{expected}, found {nominal}"
+            expected = Text(
+                "expected about {} (counted from the model, within a factor of {})", counted, NOMINAL_FACTOR
+            )
+            yield f"{path}/{name}", Text("{}, found {}", expected, nominal)
 
 
 _core_count = lru_cache(maxsize=256)(count_flops)
@@ -218,12 +228,12 @@ def one_headline(result: Result) -> Iterator[Violation]:
     seen: set[str] = set()
     for index, mfu in enumerate(result.mfu):
         if mfu.convention in seen:
-            yield f"/mfu/{index}/convention", f"expected each convention once, found {mfu.convention!r} again"
+            yield f"/mfu/{index}/convention", Text("expected each convention once, found {!r} again", mfu.convention)
         seen.add(mfu.convention)
     headlines = [mfu.convention for mfu in result.mfu if mfu.headline]
     if result.mfu and headlines != ["nominal"]:
-        found = ", ".join(headlines[:5]) or "none"
-        yield "/mfu", f"expected one headline, nominal, found {found}"
+        found = ", ".join(headlines[:5]) or Text("none")
+        yield "/mfu", Text("expected one headline, nominal, found {}", found)
 
 
 @rule("LP306", "error", "A peak has a source and the dtype of the run")
@@ -233,13 +243,14 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
         if mfu.peak_flops_per_second is None:
             continue
         if not mfu.peak_source:
-            yield f"/mfu/{index}/peak_source", f"expected a source for {figure(mfu.peak_flops_per_second)}, found none"
+            message = Text("expected a source for {}, found none", figure(mfu.peak_flops_per_second))
+            yield f"/mfu/{index}/peak_source", message
         if mfu.peak_confidence is None:
             path = f"/mfu/{index}/peak_confidence"
-            yield path, f"expected how reliable {figure(mfu.peak_flops_per_second)} is, found null"
+            yield path, Text("expected how reliable {} is, found null", figure(mfu.peak_flops_per_second))
         if mfu.peak_dtype != products_dtype(result.contract):
-            expected = f"{products_dtype(result.contract)} (contract.precision)"
-            yield f"/mfu/{index}/peak_dtype", f"expected {expected}, found {mfu.peak_dtype or 'none'}"
+            expected = Text("{} (contract.precision)", products_dtype(result.contract))
+            yield f"/mfu/{index}/peak_dtype", Text("expected {}, found {}", expected, mfu.peak_dtype or "none")
 
 
 @rule("LP310", "note", "A peak is from a datasheet or was measured")
@@ -247,6 +258,6 @@ def peak_is_reliable(result: Result) -> Iterator[Violation]:
     """An MFU by a derived peak, or by one from a secondary source, is no better than that peak."""
     for index, mfu in enumerate(result.mfu):
         if mfu.peak_confidence == "low":
-            source = f"source: {shown(mfu.peak_source)}"
-            yield f"/mfu/{index}/peak_confidence", f"expected datasheet or measured, found low; {source}"
+            source = Text("source: {}", shown(mfu.peak_source))
+            yield f"/mfu/{index}/peak_confidence", Text("expected datasheet or measured, found low; {}", source)
             return

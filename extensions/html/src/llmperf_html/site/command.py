@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
-from llmperf.reporting import language_of_locale
+from llmperf.reporting import language_option
 from llmperf.types import Row
 
 EXAMPLES = """\b
@@ -31,8 +31,7 @@ Examples:
               help="Tokens of a training: adds its device hours, time and cost.")  # fmt: skip
 @click.option("--signers", metavar="FILE", type=click.Path(path_type=Path),
               help="Allowed signers: submissions signed by one of their keys say so.")  # fmt: skip
-@click.option("--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale,
-              show_default="by the locale", help="Language of the site.")  # fmt: skip
+@language_option
 def command(
     paths: tuple[Path, ...],
     output: Path,
@@ -54,6 +53,7 @@ def command(
     """
     from llmperf import opened_results, warn
     from llmperf.errors import UserError
+    from llmperf.reporting import word
     from llmperf_compare.copies import distinct_sheets
     from llmperf_compare.cost import costing_for, used_prices, with_cost
     from llmperf_compare.scaling import with_scaling
@@ -64,7 +64,6 @@ def command(
     from llmperf_html.site.folder import check_target, write_site
     from llmperf_html.site.page import Frame
     from llmperf_html.site.pages import pages
-    from llmperf_html.site.words import word
 
     if url and not re.fullmatch(r"https?://[^\s\"<>]+", url):
         raise UserError(f"--url: expected an address such as https://example.org/llmperf/, found {url!r}")

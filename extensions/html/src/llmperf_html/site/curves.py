@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from llmperf.reporting import word
+
 from llmperf_html.document import embedded
 from llmperf_html.site.assets import SCRIPT
 from llmperf_html.site.markup import Html, element
 from llmperf_html.site.page import Frame
-from llmperf_html.words import WORDS, word
+from llmperf_html.words import WORDS
 
 
 def charts(frame: Frame, curves: Mapping[str, Any]) -> Iterator[Html]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import llmperf
+from llmperf.reporting import word
 
 from llmperf_html.site.assets import STYLE
 from llmperf_html.site.markup import Child, Html, element, joined
-from llmperf_html.site.words import word
 
 POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
 """Only the site's own script and style; `file:` is for sites that are opened from a folder."""

@@ -13,7 +13,6 @@ from llmperf_html.bars import BEYOND, METRICS, VERDICT_LEGEND, Metric, changes_t
 from llmperf_html.site.content import Content
 from llmperf_html.site.markup import Child, Html, breakable, element
 from llmperf_html.site.page import HATCHES, Frame, table
-from llmperf_html.words import PLACE
 
 
 def leaderboard(
@@ -37,7 +36,7 @@ def leaderboard(
             element("a", entry.device, href=up + first.address), number,
             *(cell(entry) for _, cell, _ in columns), _verdict(frame, entry),
         ])  # fmt: skip
-    headers: list[Child] = [frame.word("device"), PLACE[frame.language],
+    headers: list[Child] = [frame.word("device"), frame.word("place"),
                             *(frame.word(title) for title, _, _ in columns), frame.word("validation")]  # fmt: skip
     numbers = frozenset(place + 2 for place, (_, _, number) in enumerate(columns) if number)
     return table(content.heading(standing, frame), headers, rows, numbers | {1})

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
-from llmperf.types import Finding, Row, Section, Sheet, Source, Verdict
+from llmperf.types import Finding, Row, Section, Sheet, Source, Text, Verdict
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.markdown import withheld
@@ -63,7 +63,8 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
 
 def _verdict_of(sheet: Sheet) -> Verdict:
     line, outcome, why = (part.value for part in sheet.cell("status").parts)
-    return Verdict(line=int(str(line)), outcome=outcome, why=tuple(str(why).split("; ")))  # type: ignore[arg-type]
+    reasons = why.values if isinstance(why, Text) else (why,)
+    return Verdict(line=int(str(line)), outcome=outcome, why=reasons)  # type: ignore[arg-type]
 
 
 def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
@@ -75,27 +76,29 @@ def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
 def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -> Iterator[Row]:
     metrics = row.metrics
     yield Row(key="model", label="model", value=row.model or row.model_text, text=model(row))
-    variant = " (variant)" * (row.variant and row.case is not None)
+    variant = row.variant and row.case is not None
     case = Row(key="case", label="case", value=row.case)
-    yield replace(case, text=f"{row.case or UNKNOWN}{variant}", own_words=bool(variant), parts=(
-        case, Row(key="variant", label="variant", value=row.variant)))  # fmt: skip
+    text = Text("{} (variant)", row.case) if variant else row.case or UNKNOWN
+    parts = case, Row(key="variant", label="variant", value=row.variant)
+    yield replace(case, text=text, own_words=variant, parts=parts)
     named = Row(key="device_model", label="device", value=device_name(row))
     yield Row(key="device", label="device", value=None, text=device(row), parts=(named,))
     yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
-              text=f"{row.framework or ''} {layout(row.parallelism)}".strip() or UNKNOWN, own_words=True)  # fmt: skip
+              text=Text.joined(" ", filter(None, (row.framework, layout(row.parallelism)))) or UNKNOWN,
+              own_words=True)  # fmt: skip
     yield from (_figure_row(key, label, figure) for key, label, figure in (
         ("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
         ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "final loss", metrics.loss)))  # fmt: skip
     yield _memory_row(metrics.memory)
     yield Row(key="fix_hp", label="fix_hp", value=row.fix_hp_text,
               text=UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/")  # fmt: skip
-    own = ", peak of the importer" * (peak_confidence(verdict) == "own")
-    yield Row(key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{own}",
-              own_words=True, parts=(
+    own = Text(", peak of the importer") if peak_confidence(verdict) == "own" else ""
+    text = Text("imported: {}{}", Text(verdict.outcome), own)
+    yield Row(key="status", label="status", value=verdict.outcome, text=text, own_words=True, parts=(
         Row(key="line", label="line", value=verdict.line),
         Row(key="verdict", label="verdict", value=verdict.outcome, own_words=True),
-        Row(key="verdict_why", label="reasons", value="; ".join(verdict.why))))  # fmt: skip
-    yield Row(key="run_id", label="run", value=f"{document} line {row.line}".strip(), own_words=True)
+        Row(key="verdict_why", label="reasons", value=Text.joined("; ", verdict.why))))  # fmt: skip
+    yield Row(key="run_id", label="run", value=Text("{} line {}", document, row.line), own_words=True)
     yield Row(key="provenance", label="provenance", value="imported", own_words=True)
     yield Row(key="errors", label="validation errors", value=errors)
 
@@ -150,9 +153,13 @@ def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Itera
     for computed in _computed_mfu(document, row) if metrics.mfu is None else ():
         cells["mfu_nominal"] = computed
     cells["final_loss"] = _figure_row("final_loss", "loss", metrics.loss, whole=True)
-    why = f" ({'; '.join(verdict.why)})"
+    why = Text.joined("; ", verdict.why)
     cells["status"] = Row(
-        key="status", label="status", value=verdict.outcome, text=f"imported: {verdict.outcome}{why}", own_words=True
+        key="status",
+        label="status",
+        value=verdict.outcome,
+        text=Text("imported: {} ({})", Text(verdict.outcome), why),
+        own_words=True,
     )
     more = {"tokens_per_second": ("tokens/s, all devices", metrics.tokens_per_second), "hfu": ("HFU", metrics.hfu)}
     rows = [_figure_row(key, label, figure, True) for key, (label, figure) in more.items() if figure is not None]
@@ -199,7 +206,8 @@ def _setting(row: PublishedRow) -> dict[str, str]:
 
 
 def _known(parts: Mapping[str, object]) -> dict[str, str]:
-    return {name: printable(str(part)) for name, part in parts.items() if part is not None}
+    known = {name: part for name, part in parts.items() if part is not None}
+    return {name: part if isinstance(part, Text) else printable(str(part)) for name, part in known.items()}
 
 
 def model(row: PublishedRow) -> str:
@@ -237,8 +245,8 @@ def layout(parallelism: PublishedLayout) -> str:
     named = {"TP": parallelism.tensor_parallel, "PP": parallelism.pipeline_parallel, "DP": parallelism.data_parallel}
     degrees = [f"{name}{degree}" for name, degree in {**named, **parallelism.other}.items() if degree is not None]
     stage = parallelism.sharding_stage
-    sharded = [] if stage is None else [f"sharding stage {stage}"]
-    return ", ".join([" x ".join(degrees)] * bool(degrees) + sharded)
+    sharded = [] if stage is None else [Text("sharding stage {}", stage)]
+    return Text.joined(", ", [*[" x ".join(degrees)] * bool(degrees), *sharded])
 
 
 def digits(figure: Figure) -> str:

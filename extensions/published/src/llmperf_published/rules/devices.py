@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.types import Violation
+from llmperf.types import Text, Violation
 from llmperf.validation import about, installed_vendors, shown, vendor_catalogue
 
 from llmperf_published.rules import rule
@@ -27,15 +27,17 @@ def memory_within_device(published: Published) -> Iterator[Violation]:
         total = memory.total.value if memory.total else None
         used, total = (None if one is None else one * _gb(memory.unit) for one in (used, total))
         if used is not None and total is not None and used > total:
-            yield f"{path}/used", f"expected at most {total:g}, found {used:g} in {memory.text!r}, {place(row)}"
+            message = Text("expected at most {:g}, found {:g} in {!r}, {}", total, used, memory.text, place(row))
+            yield f"{path}/used", message
         sizes = [one.memory_bytes for one in machine.devices] if machine else []
         if not sizes or None in sizes:
             continue
-        named = f"{max(filter(None, sizes)) / 2**30:.4g} GiB ({_models(machine)})"
+        named = Text("{:.4g} GiB ({})", max(filter(None, sizes)) / 2**30, _models(machine))
         if total is not None and not any(about(size, total) for size in sizes):
-            yield f"{path}/total", f"expected {named}, found {total:g} in {memory.text!r}, {place(row)}"
+            yield f"{path}/total", Text("expected {}, found {:g} in {!r}, {}", named, total, memory.text, place(row))
         elif total is None and used is not None and not any(_holds(size, used) for size in sizes):
-            yield f"{path}/used", f"expected at most {named}, found {used:g} in {memory.text!r}, {place(row)}"
+            message = Text("expected at most {}, found {:g} in {!r}, {}", named, used, memory.text, place(row))
+            yield f"{path}/used", message
 
 
 def _gb(unit: str | None) -> float:
@@ -53,8 +55,8 @@ def _named_memory(published: Published, row: PublishedRow, path: str) -> Iterato
         return
     sizes = {round(one.memory_bytes / 2**30) for one in catalogue.called(name, None) if one.memory_bytes}
     if sizes:
-        expected = f"expected {name} with {' or '.join(map(str, sorted(sizes)))} GB"
-        yield path, f"{expected}, found {memory} GB, {place(row)}"
+        expected = Text("expected {} with {} GB", name, " or ".join(map(str, sorted(sizes))))
+        yield path, Text("{}, found {} GB, {}", expected, memory, place(row))
 
 
 def _holds(size: int | None, used: float) -> bool:
@@ -63,7 +65,7 @@ def _holds(size: int | None, used: float) -> bool:
 
 def _models(machine: Machine | None) -> str:
     models = [one.model for one in machine.devices] if machine else []
-    return models[0] if len(models) == 1 else f"{models[0]} or the like"
+    return models[0] if len(models) == 1 else Text("{} or the like", models[0])
 
 
 @rule("LP412", "error", "Terms of a memory figure are those of the layout")
@@ -75,11 +77,14 @@ def memory_terms(published: Published) -> Iterator[Violation]:
         parts = memory.used if memory else ()
         path = f"/rows/{index}/metrics/memory/used"
         if len(parts) > 1 and len(parts) != stages:
-            yield path, f"expected a term for each of {stages} pipeline stages, found {len(parts)}, {place(row)}"
+            yield (
+                path,
+                Text("expected a term for each of {} pipeline stages, found {}, {}", stages, len(parts), place(row)),
+            )
         counted = [part.devices for part in parts]
         if world and counted and all(counted) and sum(filter(None, counted)) != world:
             total = sum(filter(None, counted))
-            yield path, f"expected {world} devices in all, found {total} in {memory.text!r}, {place(row)}"  # type: ignore[union-attr]
+            yield path, Text("expected {} devices in all, found {} in {!r}, {}", world, total, memory.text, place(row))  # type: ignore[union-attr]
 
 
 @rule("LP413", "error", "The device of a published row offers its precision")
@@ -88,8 +93,8 @@ def precision_is_offered(published: Published) -> Iterator[Violation]:
     for index, row, machine in rows_on_known_devices(published):
         offered = {dtype for device in machine.devices for dtype in machine.catalogue.precisions(device)}
         if row.precision and offered and row.precision not in offered:
-            expected = f"expected one of {', '.join(sorted(offered))} ({_models(machine)})"
-            yield f"/rows/{index}/precision", f"{expected}, found {row.precision}, {place(row)}"
+            expected = Text("expected one of {} ({})", ", ".join(sorted(offered)), _models(machine))
+            yield f"/rows/{index}/precision", Text("{}, found {}, {}", expected, row.precision, place(row))
 
 
 @rule("LP903", "note", "The published figures of a document's vendor are at hand")
@@ -97,10 +102,10 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
     """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
     known = is_comparison(published) or published.vendor in installed_vendors()
     if not known and not all(machine_of(published, row) for row in published.rows):
-        told = "the document names none" if published.vendor is None else "found none"
+        told = Text("the document names none") if published.vendor is None else Text("found none")
         yield (
             "/vendor",
-            f"expected the plugin of vendor {shown(published.vendor)}, {told}; its devices were not checked",
+            Text("expected the plugin of vendor {}, {}; its devices were not checked", shown(published.vendor), told),
         )
         return
     seen: set[str] = set()
@@ -108,7 +113,7 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
         for path, message in _not_at_hand(published, row):
             if message not in seen:
                 seen.add(message)
-                yield f"/rows/{index}/{path}", f"{message}, {place(row)}"
+                yield f"/rows/{index}/{path}", Text("{}, {}", message, place(row))
 
 
 def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
@@ -118,14 +123,16 @@ def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]
     comparison = is_comparison(published)
     if machine_of(published, row) is None and (comparison or vendor_catalogue(vendor or "") is not None):
         named = shown(where.device or where.device_model or where.configuration)
-        yield "hardware", f"expected a device that {vendor or 'a vendor'} publishes, found {named}; it was not checked"
+        message = Text("expected a device that {} publishes, found {}; it was not checked", vendor or "a vendor", named)
+        yield "hardware", message
     if mfu is None or not mfu.stated:
         return
     if row.model is None:
-        yield "model", f"expected a model that is known, found {shown(row.model_text)}; its MFU was not checked"
+        yield "model", Text("expected a model that is known, found {}; its MFU was not checked", shown(row.model_text))
     if not dtypes_of(row):
         found = shown(row.precision_text)
-        yield "precision", f"expected a precision with a known peak, found {found}; its MFU was not checked whole"
+        message = Text("expected a precision with a known peak, found {}; its MFU was not checked whole", found)
+        yield "precision", message
 
 
 @rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")
@@ -134,11 +141,13 @@ def facts_are_installed(published: Published) -> Iterator[Violation]:
     for index, device in enumerate(published.own.devices if published.own else ()):
         entry = device.entry
         figures = ", ".join(f"{dtype} {tflops:g}" for dtype, tflops in entry.dense_tflops.items())
-        found = _quoted(f"{entry.model}: {figures} TFLOP/s ({device.file}: {entry.source}, {entry.date})")
-        yield f"/own/devices/{index}", f"expected a device that an installed package publishes, found {found}"
+        found = _quoted(
+            Text("{}: {} TFLOP/s ({}: {}, {})", entry.model, figures, device.file, entry.source, entry.date)
+        )
+        yield f"/own/devices/{index}", Text("expected a device that an installed package publishes, found {}", found)
     for index, own in enumerate(published.own.models if published.own else ()):
-        found = _quoted(f"{own.model.name} ({own.file}: {own.model.source})")
-        yield f"/own/models/{index}", f"expected a model of an installed package, found {found}"
+        found = _quoted(Text("{} ({}: {})", own.model.name, own.file, own.model.source))
+        yield f"/own/models/{index}", Text("expected a model of an installed package, found {}", found)
 
 
 def _quoted(text: str) -> str:

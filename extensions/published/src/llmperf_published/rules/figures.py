@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from math import isfinite, log
 
-from llmperf.types import Violation
+from llmperf.types import Text, Violation
 from llmperf.validation import shown
 
 from llmperf_published.reading.numbers import Factors, broken_link, computed, factors
@@ -39,9 +39,10 @@ def expressions_hold(published: Published) -> Iterator[Violation]:
             if value is None or not isfinite(value):
                 continue
             if figure.printed is not None and not _gives(figure, value):
-                yield path, f"expected {value:.6g} ({figure.expression}), found {figure.printed}, {place(row)}"
+                values = value, figure.expression, figure.printed, place(row)
+                yield path, Text("expected {:.6g} ({}), found {}, {}", *values)
             elif (broken := broken_link(figure.expression or "")) is not None:
-                yield path, f"expected {_with_value(broken[0])}, found {broken[1]!r}, {place(row)}"
+                yield path, Text("expected {}, found {!r}, {}", _with_value(broken[0]), broken[1], place(row))
 
 
 def _gives(figure: Figure, value: float) -> bool:
@@ -51,7 +52,7 @@ def _gives(figure: Figure, value: float) -> bool:
 
 def _with_value(expression: str) -> str:
     """An expression with what it gives, for a message."""
-    return f"{computed(expression):.6g} ({expression})"
+    return Text("{:.6g} ({})", computed(expression), expression)
 
 
 def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
@@ -72,7 +73,8 @@ def expression_uses_the_row(published: Published) -> Iterator[Violation]:
             continue
         path = f"/rows/{index}/metrics/{name}/expression"
         for what, expected, found in _terms(parts, row.batch.seq_len, world_size(row)):
-            yield path, f"expected {what.format(expected)}, found {found} in {figure.expression!r}, {place(row)}"
+            values = Text(what, expected), found, figure.expression, place(row)
+            yield path, Text("expected {}, found {} in {!r}, {}", *values)
 
 
 def _terms(parts: Factors, length: int | None, devices: int | None) -> Iterator[tuple[str, int, int]]:
@@ -99,8 +101,8 @@ def totals_agree(published: Published) -> Iterator[Violation]:
             continue
         low, high = each.bounds
         if whole.bounds[1] < low * devices or whole.bounds[0] > high * devices:
-            expected = f"expected {each.value * devices:.6g} ({each.text} x {devices} devices)"
-            yield f"/rows/{index}/metrics/tokens_per_second", f"{expected}, found {whole.text}, {place(row)}"
+            expected = Text("expected {:.6g} ({} x {} devices)", each.value * devices, each.text, devices)
+            yield f"/rows/{index}/metrics/tokens_per_second", Text("{}, found {}, {}", expected, whole.text, place(row))
 
 
 @rule("LP214", "warning", "A column of figures has one in each row")
@@ -114,15 +116,15 @@ def no_figure_withheld(published: Published) -> Iterator[Violation]:
                 continue
             empty = not figure.used if name == "memory" else not figure.stated
             if empty:
-                found = repr(figure.text) if figure.text else "an empty cell"
-                yield f"/rows/{index}/metrics/{name}", f"expected {called}, found {found}, {place(row)}"
+                found = repr(figure.text) if figure.text else Text("an empty cell")
+                yield f"/rows/{index}/metrics/{name}", Text("expected {}, found {}, {}", called, found, place(row))
 
 
 def _not_understood(published: Published, row: PublishedRow, name: str, called: str, path: str) -> Iterator[Violation]:
     """`>59%` below MFU: the cell is there, and gives no figure."""
     cell = published.cells(row).get(name)
     if cell is not None and name in ("loss", "mfu", "hfu", "memory"):
-        yield path, f"expected {called}, found {cell!r}, {place(row)}"
+        yield path, Text("expected {}, found {!r}, {}", called, cell, place(row))
 
 
 @rule("LP215", "warning", "A published row has a throughput")
@@ -131,7 +133,7 @@ def throughput_is_there(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
         if each is None and whole is None and "throughput" not in row.metrics.other:
-            yield f"/rows/{index}/metrics", f"expected a column such as token/p/s, found none, {place(row)}"
+            yield f"/rows/{index}/metrics", Text("expected a column such as token/p/s, found none, {}", place(row))
 
 
 @rule("LP217", "note", "A share is printed with its unit")
@@ -140,11 +142,12 @@ def share_has_a_unit(published: Published) -> Iterator[Violation]:
     for index, table in enumerate(published.tables):
         for number, column in enumerate(table.columns):
             if column.unit == "percent":
-                found = "found none; its figures were read as percent, as the largest is too large for a share of 1"
-                yield (
-                    f"/tables/{index}/columns/{number}",
-                    f"expected % in the header or the cells of {shown(column.header)}, {found}, line {table.line}",
+                message = Text(
+                    "expected % in the header or the cells of {}, found none; its figures were read as percent, as the"
+                    " largest is too large for a share of 1, line {}",
+                    *(shown(column.header), table.line),
                 )
+                yield f"/tables/{index}/columns/{number}", message
 
 
 @rule("LP216", "error", "A published throughput is above 0")
@@ -155,7 +158,7 @@ def throughput_is_positive(published: Published) -> Iterator[Violation]:
             figure = getattr(row.metrics, name)
             if figure is not None and any(number.value is not None and number.value <= 0 for number in figure.numbers):
                 path = f"/rows/{index}/metrics/{name}"
-                yield path, f"expected more than 0 tokens a second, found {figure.text}, {place(row)}"
+                yield path, Text("expected more than 0 tokens a second, found {}, {}", figure.text, place(row))
 
 
 @rule("LP511", "error", "A published loss is that of a language model")
@@ -167,8 +170,8 @@ def loss_is_plausible(published: Published) -> Iterator[Violation]:
             continue
         limit = log(model.vocab_size) + LOSS_OVER_UNTRAINED if model else None
         if loss.value <= 0 or (limit is not None and loss.value > limit):
-            most = "" if model is None or limit is None else f" to {limit:.4g} (ln {model.vocab_size} + 3)"
-            message = f"expected more than 0{most} nats per token, found {loss.text}, {place(row)}"
+            most = "" if model is None or limit is None else Text(" to {:.4g} (ln {} + 3)", limit, model.vocab_size)
+            message = Text("expected more than 0{} nats per token, found {}, {}", most, loss.text, place(row))
             yield f"/rows/{index}/metrics/loss", message
 
 
@@ -179,5 +182,8 @@ def figures_are_finite(published: Published) -> Iterator[Violation]:
     for index, unread in enumerate(published.unread):
         figure = unread.line in rows and unread.reason.startswith("expected a number under")
         if figure and NO_NUMBER.match(unread.text.strip()):
-            found = f"found {shown(unread.text)}, line {unread.line}: training diverged, or nothing was measured"
-            yield f"/unread/{index}", f"{unread.reason}, {found}"
+            message = Text(
+                "{}, found {}, line {}: training diverged, or nothing was measured",
+                *(Text.read(unread.reason), shown(unread.text), unread.line),
+            )
+            yield f"/unread/{index}", message

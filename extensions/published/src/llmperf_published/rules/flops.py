@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from llmperf.types import Model
+from llmperf.types import Model, Text
 from llmperf.validation import flops_of, known_case, known_model
 
 from llmperf_published.reading.markdown import normal
@@ -35,10 +35,10 @@ class RowFlops:
     def unknown(self, low: float, high: float) -> str | None:
         """Reason why FLOPs per token within these bounds, which no known convention gives, may still be right."""
         if self.frozen:
-            return "part of the model is frozen, so that its FLOPs per token are not known"
+            return Text("part of the model is frozen, so that its FLOPs per token are not known")
         if self.recomputed is not None and low <= self.recomputed <= high:
-            return "it would be that of hfu with the forward recomputed, which is not said"
-        return "the sequence length is not known" if not self.length_known and high >= self.least else None
+            return Text("it would be that of hfu with the forward recomputed, which is not said")
+        return Text("the sequence length is not known") if not self.length_known and high >= self.least else None
 
 
 def model_of(published: Published, row: PublishedRow) -> Model | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from llmperf.types import Violation
+from llmperf.types import Text, Violation
 from llmperf.validation import shown, vendor_catalogue, vendors_calling
 
 from llmperf_published.reading.markdown import normal, withheld
@@ -17,10 +17,10 @@ from llmperf_published.rules.vendors import NAME, is_comparison
 from llmperf_published.types.document import Entry, Published, PublishedRow
 
 NEEDED = {
-    "accelerator": ("hardware", "the accelerator"),
-    "driver": ("software", "the driver's version"),
-    "framework": ("software", "the training framework's version"),
-    "os": ("software", "the operating system"),
+    "accelerator": ("hardware", Text("the accelerator")),
+    "driver": ("software", Text("the driver's version")),
+    "framework": ("software", Text("the training framework's version")),
+    "os": ("software", Text("the operating system")),
 }
 """Entries without which nobody can run it again: in which section, and what they are called in a message."""
 
@@ -40,9 +40,9 @@ def one_accelerator(published: Published) -> Iterator[Violation]:
         if _squeezed(device) not in known:
             foreign.setdefault(device, []).append((path, line, text))
     for device, ((path, line, text), *others) in foreign.items():
-        expected = f"expected {accelerators[0]!r}, the accelerator of the environment"
-        more = f"; and {len(others)} more of this kind" if others else ""
-        yield path, f"{expected}, found {device} in {shown(text)}, line {line}{more}"
+        expected = Text("expected {!r}, the accelerator of the environment", accelerators[0])
+        more = Text("; and {} more of this kind", len(others)) if others else ""
+        yield path, Text("{}, found {} in {}, line {}{}", expected, device, shown(text), line, more)
 
 
 def _devices(published: Published) -> Iterator[tuple[str, int, str, str]]:
@@ -91,7 +91,7 @@ def one_vendor(published: Published) -> Iterator[Violation]:
     for path, line, text in texts:
         for other in vendors_named(text):
             if other != published.vendor:
-                yield path, f"expected {published.vendor}, found {other} in {shown(text)}, line {line}"
+                yield path, Text("expected {}, found {} in {}, line {}", published.vendor, other, shown(text), line)
 
     yield from _devices_of_others(published)
 
@@ -108,7 +108,9 @@ def _devices_of_others(published: Published) -> Iterator[Violation]:
                 known = _squeezed(name) in described or (own is not None and own.called(name, None))
                 owners[name] = None if known else next(vendors_calling(name, vendor), None)
             if other := owners[name]:
-                message = f"expected a device of {vendor}, found {name}, which is one of {other}, {place(row)}"
+                message = Text(
+                    "expected a device of {}, found {}, which is one of {}, {}", vendor, name, other, place(row)
+                )
                 yield f"/rows/{index}/{path}", message
 
 
@@ -131,8 +133,8 @@ def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         memory = row.hardware.device_memory
         if sizes and memory and memory not in sizes:
-            expected = f"expected {' or '.join(map(str, sorted(sizes)))} GB ({accelerators[0]!r})"
-            yield f"/rows/{index}/hardware/device_memory", f"{expected}, found {memory} GB, {place(row)}"
+            expected = Text("expected {} GB ({!r})", " or ".join(map(str, sorted(sizes))), accelerators[0])
+            yield f"/rows/{index}/hardware/device_memory", Text("{}, found {} GB, {}", expected, memory, place(row))
 
 
 @rule("LP614", "warning", "The environment is complete")
@@ -141,8 +143,8 @@ def environment_is_complete(published: Published) -> Iterator[Violation]:
     for name, (section, called) in NEEDED.items():
         entry = published.entry(name, section)  # type: ignore[arg-type]
         if entry is None or withheld(entry.text):
-            found = "none" if entry is None else f"{shown(entry.text)}, line {entry.line}"
-            yield "/sections", f"expected {called} in the {section} environment, found {found}"
+            found = Text("none") if entry is None else Text("{}, line {}", shown(entry.text), entry.line)
+            yield "/sections", Text("expected {} in the {} environment, found {}", called, section, found)
 
 
 @rule("LP615", "warning", "The data set is the same wherever it is named")
@@ -151,8 +153,8 @@ def one_dataset(published: Published) -> Iterator[Violation]:
     first = published.datasets[0] if published.datasets else None
     for index, one in enumerate(published.datasets):
         if first is not None and _dataset(one.text) != _dataset(first.text):
-            expected = f"expected {shown(first.text)}, as in line {first.line}"
-            yield f"/datasets/{index}", f"{expected}, found {shown(one.text)}, line {one.line}"
+            expected = Text("expected {}, as in line {}", shown(first.text), first.line)
+            yield f"/datasets/{index}", Text("{}, found {}, line {}", expected, shown(one.text), one.line)
 
 
 def _dataset(text: str) -> str:
@@ -164,7 +166,7 @@ def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
     """Within 2 % from step 21 on: a table has no steps, a submission has them in its records."""
     for index, row in enumerate(published.rows):
         if row.metrics.aligned:
-            message = f"expected the losses of each step to hold it against, found none, {place(row)}"
+            message = Text("expected the losses of each step to hold it against, found none, {}", place(row))
             yield f"/rows/{index}/metrics/aligned", message
 
 
@@ -172,7 +174,7 @@ def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
 def all_understood(published: Published) -> Iterator[Violation]:
     """Text that was left out of the rows, with the reason; a maintainer reads these lines."""
     for index, one in enumerate(published.unread):
-        yield f"/unread/{index}", f"{one.reason}, found {shown(one.text)}, line {one.line}"
+        yield f"/unread/{index}", Text("{}, found {}, line {}", Text.read(one.reason), shown(one.text), one.line)
 
 
 @rule("LP618", "warning", "Every departure from the case is listed in fix_hp")
@@ -182,8 +184,8 @@ def departures_are_told(published: Published) -> Iterator[Violation]:
         for number, change in enumerate(row.fix_hp):
             if change.origin == "batch defaults":
                 was, now = shown(change.case_value), shown(change.value)
-                expected = f"expected {change.path} {was} (case {row.case}) or an entry in fix_hp"
-                yield f"/rows/{index}/fix_hp/{number}", f"{expected}, found {now} by default, {place(row)}"
+                expected = Text("expected {} {} (case {}) or an entry in fix_hp", change.path, was, row.case)
+                yield f"/rows/{index}/fix_hp/{number}", Text("{}, found {} by default, {}", expected, now, place(row))
 
 
 @rule("LP619", "warning", "A row's fix_hp changes something")
@@ -191,8 +193,8 @@ def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
     """A setting that is the document's default is none that was changed."""
     for index, row in enumerate(published.rows):
         for name, value in _set_again(published, row):
-            expected = f"expected a value other than the document's default {value}"
-            yield f"/rows/{index}/fix_hp_text", f"{expected}, found {name}={value}, {place(row)}"
+            expected = Text("expected a value other than the document's default {}", value)
+            yield f"/rows/{index}/fix_hp_text", Text("{}, found {}={}, {}", expected, name, value, place(row))
 
 
 def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, int]]:
@@ -209,9 +211,11 @@ def published_variant(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         changed = [one.path for one in row.fix_hp if one.contract]
         if row.variant != bool(changed):
-            because = f"fix_hp changes {changed[0]}" if changed else "fix_hp changes nothing of the contract"
+            because = (
+                Text("fix_hp changes {}", changed[0]) if changed else Text("fix_hp changes nothing of the contract")
+            )
             expected, found = (str(one).lower() for one in (bool(changed), row.variant))
-            yield f"/rows/{index}/variant", f"expected {expected} ({because}), found {found}, {place(row)}"
+            yield f"/rows/{index}/variant", Text("expected {} ({}), found {}, {}", expected, because, found, place(row))
 
 
 @rule("LP622", "error", "An imported document is what its text gives")
@@ -220,27 +224,27 @@ def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
     from llmperf_published.rules.imported import imported_again
 
     if not published.rows:
-        yield "/rows", "expected a result, as every document that is imported has, found none"
+        yield "/rows", Text("expected a result, as every document that is imported has, found none")
         return
     again = imported_again(published)
     for name in FOLLOWING:
-        yield from _difference(f"/{name}", getattr(again, name), getattr(published, name), "its text")
+        yield from _difference(f"/{name}", getattr(again, name), getattr(published, name), Text("its text"))
     for name in ("sections", "tables"):
         for index, (part, found) in enumerate(zip(getattr(again, name), getattr(published, name), strict=True)):
-            yield from _difference(f"/{name}/{index}", part, found, f"the text of line {found.line}")
+            yield from _difference(f"/{name}/{index}", part, found, Text("the text of line {}", found.line))
     if len(again.rows) != len(published.rows):
-        yield "/rows", f"expected {len(again.rows)}, as the tables have, found {len(published.rows)}"
+        yield "/rows", Text("expected {}, as the tables have, found {}", len(again.rows), len(published.rows))
         return
     for index, (row, now) in enumerate(zip(again.rows, published.rows, strict=True)):
         for name in row.__dataclass_fields__:
-            cells = f"the cells of line {now.line}"
+            cells = Text("the cells of line {}", now.line)
             yield from _difference(f"/rows/{index}/{name}", getattr(row, name), getattr(now, name), cells)
 
 
 def _difference(path: str, expected: object, found: object, source: str) -> Iterator[Violation]:
     if expected != found:
         at, right, wrong = _first_difference(path, expected, found)
-        yield at, f"expected {shown(right)} by {source}, found {shown(wrong)}"
+        yield at, Text("expected {} by {}, found {}", shown(right), source, shown(wrong))
 
 
 def _first_difference(path: str, expected: object, found: object) -> tuple[str, object, object]:

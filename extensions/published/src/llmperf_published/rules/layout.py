@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from llmperf.types import Violation
+from llmperf.types import Text, Violation
 
 from llmperf_published.reading.markdown import normal, plain
 from llmperf_published.reading.numbers import whole
@@ -21,7 +21,7 @@ MEBI_PER_MILLION = 2**20 / 1e6
 
 def place(row: PublishedRow) -> str:
     """The place of a row in the imported document, for a message."""
-    return f"line {row.line}"
+    return Text("line {}", row.line)
 
 
 def world_size(row: PublishedRow) -> int | None:
@@ -35,28 +35,28 @@ def ranks_multiply_out(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         where, layout, world = row.hardware, row.parallelism, world_size(row)
         if where.devices and where.devices not in (world, where.devices_per_node):
-            expected = f"expected {world} ({where.nodes} x {where.devices_per_node}) or {where.devices_per_node} a node"
-            yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
+            each = where.devices_per_node
+            expected = Text("expected {} ({} x {}) or {} a node", world, where.nodes, each, each)
+            yield f"/rows/{index}/hardware/devices", Text("{}, found {}, {}", expected, where.devices, place(row))
         each = where.devices_per_node
         if where.nodes is None and where.devices and each and where.devices > each and where.devices % each:
-            expected = f"expected a multiple of {each}, the devices of each node"
-            yield f"/rows/{index}/hardware/devices", f"{expected}, found {where.devices}, {place(row)}"
+            expected = Text("expected a multiple of {}, the devices of each node", each)
+            yield f"/rows/{index}/hardware/devices", Text("{}, found {}, {}", expected, where.devices, place(row))
         yield from _told_again(published, row, f"/rows/{index}")
         degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
         if world is None or _in_dies(published, row, prod(degrees)):
             continue
         if world % prod(degrees):
-            expected = f"expected divisors of {world} devices"
-            yield f"/rows/{index}/parallelism", f"{expected}, found {_product(degrees)} ranks a replica, {place(row)}"
+            expected = Text("expected divisors of {} devices", world)
+            message = Text("{}, found {} ranks a replica, {}", expected, _product(degrees), place(row))
+            yield f"/rows/{index}/parallelism", message
         elif layout.data_parallel and layout.data_parallel * prod(degrees) != world:
             unprinted = None in (layout.tensor_parallel, layout.pipeline_parallel)
             if unprinted and world % (layout.data_parallel * prod(degrees)) == 0:
                 continue  # `GPUs` 64, `DP` 1, `PP` 16: a degree that is not printed, such as TP 4
-            expected = f"expected {world // prod(degrees)} ({world} devices / ({_product(degrees)}))"
-            yield (
-                f"/rows/{index}/parallelism/data_parallel",
-                f"{expected}, found {layout.data_parallel}, {place(row)}",
-            )
+            expected = Text("expected {} ({} devices / ({}))", world // prod(degrees), world, _product(degrees))
+            message = Text("{}, found {}, {}", expected, layout.data_parallel, place(row))
+            yield f"/rows/{index}/parallelism/data_parallel", message
 
 
 def _in_dies(published: Published, row: PublishedRow, replica: int) -> bool:
@@ -87,13 +87,13 @@ def _told_again(published: Published, row: PublishedRow, path: str) -> Iterator[
         if counted is not None and any(known[name]) and counted not in known[name]:
             expected = " or ".join(str(one) for one in dict.fromkeys(known[name]) if one)
             called = name.replace("_", " ")
-            yield f"{path}/hardware", f"expected {called} {expected}, found {counted}, {place(row)}"
+            yield f"{path}/hardware", Text("expected {} {}, found {}, {}", called, expected, counted, place(row))
     for name, text in _degrees_set(published, row):
         said, found = getattr(layout, name), whole(normal(text))
         if said is not None and found is not None and said != found:
             called = name.replace("_", " ")
-            expected = f"expected {called} {said}, as elsewhere in the row"
-            yield f"{path}/parallelism/{name}", f"{expected}, found {found}, {place(row)}"
+            expected = Text("expected {} {}, as elsewhere in the row", called, said)
+            yield f"{path}/parallelism/{name}", Text("{}, found {}, {}", expected, found, place(row))
 
 
 def _degrees_set(published: Published, row: PublishedRow) -> Iterator[tuple[str, str]]:
@@ -115,7 +115,7 @@ def claims_hold(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         for number, claim in enumerate(row.claims):
             path = f"/rows/{index}/claims/{number}"
-            yield from ((f"{path}/{at}", f"{message}, {place(row)}") for at, message in _claim(row, claim))
+            yield from ((f"{path}/{at}", Text("{}, {}", message, place(row))) for at, message in _claim(row, claim))
     yield from _default_claim(published)
 
 
@@ -125,8 +125,8 @@ def _default_claim(published: Published) -> Iterator[Violation]:
     computed = [row for row in published.rows if _by_default(row)]
     if stated and computed and all(row.batch.global_batch != stated for row in computed):
         row = computed[0]
-        expected = f"expected {row.batch.global_batch} (micro batch x gradient accumulation x data parallel)"
-        yield "/defaults/global_batch", f"{expected}, found {stated} by default, {place(row)}"
+        expected = Text("expected {} (micro batch x gradient accumulation x data parallel)", row.batch.global_batch)
+        yield "/defaults/global_batch", Text("{}, found {} by default, {}", expected, stated, place(row))
 
 
 def _by_default(row: PublishedRow) -> bool:
@@ -142,12 +142,12 @@ def _claim(row: PublishedRow, claim: Claim) -> Iterator[Violation]:
     stated = claim.global_batch
     because = " x ".join(map(str, factors))
     if stated and stated.value is not None and sequences and not stated.admits(sequences):
-        yield "global_batch", f"expected {sequences} ({because}), found {claim.text!r}"
+        yield "global_batch", Text("expected {} ({}), found {!r}", sequences, because, claim.text)
     if sequences is None and stated and stated.value:
-        sequences, because = int(stated.value), f"{stated.text} sequences"
+        sequences, because = int(stated.value), Text("{} sequences", stated.text)
     if claim.tokens and sequences and batch.seq_len and not _tokens_admit(claim.tokens, sequences * batch.seq_len):
-        because = f"{because} x {batch.seq_len} tokens"
-        yield "tokens", f"expected {sequences * batch.seq_len} ({because}), found {claim.text!r}"
+        because = Text("{} x {} tokens", because, batch.seq_len)
+        yield "tokens", Text("expected {} ({}), found {!r}", sequences * batch.seq_len, because, claim.text)
 
 
 def _tokens_admit(told: Figure, tokens: int) -> bool:
@@ -170,11 +170,8 @@ def formula_holds(published: Published) -> Iterator[Violation]:
             continue
         found = _by(formula.numerator, formula.denominator, known)
         if found != given:
-            yield (
-                "/formula",
-                f"expected {given}, the global batch of line {row.line}, found {found:g} by {formula.text!r}"
-                f"{_meant(formula.numerator, formula.denominator, known, given)}",
-            )
+            values = given, row.line, found, formula.text, _meant(formula.numerator, formula.denominator, known, given)
+            yield "/formula", Text("expected {}, the global batch of line {}, found {:g} by {!r}{}", *values)
             return
 
 
@@ -202,7 +199,7 @@ def _meant(numerator: tuple[str, ...], denominator: tuple[str, ...], known: dict
         return ""
     taken = {**known, "data_parallel": known["world_size"]}
     meant = _by(numerator, denominator, taken) == given
-    return f"; it holds with the world size {known['world_size']} for data_parallel" if meant else ""
+    return Text("; it holds with the world size {} for data_parallel", known["world_size"]) if meant else ""
 
 
 @rule("LP114", "error", "The name of a configuration agrees with its row")
@@ -213,7 +210,9 @@ def configuration_agrees(published: Published) -> Iterator[Violation]:
             continue
         for what, expected, found in _named(name, row):
             if expected is not None and found is not None and expected != found:
-                message = f"expected {what} {expected} as in the row, found {found} in {name.text!r}, {place(row)}"
+                message = Text(
+                    "expected {} {} as in the row, found {} in {!r}, {}", what, expected, found, name.text, place(row)
+                )
                 yield f"/rows/{index}/configuration_name", message
 
 
@@ -223,11 +222,11 @@ def _named(name: ConfigurationName, row: PublishedRow) -> Iterator[tuple[str, in
     yield "TP", said.tensor_parallel, degrees.get("TP", degrees.get("MP"))
     yield "PP", said.pipeline_parallel, degrees.get("PP")
     yield "DP", said.data_parallel or row.batch.data_parallel, degrees.get("DP")
-    yield "sharding stage", said.sharding_stage, degrees.get("SH")
-    yield "sharding degree", said.sharding_degree, degrees.get("SP") if "SH" in degrees else None
-    yield "GB of memory", where.device_memory, name.memory
+    yield Text("sharding stage"), said.sharding_stage, degrees.get("SH")
+    yield Text("sharding degree"), said.sharding_degree, degrees.get("SP") if "SH" in degrees else None
+    yield Text("GB of memory"), where.device_memory, name.memory
     yield "nodes", where.nodes, name.nodes
-    yield "devices a node", where.devices_per_node, name.devices_per_node
+    yield Text("devices a node"), where.devices_per_node, name.devices_per_node
 
 
 @rule("LP115", "error", "The sharding degree of a published row divides its data parallel")
@@ -236,5 +235,5 @@ def published_sharding(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         degree, ranks = row.parallelism.sharding_degree, row.batch.data_parallel
         if degree and ranks and ranks % degree:
-            expected = f"expected a divisor of data parallel {ranks}"
-            yield f"/rows/{index}/parallelism/sharding_degree", f"{expected}, found {degree}, {place(row)}"
+            expected = Text("expected a divisor of data parallel {}", ranks)
+            yield f"/rows/{index}/parallelism/sharding_degree", Text("{}, found {}, {}", expected, degree, place(row))

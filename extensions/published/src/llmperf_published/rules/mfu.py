@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from llmperf.types import Violation
+from llmperf.types import Text, Violation
 from llmperf.validation import convention_title
 
 from llmperf_published.rules import rule
@@ -54,11 +54,11 @@ def published_mfu(published: Published) -> Iterator[Violation]:
             continue
         if why_open(published, row, mfu, each, peaks) is not None:
             continue
-        own = f", peak of {machine.own_file}" if machine.own_file else ""
-        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[-1]:.4g}, nominal{own}"
+        own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
+        because = Text("{} x {:.3g} / {:.4g}, nominal{}", each.text, flops["nominal"], peaks[-1], own)
         hint = _hint(mfu, each, flops["nominal"], machine, row)
         expected = _percent(each, flops["nominal"] / peaks[-1])
-        found = f"expected {expected} ({because}), found {mfu.text}{hint}, {place(row)}"
+        found = Text("expected {} ({}), found {}{}, {}", expected, because, mfu.text, hint, place(row))
         yield f"/rows/{index}/metrics/mfu", found
 
 
@@ -72,8 +72,8 @@ def _within_sixteen_bits(
     most = max(*flops.values(), row_flops(published, row).recomputed or 0.0)
     if mfu.bounds[0] > each.bounds[1] * most / peaks[0]:
         share = _percent(each, flops["nominal"] / peaks[0])
-        because = f"{each.text} x {flops['nominal']:.3g} / {peaks[0]:.4g}, the peak in 16 bits, nominal"
-        yield path, f"expected at most {share} ({because}), found {mfu.text}, {place(row)}"
+        because = Text("{} x {:.3g} / {:.4g}, the peak in 16 bits, nominal", each.text, flops["nominal"], peaks[0])
+        yield path, Text("expected at most {} ({}), found {}, {}", share, because, mfu.text, place(row))
 
 
 def per_device(row: PublishedRow) -> Figure | None:
@@ -123,14 +123,14 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
     for factor in (100, 0.01):
         moved = Figure(text="", value=value * factor, printed=mfu.printed, scale=mfu.scale * factor)
         if any(mfu_agrees(moved, each, flops, peak) for peak in peaks):
-            return "; a hundredfold of it" if factor < 1 else "; a hundredth of it"
+            return Text("; a hundredfold of it") if factor < 1 else Text("; a hundredth of it")
     for device, _ in machine.catalogue.devices:
         for dtype in ("fp16", "bf16", "tf32", "fp32"):
             peak = machine.catalogue.peak(device, dtype)
             if peak is not None and mfu_agrees(mfu, each, flops, peak.flops_per_second):
-                return f", which is right for the {dtype} peak of {device.model}"
+                return Text(", which is right for the {} peak of {}", dtype, device.model)
     doubled = any(mfu_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
-    return ", which is right for twice the peak, as with sparsity" if doubled else ""
+    return Text(", which is right for twice the peak, as with sparsity") if doubled else ""
 
 
 @rule("LP312", "warning", "A published MFU is by the nominal convention")
@@ -144,8 +144,8 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
         by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
         if by and "nominal" not in by:
             followed = " or ".join(map(convention_title, by))
-            found = f"found {mfu.text}, which is that of {followed}, {place(row)}"
-            yield f"/rows/{index}/metrics/mfu", f"expected the MFU of 6 x nominal parameters, {found}"
+            found = Text("found {}, which is that of {}, {}", mfu.text, followed, place(row))
+            yield f"/rows/{index}/metrics/mfu", Text("expected the MFU of 6 x nominal parameters, {}", found)
 
 
 @rule("LP313", "error", "No published device computes faster than its peak")
@@ -154,15 +154,16 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
     for index, row in enumerate(published.rows):
         for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
             if share is not None and any(number.bounds[0] > 1 for number in share.numbers):
-                yield f"/rows/{index}/metrics/{name}", f"expected at most 100 %, found {share.text}, {place(row)}"
+                message = Text("expected at most 100 %, found {}, {}", share.text, place(row))
+                yield f"/rows/{index}/metrics/{name}", message
     for index, row, machine in rows_on_known_devices(published):
         dtypes = dtypes_of(row)
         peaks = machine.peaks(dtypes)
         computed = _computed(published, row)
         if peaks and computed and computed > peaks[-1]:
-            expected = f"expected at most {peaks[-1] / 1e12:.4g} TFLOP/s ({'/'.join(dtypes)})"
+            expected = Text("expected at most {:.4g} TFLOP/s ({})", peaks[-1] / 1000000000000.0, "/".join(dtypes))
             path = f"/rows/{index}/metrics/tokens_per_second_per_device"
-            yield path, f"{expected}, found {_spent(published, row)}, {place(row)}"
+            yield path, Text("{}, found {}, {}", expected, _spent(published, row), place(row))
 
 
 @rule("LP314", "warning", "A row that says fp32 is not faster than fp32")
@@ -174,9 +175,9 @@ def truly_fp32(published: Published) -> Iterator[Violation]:
         if row.precision != "fp32" or not single or not computed or computed <= single[-1]:
             continue
         if reduced and computed <= reduced[-1]:
-            expected = f"expected at most {single[-1] / 1e12:.4g} TFLOP/s (fp32)"
+            expected = Text("expected at most {:.4g} TFLOP/s (fp32)", single[-1] / 1000000000000.0)
             path = f"/rows/{index}/metrics/tokens_per_second_per_device"
-            yield path, f"{expected}, found {_spent(published, row)}; TF32 could, {place(row)}"
+            yield path, Text("{}, found {}; TF32 could, {}", expected, _spent(published, row), place(row))
 
 
 def _computed(published: Published, row: PublishedRow) -> float | None:

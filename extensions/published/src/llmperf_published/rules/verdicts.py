@@ -6,9 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 from llmperf.errors import PluginError
-from llmperf.types import Finding, Verdict
+from llmperf.types import Finding, Text, Verdict
 from llmperf.validation import installed_vendors, judgement, printable, shown, vendor_trouble
 
 from llmperf_published.reading.markdown import plain, withheld
@@ -20,14 +21,13 @@ from llmperf_published.types.document import Published, PublishedRow
 
 CHIEF = 3
 """How many reasons are named in a summary."""
-OWN_PEAKS = "; peaks of your own: `llmperf import --peaks FILE`"
-NO_VENDOR = (
-    f"no vendor is named, and no device that one vendor publishes; say it: `llmperf import --device NAME`{OWN_PEAKS}"
-)
-_CONFIDENCE = "peak of confidence "
-OWN_PEAK = "peak that the importer gave in "
-OWN_MODEL = "model that the importer gave in "
-STATED = "stated by "
+WITH_ADVICE = "{}; {}"
+"""Template of a missing fact and what the importer can do about it."""
+OWN_PEAKS = Text("peaks of your own: `llmperf import --peaks FILE`")
+CONFIDENCE = "peak of confidence {}: {}"
+OWN_PEAK = "peak that the importer gave in {}: {}, {}"
+OWN_MODEL = "model that the importer gave in {}: {}"
+STATED = "stated by {}: {}"
 _ROW = re.compile(r"/rows/(\d+)(?:/|$)")
 
 
@@ -57,7 +57,8 @@ def _on_one_device(published: Published, verdicts: Sequence[Verdict]) -> Iterato
             fitting[family] = fitting.get(family, devices) & devices
     for row, one in zip(published.rows, verdicts, strict=True):
         if one.outcome == "agrees" and not fitting[_family(row)]:
-            yield replace(one, outcome="not checked", why=("rows of one device agree only on different ones", *one.why))
+            why = Text("rows of one device agree only on different ones")
+            yield replace(one, outcome="not checked", why=(why, *one.why))
         else:
             yield one
 
@@ -89,10 +90,11 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
         if how is None and not missing:
             missing = tuple(_open(published, row))
     except PluginError as error:
-        why = printable(f"the plugin of vendor {checking_vendor(published, row)} failed: {error}")[:300]
+        why = Text("the plugin of vendor {} failed: {}", checking_vendor(published, row), printable(str(error))[:250])
         return Verdict(line=row.line, outcome="not checked", why=(why,))
     if how is None:
-        return Verdict(line=row.line, outcome="not checked", why=missing or ("the rule on its MFU was not applied",))
+        why = Text("the rule on its MFU was not applied")
+        return Verdict(line=row.line, outcome="not checked", why=missing or (why,))
     return Verdict(line=row.line, outcome="agrees", why=how)
 
 
@@ -104,15 +106,18 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
         yield _no_machine(published, row)
     elif not machine.peaks(dtypes_of(row)):
         said = row.precision or row.precision_text
-        own = "no precision is named; say it: `llmperf import --precision NAME`"
-        yield own if said is None else f"no peak is known for precision {shown(said)}"
+        say = Text("say it: `llmperf import --precision NAME`")
+        own = Text(WITH_ADVICE, Text("no precision is named"), say)
+        yield own if said is None else Text("no peak is known for precision {}", shown(said))
     if row.model is None:
-        own = "; a model of your own: `llmperf import --model FILE`"
-        named = f"model {shown(row.model_text)} is not in the library{own}"
-        none = "no model is named; say it: `llmperf import --model NAME`"
-        yield none if withheld(row.model_text or "") else named
+        if withheld(row.model_text or ""):
+            none, say = Text("no model is named"), Text("say it: `llmperf import --model NAME`")
+        else:
+            none = Text("model {} is not in the library", shown(row.model_text))
+            say = Text("a model of your own: `llmperf import --model FILE`")
+        yield Text(WITH_ADVICE, none, say)
     elif not flops_per_token(published, row):
-        yield f"FLOPs per token of {row.model} are unknown in this case"
+        yield Text("FLOPs per token of {} are unknown in this case", row.model)
     printed = row.metrics.mfu is not None and row.metrics.mfu.stated
     if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
         yield from _origins(machine, row, machine.peaks(dtypes_of(row))[0]) if machine.own_file else ()
@@ -124,21 +129,22 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
     metrics, cells = row.metrics, published.cells(row)
     if per_device(row) is None:
         if "throughput" in metrics.other:
-            yield "what its throughput counts is not said"
+            yield Text("what its throughput counts is not said")
         elif metrics.tokens_per_second and metrics.tokens_per_second.stated:
-            yield "the number of devices is not known"
+            yield Text("the number of devices is not known")
         elif metrics.tokens_per_second_per_device or metrics.tokens_per_second:
-            yield "its throughput is withheld"
+            yield Text("its throughput is withheld")
         elif "throughput" in cells:
-            yield "its throughput is not understood"
+            yield Text("its throughput is not understood")
         elif unknown := _unknown_numbers(published, row):
-            yield f"no column is known to be a throughput; not understood: {', '.join(map(shown, unknown))}"
+            headers = Text("not understood: {}", ", ".join(map(shown, unknown)))
+            yield Text(WITH_ADVICE, Text("no column is known to be a throughput"), headers)
         else:
-            yield "no throughput is printed"
+            yield Text("no throughput is printed")
     if metrics.mfu is None:
-        yield "its MFU is not understood" if "mfu" in cells else "no MFU is printed"
+        yield Text("its MFU is not understood") if "mfu" in cells else Text("no MFU is printed")
     elif not metrics.mfu.stated:
-        yield "its MFU is withheld"
+        yield Text("its MFU is withheld")
 
 
 def _unknown_numbers(published: Published, row: PublishedRow) -> list[str]:
@@ -151,15 +157,20 @@ def _unknown_numbers(published: Published, row: PublishedRow) -> list[str]:
 def _no_machine(published: Published, row: PublishedRow) -> str:
     where, vendor = row.hardware, checking_vendor(published, row)
     if vendor is None and is_comparison(published):
-        return f"the vendor of {shown(where.device or where.configuration)} is not known{OWN_PEAKS}"
+        device = shown(where.device or where.configuration)
+        return Text(WITH_ADVICE, Text("the vendor of {} is not known", device), OWN_PEAKS)
     if vendor is None:
-        return NO_VENDOR
+        none, say = (
+            "no vendor is named, and no device that one vendor publishes",
+            "say it: `llmperf import --device NAME`",
+        )
+        return Text(WITH_ADVICE, Text(none), Text(WITH_ADVICE, Text(say), OWN_PEAKS))
     if vendor not in installed_vendors():
-        return f"no plugin of vendor {vendor} is installed{OWN_PEAKS}"
+        return Text(WITH_ADVICE, Text("no plugin of vendor {} is installed", vendor), OWN_PEAKS)
     if vendor_trouble(vendor) is not None:
-        return f"the plugin of vendor {vendor} cannot be asked"
+        return Text("the plugin of vendor {} cannot be asked", vendor)
     named = where.device_model or where.device
-    return "its device is unknown" if named is None else f"{vendor} publishes no device {shown(named)}"
+    return Text("its device is unknown") if named is None else Text("{} publishes no device {}", vendor, shown(named))
 
 
 def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
@@ -172,13 +183,14 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
     for name, flops in flops_per_token(published, row).items():
         for peak in peaks:
             if mfu_agrees(mfu, each, flops, peak):
-                how = f"MFU by the {name} convention, of {peak / 1e12:.4g} TFLOP/s"
+                how = Text("MFU by the {} convention, of {:.4g} TFLOP/s", name, peak / 1e12)
                 named = [
                     device.model
                     for device in machine.devices
                     if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
                 ]
-                how += "" if len(named) == len(machine.devices) else f", if on {' or '.join(named)}"
+                if len(named) < len(machine.devices):
+                    how = Text("{}, if on {}", how, " or ".join(named))
                 return how, *_origins(machine, row, peak), *_own_model(published, row), *_stated(published, row)
     return None
 
@@ -189,15 +201,15 @@ def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> li
     same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
     own = machine.own_file
     if own is not None:
-        return list(dict.fromkeys(printable(f"{OWN_PEAK}{own}: {peak.source}, {peak.date}") for peak in same))
-    return list(dict.fromkeys(f"{_CONFIDENCE}{peak.confidence}: {printable(peak.source)}" for peak in same))
+        return list(dict.fromkeys(Text(OWN_PEAK, *map(printable, (own, peak.source, peak.date))) for peak in same))
+    return list(dict.fromkeys(Text(CONFIDENCE, peak.confidence, printable(peak.source)) for peak in same))
 
 
 def _own_model(published: Published, row: PublishedRow) -> Iterator[str]:
     """The file of a model that the importer gave."""
     for own in published.own.models if published.own else ():
         if own.model.name == row.model and model_of(published, row) is own.model:
-            yield printable(f"{OWN_MODEL}{own.file}: {own.model.source}")
+            yield Text(OWN_MODEL, printable(own.file), printable(own.model.source))
 
 
 def _stated(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -205,7 +217,7 @@ def _stated(published: Published, row: PublishedRow) -> Iterator[str]:
     stated = published.own.stated if published.own else None
     names = [*(["vendor"] if stated and stated.vendor else []), *row.stated]
     if stated is not None and names:
-        yield printable(f"{STATED}{stated.by}: {', '.join(names)}")
+        yield Text(STATED, printable(stated.by), printable(", ".join(names)))
 
 
 def peak_confidence(verdict: Verdict) -> str | None:
@@ -213,9 +225,10 @@ def peak_confidence(verdict: Verdict) -> str | None:
 
     `own` for a peak that the importer gave.
     """
-    if any(why.startswith(OWN_PEAK) for why in verdict.why):
+    reasons = [why for why in verdict.why if isinstance(why, Text)]
+    if any(why.template == OWN_PEAK for why in reasons):
         return "own"
-    named = {why.removeprefix(_CONFIDENCE).split(":")[0] for why in verdict.why if why.startswith(_CONFIDENCE)}
+    named = {str(why.values[0]) for why in reasons if why.template == CONFIDENCE}
     return "low" if "low" in named else min(named, default=None)
 
 
@@ -236,16 +249,20 @@ def counted(verdicts: Iterable[Verdict]) -> Counter[str]:
 def closing(verdicts: Sequence[Verdict]) -> str:
     """One line on many rows: how many were checked, how many agree, and why the others were not checked."""
     count = counted(verdicts)
-    left = Counter(one.why[0].partition("; ")[0] for one in verdicts if one.outcome == "not checked")
+    left = Counter(_without_advice(one.why[0]) for one in verdicts if one.outcome == "not checked")
     chief = sorted(left.items(), key=lambda one: (-one[1], one[0]))
-    reasons = [f"{number}: {reason}" for reason, number in chief[:CHIEF]]
+    reasons = [Text("{}: {}", number, reason) for reason, number in chief[:CHIEF]]
     if more := sum(number for _, number in chief[CHIEF:]):
-        reasons.append(f"{more}: other reasons")
-    because = f" ({'; '.join(reasons)})" if reasons else ""
+        reasons.append(Text("{}: other reasons", more))
+    because = Text(" ({})", Text.joined("; ", reasons)) if reasons else ""
     agreeing = (one for one in verdicts if one.outcome == "agrees")
-    own = sum(any(why.startswith((OWN_PEAK, OWN_MODEL, STATED)) for why in one.why) for one in agreeing)
-    given = f"; {own} of those that agree with peaks or models of the importer" * bool(own)
-    rows = f"{len(verdicts)} published row{'s' * (len(verdicts) != 1)}"
-    return printable(
-        f"{rows}: {count['agrees']} agree, {count['wrong']} wrong, {count['not checked']} not checked{because}{given}"
-    )
+    importers = (OWN_PEAK, OWN_MODEL, STATED)
+    own = sum(any(isinstance(why, Text) and why.template in importers for why in one.why) for one in agreeing)
+    given = Text("; {} of those that agree with peaks or models of the importer", own) if own else ""
+    rows = Text("{} published row" if len(verdicts) == 1 else "{} published rows", len(verdicts))
+    numbers = count["agrees"], count["wrong"], count["not checked"]
+    return Text("{}: {} agree, {} wrong, {} not checked{}{}", rows, *numbers, because, given)
+
+
+def _without_advice(why: str) -> str:
+    return cast(str, why.values[0]) if isinstance(why, Text) and why.template == WITH_ADVICE else why

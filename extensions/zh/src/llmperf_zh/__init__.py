@@ -1,0 +1,1 @@
+"""Chinese texts of llmperf and of its packages."""

@@ -1,0 +1,152 @@
+"""Reports in Chinese: sentences, values, and the choice of the language."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.cli.run_text import show_repeats
+from llmperf.files import json_files
+from llmperf.reporting.words import finding_text, recorded, sentence, value_text, word
+from llmperf.types import Finding, Result, Row, Text
+from llmperf.validation.check import findings
+
+PUBLISHED = ("{}: {} agree, {} wrong, {} not checked{}{}", Text("{} published rows", 2), 1, 0, 1,
+             Text(" ({})", Text("{}: {}", 1, Text("its MFU is withheld"))), "")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("english", "chinese"),
+    [
+        (Text("complete"), "完成"),
+        (Text("invalid: {}", Text("{} errors", 15)), "无效：15 个错误"),
+        (Text("{} steps in {} s", 15, "84.86"), "15 步，共 84.86 s"),
+        (
+            Text("{}, {}", "zero", Text("{}, sharding stage {} over {}", "TP1 x PP1 x DP2", 1, 2)),
+            "zero，TP1 x PP1 x DP2，2 路分片阶段 1",
+        ),
+        (Text("some {} in a hurry", Text("steps")), "some 训练步数 in a hurry"),
+        (Text("{} (variant)", "contract"), "contract（变体）"),
+        (Text("{:g} {} an hour: {}, {}, from {}", 3.6, "USD", "contract", "2026", "a.toml"),
+         "每小时 3.6 USD：contract，2026，来自 a.toml"),
+        (
+            Text.joined("; ", [Text("other processes used {:.0f} % of the cores{}", 73, Text(" ({})", "python 66 %")),
+                               Text("the steps became {:.0f} % slower", 24)]),
+            "其他进程占用 73 % 的 CPU 核（python 66 %）；单步时间变慢了 24 %",
+        ),
+        (Text(*PUBLISHED), "2 行已发布数据：1 行一致，0 行错误，1 行未检查（1：MFU 未公布）"),
+    ],
+)  # fmt: skip
+def test_texts_are_translated_by_their_templates(english, chinese):
+    assert word(english, "zh") == chinese
+    assert word(english, "en") == english
+
+
+@pytest.mark.parametrize(
+    ("recorded_text", "chinese"),
+    [
+        ("complete", "完成"),
+        ("a name, and more", "a name, and more"),
+        ("data parallel, sharding stage 1", "数据并行，分片阶段 1"),
+        (
+            "attention scores and values: 12 x 4 x 256 x 256; adapters: 6 x 1,024",
+            "注意力得分与加权：12 x 4 x 256 x 256；适配器：6 x 1,024",
+        ),
+        ("expected one column of 'MFU'; this one is not read as that", "'MFU' 应只有一列；此列未按其读取"),
+        ("model {x} of a document", "model {x} of a document"),
+    ],
+)
+def test_texts_that_documents_have_are_translated_by_their_numbers_and_quotes(recorded_text, chinese):
+    assert recorded(recorded_text, "zh") == chinese
+    assert recorded(recorded_text, "en") == recorded_text
+
+
+@pytest.mark.parametrize("text", ["contract", "measured", "batch", "node 3", "12 steps", "complete, 1 warning"])
+def test_texts_of_users_documents_and_machines_are_never_translated(text):
+    assert value_text(Row(key="model", label="model", value=text), "zh") == text
+    assert value_text(Row(key="fix_hp", label="fix_hp", value=None, text=text), "zh") == text
+
+
+def test_words_of_llmperf_in_values_are_translated():
+    assert value_text(Row(key="variant", label="variant", value=True), "zh") == "是"
+    status = Row(
+        key="status", label="status", value="failed", text=Text("{}: {}", Text("failed"), Text("hung")), own_words=True
+    )
+    assert value_text(status, "zh") == "失败：无响应"
+
+
+def test_findings_are_chinese(example):
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    example["metrics"]["final_loss"] = 20.0
+    found = {one.code: one for one in findings("result", json_files.convert(example, Result, "result"))}
+    texts = {code: finding_text(finding, "zh") for code, finding in found.items()}
+    assert re.fullmatch(
+        r"LP201 错误 /metrics/\w+：应为 [\d.]+（\d+ token / [\d.]+ s / 2 台设备），实际为 [\d.]+", texts["LP201"]
+    )
+    assert re.fullmatch(r"LP506 .*应不超过 [\d.]+（比未训练的模型高 \d nats），实际为 20：训练发散", texts["LP506"])
+    assert finding_text(found["LP201"]) == f"LP201 error {found['LP201'].path}: {found['LP201'].message}"
+    others = Finding(code="LP999", severity="note", path="", message="something else")
+    assert finding_text(others, "zh") == "LP999 说明 something else"
+
+
+def test_texts_cross_processes_and_files_as_what_they_are():
+    text = Text("expected {}, found {:.1f}", Text("at most {}", 8), 9)
+    again = pickle.loads(pickle.dumps(text))
+    assert (again, again.template, again.values) == (text, text.template, text.values)
+    assert json_files.encode({"text": text}) == b'{"text":"expected at most 8, found 9.0"}'
+
+
+def test_values_in_a_sentence_are_not_taken_for_templates():
+    assert sentence("all: {kind}", "zh", kind="{name}") == "均为：{name}"
+
+
+@pytest.mark.parametrize(
+    ("locale", "language"),
+    [
+        ({"LC_ALL": "zh_CN.UTF-8"}, "zh"),
+        ({"LANG": "zh_TW"}, "zh"),
+        ({"LC_ALL": "C", "LANG": "zh_CN"}, "en"),
+        ({}, "en"),
+    ],
+)
+def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path, monkeypatch, capsys, locale, language):
+    for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in locale.items():
+        monkeypatch.setenv(name, value)
+    path = tmp_path / "result.json"
+    path.write_text(json.dumps(example))
+    assert call(["report", str(path), "--format", "markdown"]) == 0
+    assert ("性能指标" in capsys.readouterr().out) == (language == "zh")
+    assert call(["report", str(path), "--format", "markdown", "--lang", "en"]) == 0
+    assert "Performance" in capsys.readouterr().out
+
+
+def test_validate_speaks_chinese_to_people_and_not_to_programs(example, tmp_path, capsys):
+    path = tmp_path / "result.json"
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    path.write_text(json.dumps(example))
+    assert call(["validate", "--lang", "zh", "--select", "LP201", str(path)]) == 1
+    printed = capsys.readouterr()
+    assert f"{path}:/metrics/tokens_per_second_per_device: LP201 错误 应为 " in printed.out
+    assert printed.err == "1 个文件：1 个错误，0 个警告（规则集 9）\n"
+    assert call(["validate", "--lang", "zh", "--json", str(path)]) == 1
+    chinese = capsys.readouterr().out
+    assert call(["validate", "--lang", "en", "--json", str(path)]) == 1
+    assert chinese == capsys.readouterr().out
+    assert "expected" in chinese
+
+
+def test_repeats_end_with_a_chinese_table_and_spread(example, capsys):
+    result = json_files.convert(example, Result, "result")
+    show_repeats([(Path("runs/a"), result), (Path("runs/b"), replace(result, status="failed"))], "zh")
+    printed = capsys.readouterr().out
+    assert printed.split("\n")[0].split()[0] == "运行目录"
+    assert "完成" in printed
+    assert "失败" in printed
+    assert "没有离散程度：2 次运行中完成 1 次" in printed
