@@ -59,6 +59,8 @@ def test_a_call_ends_in_time_and_the_next_one_continues(program, monkeypatch, tm
     report = (tmp_path / "report.md").read_text()
     assert "| fails | failed | 0 | not as expected |" in report
     assert "KeyError: 'nothing'" in report
+    with pytest.raises(SystemExit, match="2"):  # expected one of passes, fails, raises
+        call(program, monkeypatch, tmp_path, "--only", "dotcor")
 
 
 def test_an_archive_is_all_that_another_machine_needs_to_continue(program, monkeypatch, tmp_path, capsys):
@@ -116,39 +118,23 @@ def test_an_environment_sees_the_packages_of_a_python_that_is_itself_a_virtual_e
     (packages / "vendor" / "transformers.py").write_text("")
     wheels = tmp_path / "wheels"
     wheels.mkdir()
-    wheel(wheels, "llmperf_stand_in")
     command = [str(outer / "bin" / "python"), str(PROGRAM.with_name("gpu_setup.py"))]
     words = ["--wheels", str(wheels), "--out", str(tmp_path / "env")]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "expected wheels, found none; make them with benchmarks/gpu_wheels.py" in done.stderr
+    information = "llmperf_stand_in-1.0.dist-info"
+    with zipfile.ZipFile(wheels / "llmperf_stand_in-1.0-py3-none-any.whl", "w") as file:
+        file.writestr("llmperf_stand_in.py", "")
+        file.writestr(f"{information}/METADATA", "Metadata-Version: 2.1\nName: llmperf_stand_in\nVersion: 1.0\n")
+        file.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        file.writestr(f"{information}/RECORD", "")
     done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "1 wheels; from " in done.stdout
     program = "import llmperf_stand_in, transformers, torch; print(torch.__version__)"
     shown = subprocess.run([str(tmp_path / "env" / "bin" / "python"), "-c", program], capture_output=True, text=True)
     assert shown.stdout.strip() == "of the outer environment", shown.stderr
-
-
-def wheel(folder, name):
-    """A wheel of one empty module."""
-    information = f"{name}-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"{name}-1.0-py3-none-any.whl", "w") as file:
-        file.writestr(f"{name}.py", "")
-        file.writestr(f"{information}/METADATA", f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        file.writestr(f"{information}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        file.writestr(f"{information}/RECORD", "")
-
-
-def test_setting_up_without_wheels_says_how_to_make_them(tmp_path):
-    program = PROGRAM.with_name("gpu_setup.py")
-    command = [sys.executable, str(program), "--wheels", str(tmp_path), "--out", str(tmp_path / "env")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "expected wheels, found none; make them with benchmarks/gpu_wheels.py" in done.stderr
-
-
-def test_an_unknown_step_is_refused(program, monkeypatch, tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        call(program, monkeypatch, tmp_path, "--only", "dotcor")
-    assert "expected one of passes, fails, raises" in capsys.readouterr().err
 
 
 @pytest.mark.slow

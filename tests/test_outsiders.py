@@ -101,46 +101,27 @@ def test_a_problem_without_a_code_is_shown(installed, capsys):
     )
 
 
-def refusal(capsys, *words):
-    """The line in which a command is refused."""
-    assert call([*words]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note")]
-    return line
-
-
 @pytest.mark.parametrize(
-    ("name", "line"),
+    ("name", "words", "line"),
     [
-        (
-            "flange",
-            "framework 'flange' (llmperf-flange): llmperf_plan_workers raised ImportError:"
-            " llmperf_pytorch.limits.needed_features is now llmperf.needed_features (llmperf_flange.py, line 9)",
-        ),
-        (
-            "rivet",
-            "vendor 'rivet' (llmperf-rivet) cannot be imported: ImportError: llmperf.PeakTable is now"
-            " llmperf_vendorkit.PeakTable",
-        ),
+        ("flange", ["plan", *RUN, "--framework", "flange"],
+         "framework 'flange' (llmperf-flange): llmperf_plan_workers raised ImportError:"
+         " llmperf_pytorch.limits.needed_features is now llmperf.needed_features (llmperf_flange.py, line 9)"),
+        ("rivet", ["plan", *RUN, "--vendor", "rivet"],
+         "vendor 'rivet' (llmperf-rivet) cannot be imported: ImportError: llmperf.PeakTable is now"
+         " llmperf_vendorkit.PeakTable"),
+        ("winch", ["plan", *RUN, "--launcher", "winch"],
+         "extension 'winch' (llmperf-winch): llmperf_launchers: launcher 'winch' has no method nodes"),
+        ("stamp", ["report", "RUN", "--format", "stamp"],
+         "the stamp reporter raised TypeError: cannot unpack non-iterable Sheet object"),
     ],
-)
-def test_a_name_that_has_moved_is_said_with_the_line_of_the_package(installed, capsys, name, line):
+)  # fmt: skip
+def test_a_package_that_no_longer_fits_is_refused_in_one_line(installed, capsys, run_folder, name, words, line):
     installed("519787c", name)
-    assert refusal(capsys, "plan", *RUN, f"--{PACKAGES['519787c', name]}", name) == f"llmperf: {line}"
-
-
-def test_a_launcher_without_nodes_is_refused_in_one_line(installed, capsys):
-    installed("519787c", "winch")
-    line = refusal(capsys, "plan", *RUN, "--launcher", "winch")
-    assert line == (
-        "llmperf: extension 'winch' (llmperf-winch): llmperf_launchers: launcher 'winch' has no method nodes"
-    )
-
-
-def test_a_reporter_of_pairs_is_refused_in_one_line(installed, capsys, run_folder):
-    installed("519787c", "stamp")
-    line = refusal(capsys, "report", str(run_folder), "--format", "stamp")
-    assert line.startswith("llmperf: extension 'stamp' (llmperf-stamp): ")
-    assert "the stamp reporter raised TypeError: cannot unpack non-iterable Sheet object" in line
+    assert call([str(run_folder) if word == "RUN" else word for word in words]) == 2
+    (shown,) = [line for line in capsys.readouterr().err.splitlines() if not line.startswith("note")]
+    assert shown.startswith(f"llmperf: {PACKAGES['519787c', name]} '{name}' (llmperf-{name})")
+    assert line in shown
 
 
 def ran(capsys, code, *words):
@@ -154,13 +135,9 @@ def ran(capsys, code, *words):
 @pytest.mark.parametrize(
     ("edition", "vendor", "framework", "message"),
     [
-        (
-            "519787c",
-            "brass",
-            "bellows",
-            "vendor 'brass' (llmperf-brass): llmperf_setup_device: expected a device with `places`, its names by tensor"
-            " library (llmperf.types.Device), found none",
-        ),
+        ("519787c", "brass", "bellows",
+         "vendor 'brass' (llmperf-brass): llmperf_setup_device: expected a device with `places`, its names by tensor"
+         " library (llmperf.types.Device), found none"),
         (
             "519787c",
             "cpu",
@@ -171,7 +148,7 @@ def ran(capsys, code, *words):
         ("f6ac8d91", "copper", "lathe", None),
         ("f6ac8d91", "copper", "press", None),
     ],
-)
+)  # fmt: skip
 def test_a_run_with_packages_of_an_edition(installed, capsys, edition, vendor, framework, message):
     installed(edition, *{vendor, framework} - {"cpu"})
     document = ran(capsys, 0 if message is None else 1, "--vendor", vendor, "--framework", framework)

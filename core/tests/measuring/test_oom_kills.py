@@ -23,22 +23,18 @@ def kernel(tmp_path):
     return read
 
 
-def test_the_group_of_version_2(kernel):
-    assert kernel(own=("job/step/memory.events", EVENTS)) == OomKills(2, 7)
-
-
-def test_a_container_sees_its_group_as_the_root(kernel):
-    assert kernel(own=("memory.events", EVENTS)) == OomKills(2, 7)
-
-
-def test_the_group_of_version_1(kernel):
-    groups = "4:cpu,memory:/job\n0::/\n"
-    text = "oom_kill_disable 0\nunder_oom 0\noom_kill 5\n"
-    assert kernel(groups, own=("memory/job/memory.oom_control", text)) == OomKills(5, 7)
-
-
-def test_counts_that_the_kernel_does_not_show_are_unknown(kernel):
-    assert kernel(groups="", vmstat="pgfault 1\n") == OomKills(None, None)
+@pytest.mark.parametrize(
+    ("files", "counts"),
+    [
+        ({"own": ("job/step/memory.events", EVENTS)}, (2, 7)),
+        ({"own": ("memory.events", EVENTS)}, (2, 7)),  # a container sees its group as the root
+        ({"groups": "4:cpu,memory:/job\n0::/\n", "own": ("memory/job/memory.oom_control", "under_oom 0\noom_kill 5\n")},
+         (5, 7)),  # version 1
+        ({"groups": "", "vmstat": "pgfault 1\n"}, (None, None)),
+    ],
+)  # fmt: skip
+def test_the_kills_of_the_own_group_and_of_the_host_are_read(kernel, files, counts):
+    assert kernel(**files) == OomKills(*counts)
 
 
 def test_kills_in_other_groups_do_not_count_where_the_own_group_is_known():

@@ -56,15 +56,12 @@ def test_step_times_are_those_between_lines_where_the_script_prints_none(steps_o
     assert (steps.window().seconds, steps.clock) == (2.0, "line arrivals")
 
 
-def test_a_time_that_is_missing_in_the_warm_up_alone_does_not_matter(steps_of):
+def test_times_may_be_missing_in_the_warm_up_but_not_without_one(steps_of):
     steps, _, _ = steps_of(steps=3)
     steps.take_line(LoggedStep(step=1, loss=1.0), line(1))
     for step in (2, 3):
         steps.take_line(LoggedStep(step=step, loss=1.0, seconds=1.0), line(step))
     assert steps.clock == "script"
-
-
-def test_without_times_and_warm_up_the_window_has_no_beginning(steps_of):
     steps, _, _ = steps_of(warmup_steps=0)
     with pytest.raises(RunFailed, match=r"no step times.*expected at least 1 warm-up step; nearest: --set warmup"):
         steps.take_line(STEP, line(1))

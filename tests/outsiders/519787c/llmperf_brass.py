@@ -6,35 +6,10 @@ from llmperf import hookimpl
 from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
 
 
-class Mark:
-    def __init__(self):
-        import time
-
-        self.at = time.monotonic()
-
-    def ready(self):
-        return True
-
-    def seconds_since(self, earlier):
-        return self.at - earlier.at
-
-
 class Brass:
     torch_device = "cpu"
     paddle_place = None
     collective_backend = "gloo"
-
-    def event(self):
-        return Mark()
-
-    def synchronize(self):
-        pass
-
-    def peak_memory_bytes(self):
-        return None
-
-    def reset_peak_memory(self):
-        pass
 
     def close(self):
         pass
