@@ -16,18 +16,14 @@ ONE_RANK = ("--set", "tuning.devices=1")
 SHORT = (*TINY, *ONE_RANK, "--set", "steps=4", "--set", "warmup_steps=1")
 
 SMALLEST = {
-    "controller_scale.py": (
-        ("--ranks", "2", "--steps", "20", "--writers", "1"),
-        r"followed while written: \d.* records/s",
-    ),
+    "controller_scale.py": (("--ranks", "2", "--steps", "20", "--writers", "1"),
+                            r"followed while written: \d.* records/s"),
     "estimate_calibration.py": (("--analytic", "--only", "llama2_7b"), r"\d+\.\d"),
     "estimate_targets.py": (("--analytic", "--only", "LoRA fp16"), r"\| yes \| \d+% nominal \| \d+\.\d%"),
     "gemm_share.py": (("--framework", "pytorch", "--seconds", "0.05", *SHORT), r"nominal: \d+\.\d GFLOP/s, share \d"),
     "honest_runs.py": (("--runs", "1", "--busy", "0", "--model", "llama_tiny"), r"1 runs, 0 failed"),
-    "kernels.py": (
-        ("--tokens", "16", "--width", "64", "--vocabulary", "64", "--repetitions", "1", "--no-compiler"),
-        r"\d+\.\d",
-    ),
+    "kernels.py": (("--tokens", "16", "--width", "64", "--vocabulary", "64", "--repetitions", "1", "--no-compiler"),
+                   r"\d+\.\d"),
     "log_cost.py": (("--steps", "10"), r"openmetrics +\d+\.\d\d +\d+ +\d+"),
     "overhead.py": (("--framework", "pytorch", "--pairs", "2", *SHORT), r"controller: \d+\.\d\d %"),
     "peers/hf_trainer.py": (("--framework", "pytorch", "--rounds", "1", *SHORT), r"\d\.\d{2,}"),
@@ -37,7 +33,7 @@ SMALLEST = {
     "tune_space.py": (("--simulated", "--searches", "1", "--trials", "4"), r"1 searches of 4 trials .* worst \d\.\d+"),
     "validate_many.py": (("--numbers", "2", "--commands", "validate", "html"), r"html, 2 results: \d+\.\d s"),
     "waits.py": (("--pairs", "3"), r"median -?\d+\.\d us of 3 pairs"),
-}
+}  # fmt: skip
 """The words of each program's smallest form, and a pattern of the figures that it prints."""
 ELSEWHERE = {
     "cluster_curves.py": "tests/test_cluster.py",

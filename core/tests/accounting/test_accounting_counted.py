@@ -66,13 +66,9 @@ def test_conventions_against_the_counter(name):
         "full": 0,
     }
     added = {
-        "nominal": looked_up + norms,
-        "exact": looked_up + norms,
-        "palm": looked_up + norms,
-        "causal": norms,
-        "hfu": looked_up + norms,
-        "full": norms,
-    }
+        "nominal": looked_up + norms, "exact": looked_up + norms, "palm": looked_up + norms, "causal": norms,
+        "hfu": looked_up + norms, "full": norms,
+    }  # fmt: skip
     for entry in flops.per_token:
         comparable = entry.flops + left_out[entry.convention] - added[entry.convention]
         assert comparable == pytest.approx(counted_model(name), rel=0.001), entry

@@ -195,21 +195,17 @@ IDLE = LoadBefore(
     ("changes", "text"),
     [
         ({}, None),
-        (
-            {"other_cpu_share": 0.45, "programs": (BusyProgram(name="cc1plus", cpu_share=0.3),)},
-            "the machine is busy: other processes use 45 % of the cores (cc1plus 30 %)",
-        ),
-        (
-            {"other_processes": 2, "device_programs": ("python3",), "memory_available_bytes": 4},
-            "the machine is busy: other processes compute on the devices: 2 (python3),"
-            " only 0.0 of 0.0 GiB of memory are free",
-        ),
+        ({"other_cpu_share": 0.45, "programs": (BusyProgram(name="cc1plus", cpu_share=0.3),)},
+         "the machine is busy: other processes use 45 % of the cores (cc1plus 30 %)"),
+        ({"other_processes": 2, "device_programs": ("python3",), "memory_available_bytes": 4},
+         "the machine is busy: other processes compute on the devices: 2 (python3),"
+         " only 0.0 of 0.0 GiB of memory are free"),
         ({"other_processes": None}, "the machine is busy: a device is in use (97 %)"),
         ({"throttle_reasons": ("heat", "power limit")}, "the machine is busy: a device is slowed by heat"),
         ({"pressure": {"memory": 0.4}}, "the machine is busy: processes wait for memory 40 % of the time"),
         ({"swapped_bytes_per_second": 5e8}, "the machine is busy: the host swaps 477 MiB a second"),
     ],
-)
+)  # fmt: skip
 def test_a_busy_machine_is_described_in_one_line(changes, text):
     assert busy_text(replace(IDLE, **changes)) == text
     assert busy_text(LoadBefore()) is None

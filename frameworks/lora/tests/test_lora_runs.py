@@ -23,15 +23,9 @@ def result_of(folder):
 
 def test_one_rank_on_padded_samsum_with_mmlu_and_a_checkpoint_saved(tmp_path, samsum, mmlu):
     settings = {
-        "dataset": "samsum",
-        "data.path": samsum,
-        "data.repeat": "true",
-        "packing": "padded",
-        "framework.mmlu": mmlu,
-        "framework.mmlu_shots": 1,
-        "framework.mmlu_limit": 4,
-        "framework.save_adapter": "true",
-    }
+        "dataset": "samsum", "data.path": samsum, "data.repeat": "true", "packing": "padded", "framework.mmlu": mmlu,
+        "framework.mmlu_shots": 1, "framework.mmlu_limit": 4, "framework.save_adapter": "true",
+    }  # fmt: skip
     words = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     done = subprocess.run([*CASE, *words], cwd=tmp_path, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,12 +7,9 @@ pytestmark = pytest.mark.slow
 EVERY = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 LATENT = ["q_a_proj", "q_b_proj", "kv_a_proj_with_mqa", "kv_b_proj", "o_proj"]
 TARGETS = {
-    "llama3_tiny": EVERY,
-    "gemma3_tiny": EVERY,
-    "qwen3_moe_tiny": EVERY[:4],
-    "gpt_oss_tiny": EVERY[:4],
+    "llama3_tiny": EVERY, "gemma3_tiny": EVERY, "qwen3_moe_tiny": EVERY[:4], "gpt_oss_tiny": EVERY[:4],
     "deepseek_v3_tiny": LATENT,
-}
+}  # fmt: skip
 
 
 def task(name, lr=3e-3, **tuning):

@@ -12,14 +12,9 @@ QWEN_3 = {
     "family": "qwen3",
     "head_width": 32,
     "qk_norm": "head",
-    "rope_scaling": {
-        "method": "llama3",
-        "factor": 8.0,
-        "original_positions": 32,
-        "low_frequency": 1.0,
-        "high_frequency": 4.0,
-    },
-}
+    "rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 32, "low_frequency": 1.0,
+                     "high_frequency": 4.0},
+}  # fmt: skip
 GEMMA_3 = {
     "family": "gemma3",
     "qk_norm": "head",

@@ -70,9 +70,7 @@ def test_memory_versions_and_failures_of_a_rank():
 @pytest.mark.parametrize(
     "line",
     [
-        "",
-        " validation loss at iteration 10 | lm loss value: 5.1 | lm loss PPL: 160 |",
-        " iteration 3 of 5",
+        "", " validation loss at iteration 10 | lm loss value: 5.1 | lm loss PPL: 160 |", " iteration 3 of 5",
         " iteration        3/       5 | learning rate: 1.0 |",
         " iteration        0/       5 | elapsed time per iteration (ms): 500.0 |",
         " iteration        3/       5 | elapsed time per iteration (ms): -1 |",
@@ -81,13 +79,10 @@ def test_memory_versions_and_failures_of_a_rank():
         f" iteration {'9' * 5000}/5 | elapsed time per iteration (ms): 1 |",
         "[Rank 1] (after 1 iterations) memory (MB) | allocated: 457.2",
         "[Rank 1] (after 1 iterations) memory (MB) | max allocated: nan",
-        'llmperf failure: {"exception": "ValueError"}',
-        "llmperf failure: " + "[" * 5000,
-        "|" * 60_000,
-        " iteration 1/1 |" + "a:" * 30_000,
-        "\x00\ufffd iteration",
+        'llmperf failure: {"exception": "ValueError"}', "llmperf failure: " + "[" * 5000, "|" * 60_000,
+        " iteration 1/1 |" + "a:" * 30_000, "\x00\ufffd iteration",
     ],
-)
+)  # fmt: skip
 def test_other_lines_tell_nothing(line):
     assert parse_log(line) is None
 

@@ -24,20 +24,15 @@ DS_CONFIG = {
     "train_micro_batch_size_per_gpu": 1,
     "gradient_accumulation_steps": 32,
     "gradient_clipping": 1.0,
-    "zero_optimization": {
-        "stage": 1,
-        "contiguous_gradients": False,
-        "overlap_comm": False,
-        "reduce_bucket_size": 5_000_000,
-        "allgather_bucket_size": 5_000_000,
-    },
+    "zero_optimization": {"stage": 1, "contiguous_gradients": False, "overlap_comm": False,
+                          "reduce_bucket_size": 5_000_000, "allgather_bucket_size": 5_000_000},
     "bf16": {"enabled": True, "check_grad_overflow": False},
     "fp16": {"enabled": False},
     "zero_allow_untested_optimizer": True,
     "zero_force_ds_cpu_optimizer": False,
     "steps_per_print": 2147483647,
     "timers": {"throughput": {"enabled": False}},
-}
+}  # fmt: skip
 
 MORE = ["--rotary-position-embeddings-theta", "--checkpoint-activations", "--deepspeed-activation-checkpointing"]
 MORE += ["--fp16", "--cpu-optimizer", "--cpu_torch_adam"]

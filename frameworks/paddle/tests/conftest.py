@@ -42,13 +42,9 @@ def _environments(ranks):
     each = []
     for rank in range(ranks):
         values = {
-            "rank": rank,
-            "local_rank": rank,
-            "world_size": ranks,
-            "local_world_size": ranks,
-            "master_addr": "127.0.0.1",
-            "master_port": port,
-        }
+            "rank": rank, "local_rank": rank, "world_size": ranks, "local_world_size": ranks,
+            "master_addr": "127.0.0.1", "master_port": port,
+        }  # fmt: skip
         own = {name: fill(text, values) for name, text in templates.items()}
         each.append({**{name.upper(): str(value) for name, value in values.items()}, **own})
     return {name: text for name, text in templates.items() if "{" not in text}, each

@@ -15,14 +15,9 @@ DECAY = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5, 
 SLICED = {"segment_size": 1024}
 TIED = {"tied_embeddings": True}
 LLAMA_3 = {
-    "rope_scaling": {
-        "method": "llama3",
-        "factor": 8.0,
-        "original_positions": 32,
-        "low_frequency": 1.0,
-        "high_frequency": 4.0,
-    }
-}
+    "rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 32, "low_frequency": 1.0,
+                     "high_frequency": 4.0},
+}  # fmt: skip
 CHATGLM = {"family": "chatglm", "attention_bias": ["q", "k", "v"], "rotated_share": 0.5, "rotated_pairs": "neighbours"}
 QWEN_3 = {"family": "qwen3", "head_width": 32, "qk_norm": "head"}
 GEMMA_3 = {

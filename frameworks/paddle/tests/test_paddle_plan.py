@@ -10,13 +10,9 @@ from llmperf_paddle.plugin import llmperf_plan_workers
 
 GPU = {
     "devices": [{"index": 0, "model": "GPU", "memory_bytes": None}],
-    "offers": {
-        "precisions": ["fp32", "tf32", "bf16", "fp16"],
-        "runtimes": ["torch", "paddle"],
-        "collective_backend": "nccl",
-        "features": ["flash_attention"],
-    },
-}
+    "offers": {"precisions": ["fp32", "tf32", "bf16", "fp16"], "runtimes": ["torch", "paddle"],
+               "collective_backend": "nccl", "features": ["flash_attention"]},
+}  # fmt: skip
 
 # case, device, tensor, pipeline, stage, sharding degree, micro batch, accumulation, recompute, fused RMS norm
 ROWS = [
@@ -151,13 +147,10 @@ def test_stage_1_v2_is_refused_on_a_cpu_only(program):
         ({"model": {"activation": "geglu"}, "tuning": {"fused_ops": ["swiglu"]}}, "tuning.fused_ops", "has geglu"),
         ({"options": {"amp_level": "O1"}}, "framework.amp_level", "amp_level is for bf16 and fp16, found fp32"),
         ({"options": {"segment_size": 10}}, "framework.segment_size", "for sharding stage 3, found 0"),
-        (
-            {"options": {"split_param": "no"}, "tuning": {"sharding_stage": 1}},
-            "framework.split_param",
-            "expected true or false, found 'no'",
-        ),
+        ({"options": {"split_param": "no"}, "tuning": {"sharding_stage": 1}}, "framework.split_param",
+         "expected true or false, found 'no'"),
     ],
-)
+)  # fmt: skip
 def test_the_reason_and_the_nearest_that_works(program, task, where, message):
     assert message in told(program, world=4, **task)[where]
 

@@ -20,34 +20,16 @@ PROBE = {
     "offers": {"precisions": ["fp32", "bf16"], "runtimes": ["torch"], "collective_backend": "gloo"},
 }
 MODEL = {
-    "name": "tiny",
-    "title": "Tiny",
-    "family": "llama",
-    "nominal_parameters": 100_000,
-    "vocab_size": 512,
-    "hidden_size": 64,
-    "intermediate_size": 128,
-    "layers": 2,
-    "attention_heads": 4,
-    "kv_heads": 2,
-    "max_positions": 128,
-    "norm_eps": 1e-5,
-    "position_encoding": "rope",
-    "rope_theta": 10000.0,
-    "source": "test",
-}
+    "name": "tiny", "title": "Tiny", "family": "llama", "nominal_parameters": 100_000, "vocab_size": 512,
+    "hidden_size": 64, "intermediate_size": 128, "layers": 2, "attention_heads": 4, "kv_heads": 2, "max_positions": 128,
+    "norm_eps": 1e-5, "position_encoding": "rope", "rope_theta": 10000.0, "source": "test",
+}  # fmt: skip
 BAICHUAN = {"family": "baichuan", "kv_heads": 4, "normalized_head": True}
 OPTIMIZER = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5}
 CONTRACT = {
-    "model": "tiny",
-    "dataset": "synthetic",
-    "seq_len": 64,
-    "global_batch": 4,
-    "precision": "fp32",
-    "optimizer": OPTIMIZER,
-    "steps": 6,
-    "warmup_steps": 1,
-}
+    "model": "tiny", "dataset": "synthetic", "seq_len": 64, "global_batch": 4, "precision": "fp32",
+    "optimizer": OPTIMIZER, "steps": 6, "warmup_steps": 1,
+}  # fmt: skip
 
 
 class TestDevice:
@@ -127,12 +109,8 @@ def make_plan(task, world=1):
         "probe": probe,
         "device_share": 1 / world,
         "batch": batch,
-        "flops": {
-            "parameters": count_parameters(spec.model).total,
-            "embedding_parameters": 0,
-            "nominal_parameters": 1,
-            "per_token": [],
-        },
+        "flops": {"parameters": count_parameters(spec.model).total, "embedding_parameters": 0, "nominal_parameters": 1,
+                  "per_token": []},
         "peak": None,
         "worker": worker,
         "launcher": "local",
@@ -140,7 +118,7 @@ def make_plan(task, world=1):
         "stall_seconds": 60,
         "startup_seconds": 240,
         "plugins": [],
-    }
+    }  # fmt: skip
     plan = convert(documents_of(document), Plan, "plan")
     if "computed_in" not in task:
         return plan

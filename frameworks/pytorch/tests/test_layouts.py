@@ -9,12 +9,8 @@ def task(contract=None, model=None, options=None, **tuning):
     contract = {"global_batch": 8, "steps": 4, **(contract or {})}
     tuning = {"micro_batch": 1, **tuning}
     return {
-        "framework": "pytorch",
-        "model": model or {},
-        "contract": contract,
-        "tuning": tuning,
-        "options": options or {},
-    }
+        "framework": "pytorch", "model": model or {}, "contract": contract, "tuning": tuning, "options": options or {},
+    }  # fmt: skip
 
 
 def test_shared_models_train_as_one_process_does(program, train):

@@ -26,17 +26,11 @@ def shrunk(name):
     model = library().model(name)
     heads = 4 if model.kv_heads < model.attention_heads else 3
     sizes = {
-        "layers": 5,
-        "hidden_size": 16 * heads,
-        "intermediate_size": 40,
-        "vocab_size": 101,
-        "attention_heads": heads,
+        "layers": 5, "hidden_size": 16 * heads, "intermediate_size": 40, "vocab_size": 101, "attention_heads": heads,
         "kv_heads": 2 if model.kv_heads < model.attention_heads else heads,
-        "head_width": None if model.head_width is None else 24,
-        "window": None if model.window is None else 17,
-        "multi_token_layers": 0,
-        "initializer_std": 0.1,
-    }
+        "head_width": None if model.head_width is None else 24, "window": None if model.window is None else 17,
+        "multi_token_layers": 0, "initializer_std": 0.1,
+    }  # fmt: skip
     if model.mixture is not None:
         groups = min(model.mixture.groups, 4)
         mixture = {"experts": 8, "top_k": 2, "expert_width": 20, "groups": groups, "shared_width": None}

@@ -5,14 +5,8 @@ import pytest
 pytestmark = pytest.mark.slow
 
 KINDS = (
-    "llama3_tiny",
-    "qwen3_tiny",
-    "gemma3_tiny",
-    "mixtral_tiny",
-    "qwen3_moe_tiny",
-    "gpt_oss_tiny",
-    "deepseek_v3_tiny",
-)
+    "llama3_tiny", "qwen3_tiny", "gemma3_tiny", "mixtral_tiny", "qwen3_moe_tiny", "gpt_oss_tiny", "deepseek_v3_tiny",
+)  # fmt: skip
 MIXTURES = KINDS[3:]
 STEPS, SEQ_LEN = 4, 48
 

@@ -32,33 +32,15 @@ def degrees(plan):
     ("case", "on", "settings", "layout", "global_batch", "tokens", "flops", "token_per_second", "published"),
     [
         (MEGATRON, "A100-SXM4-40GB:1x8", (), (4, 1, 2), 64, MILLION // 4, 42e9, 2868, "38.6"),
-        (
-            MEGATRON,
-            "A100-SXM4-40GB:1x8",
-            ("gradient_accumulation=512",),
-            (4, 1, 2),
-            1024,
-            4 * MILLION,
-            42e9,
-            2908,
-            "39.1",
-        ),
+        (MEGATRON, "A100-SXM4-40GB:1x8", ("gradient_accumulation=512",), (4, 1, 2), 1024, 4 * MILLION, 42e9, 2908,
+         "39.1"),
         (ZERO, "H800:2x8", (), (1, 1, 16), 128, MILLION // 4, 78e9, 2068, "16.3"),
         (ZERO, "H800:2x8", ("gradient_accumulation=64",), (1, 1, 16), 1024, 2 * MILLION, 78e9, 2710, "21.4"),
         ("llama2_7b_lora", "A100-SXM4-40GB:1x1", (), (1, 1, 1), 2, 1024, 28e9, 2788, None),
-        (
-            "llama2_7b_lora",
-            "A100-SXM4-40GB:1x1",
-            ("precision=fp16", "micro_batch=4", "gradient_accumulation=1"),
-            (1, 1, 1),
-            4,
-            2048,
-            28e9,
-            4017,
-            "36.1",
-        ),
+        ("llama2_7b_lora", "A100-SXM4-40GB:1x1", ("precision=fp16", "micro_batch=4", "gradient_accumulation=1"),
+         (1, 1, 1), 4, 2048, 28e9, 4017, "36.1"),
     ],
-)
+)  # fmt: skip
 def test_a_published_row_gives_its_published_mfu(
     case, on, settings, layout, global_batch, tokens, flops, token_per_second, published
 ):

@@ -9,39 +9,26 @@ from llmperf.plugins.loading import load_for
 MI300X = "AMD Instinct MI300X"
 # amd-smi of ROCm 6 to 10 on MI300X and MI355X, shortened
 STATIC = [
-    {
-        "gpu": 0,
-        "asic": {"market_name": MI300X, "target_graphics_version": "gfx942"},
-        "bus": {"bdf": "0000:83:00.0"},
-        "vram": {"type": "HBM3", "size": {"value": 196592, "unit": "MB"}},
-        "driver": {"name": "amdgpu", "version": "6.19.14"},
-    }
-]
+    {"gpu": 0, "asic": {"market_name": MI300X, "target_graphics_version": "gfx942"}, "bus": {"bdf": "0000:83:00.0"},
+     "vram": {"type": "HBM3", "size": {"value": 196592, "unit": "MB"}},
+     "driver": {"name": "amdgpu", "version": "6.19.14"}},
+]  # fmt: skip
 METRIC = [
-    {
-        "gpu": 0,
-        "usage": {"gfx_activity": {"value": 73, "unit": "%"}},
-        "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 49148, "unit": "MB"}},
-        "temperature": {"edge": "N/A", "hotspot": {"value": 61, "unit": "C"}},
-        "power": {"socket_power": {"value": 142, "unit": "W"}},
-        "energy": {"total_energy_consumption": {"value": 1234.5, "unit": "J"}},
-    }
-]
+    {"gpu": 0, "usage": {"gfx_activity": {"value": 73, "unit": "%"}},
+     "mem_usage": {"total_vram": {"value": 196592, "unit": "MB"}, "used_vram": {"value": 49148, "unit": "MB"}},
+     "temperature": {"edge": "N/A", "hotspot": {"value": 61, "unit": "C"}},
+     "power": {"socket_power": {"value": 142, "unit": "W"}},
+     "energy": {"total_energy_consumption": {"value": 1234.5, "unit": "J"}}},
+]  # fmt: skip
 # rocm-smi --json, shortened
 CARDS = {
-    "card0": {
-        "Card Series": "AMD Instinct MI250X",
-        "Unique ID": "0x5c88007d760374f3",
-        "VRAM Total Memory (B)": "68702699520",
-        "VRAM Total Used Memory (B)": "1073741824",
-        "GPU use (%)": "12",
-        "Temperature (Sensor edge) (C)": "47.0",
-        "Temperature (Sensor junction) (C)": "52.0",
-        "Average Graphics Package Power (W)": "305.0",
-    },
+    "card0": {"Card Series": "AMD Instinct MI250X", "Unique ID": "0x5c88007d760374f3",
+              "VRAM Total Memory (B)": "68702699520", "VRAM Total Used Memory (B)": "1073741824", "GPU use (%)": "12",
+              "Temperature (Sensor edge) (C)": "47.0", "Temperature (Sensor junction) (C)": "52.0",
+              "Average Graphics Package Power (W)": "305.0"},
     "card10": {"Card series": "AMD Instinct MI250X", "Average Graphics Package Power (W)": "N/A"},
     "system": {"Driver version": "6.7.0"},
-}
+}  # fmt: skip
 
 
 def probe():
