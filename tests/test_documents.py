@@ -93,13 +93,6 @@ def expanded(word):
     return sorted(str(path) for path in Path().glob(word)) if "*" in word else [word]
 
 
-@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_links_inside_the_repository_point_somewhere(path):
-    for target in LINK.findall(path.read_text()):
-        if not target.startswith(("http:", "https:", "mailto:")):
-            assert (path.parent / target).exists(), target
-
-
 def anchors(page):
     """The anchors of a page's headings, as web sites of repositories and the documentation's own site make them."""
     text = re.sub(r"^(`{3,}).*?^\1", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
@@ -108,7 +101,10 @@ def anchors(page):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
-def test_links_to_headings_point_to_one(path):
+def test_links_inside_the_repository_point_to_a_page_or_a_heading(path):
+    for target in LINK.findall(path.read_text()):
+        if not target.startswith(("http:", "https:", "mailto:")):
+            assert (path.parent / target).exists(), target
     for target, anchor in re.findall(r"\]\(([^)#:]*\.md|)#([^)]+)\)", path.read_text()):
         page = path if not target else path.parent / target
         assert anchor in anchors(page), f"{target}#{anchor}"

@@ -52,14 +52,11 @@ def traced(device, rank, framework, settings):
         "stated_attention_flops": stated_attention,
         "kernels": {phase: of_phase(phase, "kernels") for phase in phases},
         "bytes": {phase: of_phase(phase, "bytes") for phase in phases},
-        "kinds": sorted({one.kind for one in trace.operations}),
         "optimizers": [one.name for one in trace.operations if one.name.startswith("aten._fused_adam")],
         "collectives": sorted({(one.collective, len(one.ranks), one.overlaps) for one in trace.collectives}),
         "peak": trace.memory.peak_bytes,
         "at_peak": dict(trace.memory.at_peak),
         "between": dict(trace.memory.between_steps),
-        "parameters": trace.parameters,
-        "stand_ins": len(trace.stand_ins),
         "wrong": wrong_trace(trace, plan, rank),
     }
 

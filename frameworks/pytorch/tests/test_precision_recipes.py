@@ -61,10 +61,10 @@ def test_what_a_recipe_cannot_be_trained_with_is_refused_with_the_nearest(progra
     )
 
 
-@pytest.mark.parametrize("attention", ["flash", "cudnn"])
+@pytest.mark.parametrize("tuning", [{"attention": "flash"}, {"attention": "cudnn"}, {"sharding_stage": 2}])
 @pytest.mark.parametrize("precision", ["bf16", "bf16_pure", "fp8_tensorwise", "fp8_rowwise"])
-def test_kernels_of_16_bits_attend_in_every_recipe_that_attends_in_16(program, precision, attention):
-    assert problems(program, task(precision, tuning={"attention": attention, "emulate_precision": False})) == []
+def test_every_recipe_attends_in_16_bits_and_is_sharded(program, precision, tuning):
+    assert problems(program, task(precision, tuning={**tuning, "emulate_precision": False})) == []
 
 
 @pytest.mark.parametrize(("capability", "refused"), [("8.9", True), ("9.0", False), ("10.0", True)])
@@ -76,11 +76,6 @@ def test_blockwise_kernels_are_planned_only_where_they_run(capability, refused):
     models = {"8.9": "L40S", "9.0": "H100-SXM5-80GB", "10.0": "B200-180GB"}
     outcome = plan_only(Selection("default", settings=settings), Site(on=f"{models[capability]}:1x1"))
     assert any("compute capability 9.0 only" in problem.message for problem in outcome.problems) is refused
-
-
-@pytest.mark.parametrize("precision", ["bf16", "bf16_pure", "fp8_rowwise"])
-def test_other_layouts_of_a_recipe_are_planned(program, precision):
-    assert problems(program, task(precision, tuning={"sharding_stage": 2, "emulate_precision": False})) == []
 
 
 @pytest.mark.slow

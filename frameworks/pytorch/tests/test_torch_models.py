@@ -6,10 +6,7 @@ import pytest
 
 pytestmark = pytest.mark.slow
 
-PUBLISHED = [
-    "aquila2_7b", "baichuan2_7b", "baichuan2_13b", "llama1_7b", "llama1_13b", "llama2_7b", "llama2_70b", "llama3_8b",
-    "llama_mini", "llama_tiny",
-]  # fmt: skip
+PUBLISHED = ("aquila2_7b", "baichuan2_7b", "baichuan2_13b", "llama1_13b", "llama2_70b", "llama3_8b", "llama_tiny")
 
 
 @pytest.fixture

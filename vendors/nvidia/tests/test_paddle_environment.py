@@ -81,17 +81,18 @@ def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(environments, ca
     assert json.loads(result.read_text())["software"]["worker_environment"] == "paddle-gpu"
 
 
-def test_an_environment_without_paddle_is_refused_although_this_one_has_it(environments, capsys):
-    folder = environments.make()
+@pytest.mark.parametrize(
+    ("builds", "lines"),
+    [
+        ([], ["framework 'paddle' (llmperf-paddle): expected Paddle 3.3 or later, found none", "[framework_unusable]"]),
+        ([("paddlepaddle", "3.3.1")], ["paddle 3.3.1 is built without CUDA", "docs/drivers.md [runtime_unusable]"]),
+    ],
+)
+def test_an_environment_without_a_paddle_for_gpus_is_refused_although_this_one_has_one(
+    environments, capsys, builds, lines
+):
+    environments.make(*builds, cuda="False")
     assert call(["run", *CASE, "paddle-gpu"]) == 2
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if "framework_unusable" in line]
-    assert f"{folder}/bin/python: framework 'paddle' (llmperf-paddle): expected Paddle 3.3 or later, found none" in line
+    shown = capsys.readouterr().err
+    assert all(line in shown for line in lines), shown
     assert not (environments.folder / "runs").exists()
-
-
-def test_the_cpu_build_there_is_refused_with_the_page_that_helps(environments, capsys):
-    environments.make(("paddlepaddle", "3.3.1"), cuda="False")
-    assert call(["plan", *CASE, "paddle-gpu"]) == 2
-    printed = capsys.readouterr().out
-    assert "paddle 3.3.1 is built without CUDA" in printed
-    assert "docs/drivers.md [runtime_unusable]" in printed
