@@ -8,27 +8,13 @@ from llmperf_inside.membership import first_host, membership
 from llmperf_inside.options import InsideOptions
 
 TORCHRUN = {
-    "RANK": "5",
-    "WORLD_SIZE": "8",
-    "LOCAL_RANK": "1",
-    "LOCAL_WORLD_SIZE": "4",
-    "GROUP_RANK": "1",
-    "GROUP_WORLD_SIZE": "2",
-    "MASTER_ADDR": "node-a",
-    "MASTER_PORT": "29500",
-    "TORCHELASTIC_RUN_ID": "run",
-}
+    "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",
+    "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "node-a", "MASTER_PORT": "29500", "TORCHELASTIC_RUN_ID": "run",
+}  # fmt: skip
 SRUN = {
-    "SLURM_PROCID": "5",
-    "SLURM_NTASKS": "8",
-    "SLURM_LOCALID": "1",
-    "SLURM_NODEID": "1",
-    "SLURM_NNODES": "2",
-    "SLURM_TASKS_PER_NODE": "4(x2)",
-    "SLURM_JOB_NODELIST": "gpu[003-004]",
-    "SLURM_JOB_ID": "17",
-    "SLURM_STEP_ID": "0",
-}
+    "SLURM_PROCID": "5", "SLURM_NTASKS": "8", "SLURM_LOCALID": "1", "SLURM_NODEID": "1", "SLURM_NNODES": "2",
+    "SLURM_TASKS_PER_NODE": "4(x2)", "SLURM_JOB_NODELIST": "gpu[003-004]", "SLURM_JOB_ID": "17", "SLURM_STEP_ID": "0",
+}  # fmt: skip
 OPEN_MPI = {
     "OMPI_COMM_WORLD_RANK": "5",
     "OMPI_COMM_WORLD_SIZE": "8",

@@ -1,16 +1,13 @@
 """The folder in which the ranks of a node meet."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path
 
-import pytest
 from llmperf_inside.siblings import private_folder
 
 
-def test_a_folder_that_others_may_use_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_others_may_use_is_left_alone(monkeypatch):
     with tempfile.TemporaryDirectory(prefix="p") as short:  # paths of sockets are short
         monkeypatch.setattr(tempfile, "tempdir", short)
         taken = Path(short) / f"llmperf-inside-{os.getuid()}"

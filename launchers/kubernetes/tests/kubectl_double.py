@@ -3,13 +3,10 @@
 The folder `CLUSTER` holds `settings.json`, which a test writes, `calls.jsonl` and one file for each object.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -18,7 +15,7 @@ SETTINGS = json.loads((CLUSTER / "settings.json").read_text())
 GROUPS = {"trainer.kubeflow.org": "trainjob", "jobset.x-k8s.io": "jobset"}
 
 
-def pods(job: dict[str, Any]) -> list[dict[str, Any]]:
+def pods(job):
     """The pods of a job, as an API server gives them."""
     spec = job["spec"]["template"]["spec"] if job["kind"] == "TrainingRuntime" else job["spec"]
     number = spec["replicatedJobs"][0]["template"]["spec"]["completions"]
@@ -41,11 +38,11 @@ def pods(job: dict[str, Any]) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def objects() -> list[dict[str, Any]]:
+def objects():
     return [json.loads(path.read_text()) for path in sorted(CLUSTER.glob("object-*.json"))]
 
 
-def get(kind: str, name: str | None) -> dict[str, Any]:
+def get(kind, name):
     if kind == "pods":
         jobs = [item for item in objects() if item["kind"] != "TrainJob" and not SETTINGS.get("no_pods")]
         return {"items": [pod for job in jobs for pod in pods(job)]}
@@ -55,7 +52,7 @@ def get(kind: str, name: str | None) -> dict[str, Any]:
     return item | {"status": SETTINGS.get("job_status", {})}
 
 
-def main(words: list[str]) -> None:
+def main(words):
     while words[0].startswith("--"):
         words = words[2:]
     with (CLUSTER / "calls.jsonl").open("a") as log:

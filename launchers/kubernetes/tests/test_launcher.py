@@ -1,12 +1,9 @@
-from __future__ import annotations
-
 import json
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
@@ -18,24 +15,24 @@ from llmperf_kubernetes.launcher import KubernetesLauncher
 
 
 class Cluster:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self.set(installed=["trainjob", "jobset"])
 
-    def set(self, **settings: Any) -> None:
+    def set(self, **settings):
         (self.folder / "settings.json").write_text(json.dumps({"installed": ["jobset"], **settings}))
 
     @property
-    def kinds(self) -> list[str]:
+    def kinds(self):
         return sorted(path.stem.removeprefix("object-") for path in self.folder.glob("object-*.json"))
 
     @property
-    def calls(self) -> list[list[str]]:
+    def calls(self):
         return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(tmp_path, monkeypatch):
     program = tmp_path / "bin" / "kubectl"
     program.parent.mkdir()
     double = Path(__file__).with_name("kubectl_double.py")
@@ -47,12 +44,12 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
     return Cluster(tmp_path)
 
 
-def request(nodes: int = 2, **options: Any) -> NodeRequest:
+def request(nodes=2, **options):
     return NodeRequest(nodes=nodes, devices=None, hosts=(), options={"image": "llmperf:1", **options})
 
 
 @pytest.mark.slow
-def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster: Cluster) -> None:
+def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster):
     launcher = KubernetesLauncher()
     nodes = launcher.nodes(request())
     assert [node.address for node in nodes] == ["127.0.0.1", "127.0.0.2"]
@@ -69,7 +66,7 @@ def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster: Cluster)
 
 
 @pytest.mark.slow
-def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster: Cluster) -> None:
+def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster):
     cluster.set(installed=["jobset"])
     launcher = KubernetesLauncher()
     launcher.nodes(request(context="lab", namespace="bench"))
@@ -85,7 +82,7 @@ def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster: Cluster) ->
 
 
 @pytest.mark.slow
-def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster: Cluster) -> None:
+def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster):
     waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "llmperf:1"'}
     cluster.set(pod_status={"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]})
     with pytest.raises(UserError, match=r'pod \S+ does not run: ImagePullBackOff: Back-off pulling image "llmperf:1"'):
@@ -94,9 +91,7 @@ def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster: Cluster) -> 
 
 
 @pytest.mark.slow
-def test_pods_without_a_host_are_shown_until_the_time_is_over(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_pods_without_a_host_are_shown_until_the_time_is_over(cluster, monkeypatch, capsys):
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                  "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."}  # fmt: skip
     cluster.set(pod_status={"phase": "Pending", "conditions": [condition]})
@@ -111,7 +106,7 @@ def test_pods_without_a_host_are_shown_until_the_time_is_over(
 
 
 @pytest.mark.slow
-def test_a_failed_job_and_an_exceeded_quota_are_named(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_job_and_an_exceeded_quota_are_named(cluster, monkeypatch):
     monkeypatch.setattr(module, "_new_name", lambda: "llmperf-1")
     event = {"message": "exceeded quota: gpus", "involvedObject": {"name": "llmperf-1-node-0"}}
     failed = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed"}
@@ -122,8 +117,8 @@ def test_a_failed_job_and_an_exceeded_quota_are_named(cluster: Cluster, monkeypa
 
 
 @pytest.mark.slow
-def test_an_interrupted_wait_deletes_the_job(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(seconds: float) -> None:
+def test_an_interrupted_wait_deletes_the_job(cluster, monkeypatch):
+    def interrupt(seconds):
         raise KeyboardInterrupt
 
     cluster.set(no_pods=True)
@@ -134,7 +129,7 @@ def test_an_interrupted_wait_deletes_the_job(cluster: Cluster, monkeypatch: pyte
     assert cluster.kinds == []
 
 
-def test_what_kubectl_refuses_is_one_line(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_kubectl_refuses_is_one_line(cluster, monkeypatch):
     cluster.set(refused={"create": "Error from server (Forbidden): jobsets is forbidden"})
     with pytest.raises(UserError, match=r"kubectl create: Error from server \(Forbidden\): jobsets is forbidden$"):
         KubernetesLauncher().nodes(request())
@@ -143,7 +138,7 @@ def test_what_kubectl_refuses_is_one_line(cluster: Cluster, monkeypatch: pytest.
         KubernetesLauncher().nodes(request())
 
 
-def test_a_job_that_cannot_be_deleted_is_named(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_job_that_cannot_be_deleted_is_named(cluster, capsys):
     launcher = KubernetesLauncher()
     launcher.nodes(request())
     cluster.set(refused={"delete": "Unable to connect to the server"})
@@ -153,9 +148,7 @@ def test_a_job_that_cannot_be_deleted_is_named(cluster: Cluster, capsys: pytest.
 
 
 @pytest.mark.slow
-def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(cluster, capsys):
     launcher = KubernetesLauncher()
     launcher.nodes(request(1))
     terminated = {"exitCode": 137, "reason": "OOMKilled"}
@@ -169,7 +162,7 @@ def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(
     assert "on host host-0: Evicted: The node was low on memory.\n" in capsys.readouterr().err
 
 
-def test_what_a_pod_says_does_not_control_the_terminal(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_a_pod_says_does_not_control_the_terminal(cluster, capsys):
     launcher = KubernetesLauncher()
     launcher.nodes(request())
     cluster.set(pod_status={"phase": "Failed", "reason": "Error", "message": "\x1b]0;title\x07gone"})
@@ -177,7 +170,7 @@ def test_what_a_pod_says_does_not_control_the_terminal(cluster: Cluster, capsys:
     assert r"on host host-0: Error: \x1b]0;title\x07gone" in capsys.readouterr().err
 
 
-def test_the_preview_is_a_manifest_even_without_a_cluster(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_preview_is_a_manifest_even_without_a_cluster(cluster, monkeypatch):
     submission = Submission(command=("run", "tiny", "--label=\x1b[2J"), request=request(nodes=4), out="/runs")
     monkeypatch.setenv("PATH", "/nowhere")
     text = KubernetesLauncher().preview(submission)
@@ -186,16 +179,14 @@ def test_the_preview_is_a_manifest_even_without_a_cluster(cluster: Cluster, monk
     assert [item["kind"] for item in yaml.safe_load_all(text)] == ["TrainingRuntime", "TrainJob"]
 
 
-def test_an_image_is_needed_and_hosts_are_the_clusters_choice() -> None:
+def test_an_image_is_needed_and_hosts_are_the_clusters_choice():
     with pytest.raises(UserError, match="image: expected a container image with llmperf, found none"):
         KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=(), options={}))
     with pytest.raises(UserError, match="--hosts a: launcher 'kubernetes' lets the cluster choose"):
         KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=("a",), options={"image": "x"}))
 
 
-def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(cluster, monkeypatch, capsys):
     monkeypatch.chdir(cluster.folder)
     words = ["run", "--launcher", "kubernetes", "--container-image", "mine:2", "--set", "tuning.nodes=3", "--dry-run"]
     assert call(words) == 0

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -20,11 +19,8 @@ FULL = {
     "device_resource": "nvidia.com/gpu",
     "resources": {"cpu": 64, "memory": "512Gi", "rdma/hca": 1},
     "shm": "64Gi",
-    "volumes": [
-        {"mount": "/data", "claim": "datasets", "read_only": True},
-        {"mount": "/models", "host_path": "/srv/models"},
-        {"mount": "/scratch", "empty_dir": "100Gi"},
-    ],
+    "volumes": [{"mount": "/data", "claim": "datasets", "read_only": True},
+                {"mount": "/models", "host_path": "/srv/models"}, {"mount": "/scratch", "empty_dir": "100Gi"}],
     "node_selector": {"pool": "h800"},
     "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
     "host_network": True,
@@ -34,16 +30,16 @@ FULL = {
     "service_account": "bench",
     "priority_class": "high",
     "queue": "research",
-}
+}  # fmt: skip
 
 
-def objects(kind: Any, table: dict[str, Any]) -> list[Object]:
+def objects(kind, table):
     options = checked_options(table)
     text = as_yaml(job_objects("llmperf-1", kind, options, 2, device_number(options, 8), "llmperf:1"))
     return list(yaml.safe_load_all(text))
 
 
-def schema(kind: str) -> Any:
+def schema(kind):
     """The published schema, which also refuses keys that an API server would silently drop."""
     crd = json.loads((Path(__file__).parent / "crds" / f"{CRDS[kind]}.json").read_text())
     (version,) = (version for version in crd["spec"]["versions"] if version["served"])
@@ -52,7 +48,7 @@ def schema(kind: str) -> Any:
     return crd["spec"]["group"] + "/" + version["name"], version["schema"]["openAPIV3Schema"]
 
 
-def closed(part: Any) -> None:
+def closed(part):
     if isinstance(part, list):
         for inner in part:
             closed(inner)
@@ -68,7 +64,7 @@ def closed(part: Any) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("table", [{}, FULL], ids=["least", "full"])
 @pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
-def test_the_published_schemas_accept_the_manifest(kind: str, table: dict[str, Any]) -> None:
+def test_the_published_schemas_accept_the_manifest(kind, table):
     made = objects(kind, table)
     assert [item["kind"] for item in made] == (["TrainingRuntime", "TrainJob"] if kind == "TrainJob" else ["JobSet"])
     for item in made:
@@ -78,14 +74,14 @@ def test_the_published_schemas_accept_the_manifest(kind: str, table: dict[str, A
 
 
 @pytest.mark.slow
-def test_the_published_schema_refuses_a_key_that_does_not_exist() -> None:
+def test_the_published_schema_refuses_a_key_that_does_not_exist():
     (item,) = objects("JobSet", {})
     item["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]["tolerance"] = []
     with pytest.raises(jsonschema.ValidationError, match="tolerance"):
         jsonschema.Draft7Validator(schema("JobSet")[1]).validate(item)
 
 
-def test_pods_ask_for_devices_rdma_and_folders() -> None:
+def test_pods_ask_for_devices_rdma_and_folders():
     (item,) = objects("JobSet", FULL)
     job = item["spec"]["replicatedJobs"][0]["template"]["spec"]
     pod = job["template"]["spec"]
@@ -101,7 +97,7 @@ def test_pods_ask_for_devices_rdma_and_folders() -> None:
     assert item["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "research"
 
 
-def pod_of(kind: Any, table: dict[str, Any]) -> Object:
+def pod_of(kind, table):
     item = objects(kind, table)[0]
     spec = item["spec"]["template"]["spec"] if kind == "TrainJob" else item["spec"]
     pod: Object = spec["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
@@ -109,7 +105,7 @@ def pod_of(kind: Any, table: dict[str, Any]) -> Object:
 
 
 @pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
-def test_pod_security_restricted_admits_the_pods(kind: str) -> None:
+def test_pod_security_restricted_admits_the_pods(kind):
     """As https://kubernetes.io/docs/concepts/security/pod-security-standards/ lists its controls."""
     pod = pod_of(kind, {"shm": "8Gi", "volumes": [{"mount": "/data", "claim": "datasets"}]})
     (container,) = pod["containers"]
@@ -119,20 +115,20 @@ def test_pod_security_restricted_admits_the_pods(kind: str) -> None:
     assert {key for volume in pod["volumes"] for key in volume} == {"name", "emptyDir", "persistentVolumeClaim"}
 
 
-def test_an_image_may_need_another_user() -> None:
+def test_an_image_may_need_another_user():
     assert pod_of("JobSet", {"run_as_user": 1000})["securityContext"]["runAsUser"] == 1000
     root = pod_of("JobSet", {"run_as_user": 0, "capabilities": ["IPC_LOCK"]})
     assert "securityContext" not in root
     assert root["containers"][0]["securityContext"] == {"runAsUser": 0, "capabilities": {"add": ["IPC_LOCK"]}}
 
 
-def test_a_job_set_that_is_left_is_deleted_and_that_of_a_train_job_is_not_made_again() -> None:
+def test_a_job_set_that_is_left_is_deleted_and_that_of_a_train_job_is_not_made_again():
     (item,) = objects("JobSet", {})
     assert item["spec"]["ttlSecondsAfterFinished"] == 3600
     assert "ttlSecondsAfterFinished" not in objects("TrainJob", {})[0]["spec"]["template"]["spec"]
 
 
-def test_nodes_are_on_different_hosts_unless_the_user_says_otherwise() -> None:
+def test_nodes_are_on_different_hosts_unless_the_user_says_otherwise():
     pods = [objects("JobSet", table)[0]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
             for table in ({}, {"share_hosts": True})]  # fmt: skip
     (term,) = pods[0]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
@@ -140,7 +136,7 @@ def test_nodes_are_on_different_hosts_unless_the_user_says_otherwise() -> None:
     assert "affinity" not in pods[1]
 
 
-def test_the_number_of_devices_must_be_known() -> None:
+def test_the_number_of_devices_must_be_known():
     options = checked_options({"device_resource": "nvidia.com/gpu"})
     assert device_number(options, 4) == 4
     with pytest.raises(UserError, match=r"--devices: expected the number of nvidia.com/gpu of each pod, found none"):
@@ -165,7 +161,7 @@ def test_the_number_of_devices_must_be_known() -> None:
         ({"wait_minutes": 0}, "expected at least 1, found 0"),
     ],
 )
-def test_options_are_refused_with_the_place_and_what_was_expected(table: dict[str, Any], message: str) -> None:
+def test_options_are_refused_with_the_place_and_what_was_expected(table, message):
     with pytest.raises(UserError, match=r"launchers\.kubernetes") as refused:
         checked_options(table)
     assert message in str(refused.value)

@@ -1,7 +1,5 @@
 """An outsider's launcher for tests: two "nodes" on this machine, each in a process group of its own."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import llmperf

@@ -1,7 +1,5 @@
 """Which network interface and address a node gets, and how its ranks learn of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +17,7 @@ BARE = NetworkInterface(name="eth1", addresses=("fe80::2",), up=False)
 ALL = (LO, ETH, IB, BARE)
 
 
-def placed(address: str, known_as: tuple[str, ...] = (), wanted: str | None = None, interface: str | None = None):
+def placed(address, known_as=(), wanted=None, interface=None):
     given = Node(host="n1", address=address, interface=interface, devices=2, env={"A": "1"})
     node = with_interface(given, ALL, known_as, wanted)
     assert (node.host, node.devices, node.env) == ("n1", 2, {"A": "1"})

@@ -1,7 +1,5 @@
 """A launcher may say how many devices a run gets on each node, as host files and batch systems do."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -35,17 +33,8 @@ def llmperf_launchers():
 def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = [
-        "--vendor",
-        "stub",
-        "--framework",
-        "stub",
-        "--launcher",
-        "slots",
-        "--set",
-        "nodes=2",
-        "--set",
-        "micro_batch=1",
-    ]
+        "--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2", "--set", "micro_batch=1",
+    ]  # fmt: skip
     assert call(["plan", "default", *options, *words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices

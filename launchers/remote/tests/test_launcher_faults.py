@@ -1,7 +1,5 @@
 """A launcher of a plugin that fails ends the command with one line that names plugin, hook and method."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

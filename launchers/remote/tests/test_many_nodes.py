@@ -1,7 +1,5 @@
 """A controller and hundreds of nodes: processes of a few kilobytes that speak as node programs do."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -44,7 +42,7 @@ print(sum(bytes(answer) == str(rank).encode() for rank, answer in answers.items(
 """
 
 
-def talk(nodes: int, limits: str) -> subprocess.CompletedProcess[str]:
+def talk(nodes, limits):
     """The number of nodes that have answered with their rank, under limits of the shell."""
     script = f'ulimit {limits} && exec "$0" "$@"'
     as_user = ["setpriv", "--bounding-set", "-sys_resource"] if os.geteuid() == 0 and "-S" not in limits else []

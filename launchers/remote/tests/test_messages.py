@@ -1,7 +1,5 @@
 """Lines between the controller and node programs: they come back as they were, and hostile ones are refused."""
 
-from __future__ import annotations
-
 import base64
 import json
 import zlib

@@ -1,7 +1,5 @@
 """Differences between nodes: which refuse a run, which are warnings, and how nodes are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest
@@ -17,13 +15,13 @@ ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1",), up=True, mtu=9000)
 NODES = [Node(host=f"node{rank:02d}", address="10.0.0.1", interface="eth0") for rank in range(1, 5)]
 
 
-def devices(count: int) -> tuple[Probe, ...]:
+def devices(count):
     known = tuple(DeviceInfo(index=index, model="Acme A1", memory_bytes=2**34) for index in range(count))
     return (Probe(vendor="acme", devices=known, offers=OFFERS, driver="1.0"),)
 
 
 @pytest.fixture
-def alike() -> list[NodeReport]:
+def alike():
     plugins = tuple(
         InstalledPlugin(role=role, name="acme", distribution="llmperf-acme", version="1.0", problem=None)
         for role in ("vendor", "framework")
@@ -36,7 +34,7 @@ def alike() -> list[NodeReport]:
     return [report] * 4
 
 
-def lines(reports: list[NodeReport]) -> list[tuple[bool, str]]:
+def lines(reports):
     return [(difference.refuses, str(difference)) for difference in differences("acme", NODES, reports)]
 
 

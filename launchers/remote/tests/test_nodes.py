@@ -1,7 +1,5 @@
 """Runs over nodes that a launcher reaches, with real processes: two nodes on this machine, stub plugins."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal
@@ -31,7 +29,7 @@ pytestmark = [
 class Command:
     """`llmperf run` over two nodes, and the processes that it leaves."""
 
-    def __init__(self, folder: Path, *words: str, **environment: str):
+    def __init__(self, folder, *words, **environment):
         self.folder = folder
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
@@ -53,11 +51,11 @@ class Command:
         )
 
     @property
-    def run(self) -> Path:
+    def run(self):
         (run,) = (self.folder / "runs").iterdir()
         return run
 
-    def wait_for_steps(self, count: int) -> None:
+    def wait_for_steps(self, count):
         deadline = time.monotonic() + LIMIT_SECONDS
         while time.monotonic() < deadline:
             files = list(self.folder.glob("runs/*/records/rank-*.jsonl"))
@@ -67,7 +65,7 @@ class Command:
             time.sleep(0.05)
         raise AssertionError("no steps came")
 
-    def processes(self, word: str = "") -> list[int]:
+    def processes(self, word=""):
         """Processes of this command, those whose command line has the word."""
         pids = []
         for entry in Path("/proc").glob("[0-9]*"):
@@ -80,7 +78,7 @@ class Command:
                 pids.append(int(entry.name))
         return pids
 
-    def end(self) -> tuple[int, Result]:
+    def end(self):
         """Exit status and result, after nothing is left of it."""
         self.out, self.err = self.process.communicate(timeout=LIMIT_SECONDS)
         deadline = time.monotonic() + LIMIT_SECONDS
@@ -95,7 +93,7 @@ def command(stub_site, install, tmp_path):
     install("llmperf-pair", "pair", Path(__file__).with_name("llmperf_pair.py").read_text(), role="extension")
     begun = []
 
-    def begin(*words: str, **environment: str) -> Command:
+    def begin(*words, **environment):
         begun.append(Command(tmp_path, *words, **environment))
         return begun[-1]
 
@@ -218,5 +216,5 @@ def test_a_suspended_controller_blames_no_node(command):
     assert len(result.loss_curve) >= 5
 
 
-def environ(pid: int) -> list[bytes]:
+def environ(pid):
     return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")

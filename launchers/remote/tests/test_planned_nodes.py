@@ -1,7 +1,5 @@
 """Runs on several nodes, brought there by an outsider's launcher; here two groups of processes on one machine."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -19,17 +17,9 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
 
 SMALL = [
-    "--set",
-    "micro_batch=1",
-    "--set",
-    "steps=8",
-    "--set",
-    "contract.warmup_steps=2",
-    "--set",
-    "model=llama_tiny",
-    "--set",
-    "seq_len=16",
-]
+    "--set", "micro_batch=1", "--set", "steps=8", "--set", "contract.warmup_steps=2", "--set", "model=llama_tiny",
+    "--set", "seq_len=16",
+]  # fmt: skip
 STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
 
 

@@ -66,7 +66,7 @@ PartitionName=high Nodes=ALL MaxTime=30 State=UP PriorityTier=10
 """
 
 
-def missing() -> str | None:
+def missing():
     """Why no cluster can be started here."""
     if os.geteuid() != 0:
         return "needs root for network namespaces"
@@ -91,13 +91,13 @@ def missing() -> str | None:
 class Cluster:
     """Nodes `node1` and `node2`, and `login`, where slurmctld runs and users submit."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
         self._prefix = f"lpsl{os.getpid()}-"
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.env = {"SLURM_CONF": str(folder / "slurm.conf")}
 
-    def start(self, min_job_age: int = 300) -> None:
+    def start(self, min_job_age=300):
         """Start the daemons and wait until both nodes are idle."""
         for name in ("state", "log", "munge"):
             (self.folder / name).mkdir(parents=True)
@@ -121,10 +121,10 @@ class Cluster:
             self.start_node(node)
         self.wait_until_idle()
 
-    def start_node(self, node: str) -> None:
+    def start_node(self, node):
         self._daemon(node, "slurmd", "-D", "-f", str(self.folder / "slurm.conf"))
 
-    def wait_until_idle(self) -> None:
+    def wait_until_idle(self):
         """Wait until both nodes are idle."""
         limit = time.monotonic() + UP_SECONDS
         while (state := self.call("sinfo", "-h", "-p", "work", "-o", "%D %t").strip()) != "2 idle":
@@ -132,7 +132,7 @@ class Cluster:
                 raise RuntimeError(f"nodes are not idle after {UP_SECONDS:g} s: {state}")
             time.sleep(0.2)
 
-    def reset(self) -> None:
+    def reset(self):
         """Cancel all jobs and bring all nodes back."""
         for node in NODES:
             self.link(node, "up")
@@ -142,30 +142,30 @@ class Cluster:
         self.call("scontrol", "update", f"NodeName={','.join(NODES)}", "State=RESUME")
         self.wait_until_idle()
 
-    def namespace(self, place: str) -> str:
+    def namespace(self, place):
         """The name of the network namespace of a node or of `login`."""
         return self._prefix + place
 
-    def within(self, *argv: str, place: str = CONTROL) -> list[str]:
+    def within(self, *argv, place=CONTROL):
         """The command that runs another in a namespace of the cluster."""
         return ["ip", "netns", "exec", self.namespace(place), *argv]
 
-    def run(self, *argv: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv, seconds=120):
         """Run a command on the login node."""
         return subprocess.run(
             self.within(*argv), env={**os.environ, **self.env}, capture_output=True, text=True, timeout=seconds
         )
 
-    def call(self, *argv: str) -> str:
+    def call(self, *argv):
         """What a command prints on the login node."""
         return self.run(*argv).stdout
 
-    def processes(self, place: str) -> list[int]:
+    def processes(self, place):
         """Process ids on a node, its slurmd among them."""
         listed = subprocess.run(["ip", "netns", "pids", self.namespace(place)], capture_output=True, text=True)
         return [int(pid) for pid in listed.stdout.split()]
 
-    def command_lines(self, place: str) -> list[str]:
+    def command_lines(self, place):
         """Command lines of the processes on a node."""
         lines = []
         for pid in self.processes(place):
@@ -173,18 +173,18 @@ class Cluster:
                 lines.append(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         return lines
 
-    def kill_node(self, node: str) -> None:
+    def kill_node(self, node):
         """End everything on a node at once, as a power cut does."""
         for pid in self.processes(node):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self._daemons[node].wait()
 
-    def link(self, node: str, state: str) -> None:
+    def link(self, node, state):
         """Set a node's link `up` or `down`."""
         subprocess.run(["ip", "-n", self.namespace(node), "link", "set", "veth0", state], check=True)
 
-    def stop(self) -> None:
+    def stop(self):
         """End all processes of the cluster and remove its namespaces."""
         for place in (*NODES, CONTROL):
             listed = subprocess.run(
@@ -199,7 +199,7 @@ class Cluster:
             subprocess.run(["ip", "netns", "del", self.namespace(place)], capture_output=True)
             shutil.rmtree(f"/etc/netns/{self.namespace(place)}", ignore_errors=True)
 
-    def _munge(self) -> None:
+    def _munge(self):
         munge = self.folder / "munge"
         (munge / "key").write_bytes(os.urandom(1024))
         (munge / "key").chmod(0o400)
@@ -213,8 +213,8 @@ class Cluster:
                 raise RuntimeError("munged does not start")
             time.sleep(0.05)
 
-    def _network(self) -> None:
-        def ip(*words: str) -> None:
+    def _network(self):
+        def ip(*words):
             subprocess.run(["ip", *words], check=True, capture_output=True)
 
         hosts = "".join(f"{SUBNET}.1{number} {node}\n" for number, node in enumerate(NODES, 1))
@@ -236,11 +236,11 @@ class Cluster:
             ip("-n", space, "link", "set", "veth0", "up")
             ip("-n", control, "link", "set", port, "master", "br0", "up")
 
-    def _daemon(self, place: str, *argv: str) -> None:
+    def _daemon(self, place, *argv):
         script = 'hostname "$0"; exec "$@"'
         self._popen(place, self.within("unshare", "--uts", "sh", "-c", script, place, *argv, place=place))
 
-    def _popen(self, name: str, argv: list[str]) -> None:
+    def _popen(self, name, argv):
         with (self.folder / "log" / f"{name}.out").open("ab") as log:
             path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
             self._daemons[name] = subprocess.Popen(

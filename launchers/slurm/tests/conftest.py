@@ -1,12 +1,9 @@
 """Slurm for the tests: commands that answer from files, and a real cluster of two nodes."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,7 +17,7 @@ exit $(cat {folder}/$name.code 2>/dev/null || echo 0)
 """
 
 
-def _cluster_module() -> ModuleType:
+def _cluster_module():
     specification = importlib.util.spec_from_file_location(
         "llmperf_slurm_cluster", Path(__file__).with_name("cluster.py")
     )
@@ -38,10 +35,10 @@ CLUSTER = _cluster_module()
 class Tools:
     """Slurm's commands on PATH, which print what a test gives them and note how they were called."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder):
         self.folder = folder
 
-    def answer(self, name: str, output: str = "", *, errors: str = "", code: int = 0) -> None:
+    def answer(self, name, output="", *, errors="", code=0):
         for suffix, text in (("out", output), ("err", errors), ("code", str(code))):
             (self.folder / f"{name}.{suffix}").write_text(text)
         tool = self.folder / name
@@ -49,7 +46,7 @@ class Tools:
         tool.chmod(0o755)
 
     @property
-    def calls(self) -> list[str]:
+    def calls(self):
         path = self.folder / "calls"
         return path.read_text().splitlines() if path.exists() else []
 

@@ -31,7 +31,7 @@ def request(nodes=2, **changes):
 def test_nodes_come_in_slurms_order_with_their_addresses(job):
     nodes = SlurmLauncher().nodes(request(nodes=4))
     assert [(node.host, node.address) for node in nodes] == [
-        *(("gpu1", "10.0.0.1"), ("gpu2", "gpu2"), ("gpu3", "ib-gpu3"), ("gpu4", "gpu4")),
+        *(("gpu1", "10.0.0.1"), ("gpu2", "gpu2"), ("gpu3", "ib-gpu3"), ("gpu4", "gpu4"))
     ]
     assert [node.host for node in SlurmLauncher().nodes(request(nodes=2))] == ["gpu1", "gpu2"]
     assert len(SlurmLauncher().nodes(request(nodes=9))) == 4
@@ -83,10 +83,7 @@ def test_images_are_passed_on_where_pyxis_is(job):
 @pytest.mark.parametrize(
     ("errors", "reason"),
     [
-        (
-            "slurmstepd-gpu2: error: *** STEP 7.1 ON gpu2 CANCELLED AT 06:31 DUE TO TIME LIMIT ***",
-            "time limit",
-        ),
+        ("slurmstepd-gpu2: error: *** STEP 7.1 ON gpu2 CANCELLED AT 06:31 DUE TO TIME LIMIT ***", "time limit"),
         ("srun: error: Node failure on gpu2\nsrun: Force Terminated StepId=7.1", "Slurm lost the node"),
         ("srun: error: Unable to create step for job 7: Invalid generic resource (gres) specification", "--gres=gpu:N"),
         ("a line\nsrun: error: Unable to create step for job 7: More processors requested than permitted", "More proc"),

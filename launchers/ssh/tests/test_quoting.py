@@ -1,7 +1,5 @@
 """Words reach a program on the host unchanged, whatever the login shell is."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys
@@ -20,7 +18,7 @@ hard = st.text(st.sampled_from("'\"\\!$`&|;<>()*?[]{}~#=% \t\n^@-aé\u2028\U0001
 words = st.lists(hard | st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12), max_size=5)
 
 
-def seen_by(shell: str, line: str):
+def seen_by(shell, line):
     """The arguments and the variable that a program gets through a shell."""
     argv = [shell, *SHELLS[shell], "-c", line]
     done = subprocess.run(argv, capture_output=True, env={"PATH": "/usr/bin:/bin", "HOME": "/", "LC_ALL": "C.UTF-8"})

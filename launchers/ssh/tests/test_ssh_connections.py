@@ -1,7 +1,5 @@
 """Real connections to hosts in namespaces of this machine."""
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import time

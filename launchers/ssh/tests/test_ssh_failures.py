@@ -1,7 +1,5 @@
 """What llmperf says when an ssh client fails; the messages are those of OpenSSH 9.2."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf_ssh.failures import explanation
 
