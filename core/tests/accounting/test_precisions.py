@@ -64,21 +64,17 @@ def test_fp8_is_refused_where_devices_lack_it_unless_it_is_emulated(plan):
     assert "--set emulate_precision=true" in message
     assert problems_of(plan, "fp8_rowwise", ("fp32", "bf16"), emulate=True) == []
     assert problems_of(plan, "fp8_rowwise", ("fp32", "bf16", "fp8")) == []
-
-
-def test_fp8_needs_the_dtype_of_the_other_products_too(plan):
+    # the other products need their dtype too
     (message,) = problems_of(plan, "fp8_rowwise", ("fp32",), emulate=True)
     assert "offers fp32, found fp8; nearest: --set precision=fp32 (a variant)" in message
 
 
-def test_nothing_is_emulated_that_the_devices_have(plan):
+def test_nothing_is_emulated_that_devices_have_and_frameworks_refuse_other_recipes(plan):
     (message,) = problems_of(plan, "fp8_rowwise", ("fp32", "bf16", "fp8"), emulate=True)
     assert message == "nothing is emulated, Acme A1 computes in fp8: expected false, found true"
     (message,) = problems_of(plan, "bf16", ("fp32", "bf16"), emulate=True)
     assert message == "nothing is emulated, bf16 has no products in fp8: expected false, found true"
-
-
-def test_a_recipe_that_the_framework_does_not_train_by_is_refused(plan):
+    # of the framework
     (message,) = problems_of(plan, "bf16_pure", ("fp32", "bf16"), trains=("fp32", "bf16"))
     assert "trains in fp32, bf16, found bf16_pure; nearest: --set precision=bf16 (a variant)" in message
 

@@ -52,10 +52,7 @@ def test_prompts_end_before_the_letter():
     assert tuple(prompt.ids) == (299, *text.encode())
     assert prompt.letters == tuple(b"ABCD")
     assert (prompt.subject, prompt.answer) == ("us_history", 2)
-
-
-def test_a_prompt_that_is_too_long_loses_its_beginning():
-    (prompt,) = prompts_of(subject(), bytes_encoder(), model(max_positions=10))
+    (prompt,) = prompts_of(subject(), bytes_encoder(), model(max_positions=10))  # too long: it loses its beginning
     assert bytes(prompt.ids.tolist()) == b"r\nAnswer: "
 
 
@@ -89,12 +86,9 @@ def test_files_and_tokenizer_are_looked_at_before_the_start(mmlu, tmp_path):
     assert problem.message.startswith("MMLU cannot be answered with it: token id")
     (problem,) = mmlu_problems(Options(mmlu=str(mmlu)), spec_with(tokenizer=str(tmp_path / "none.json")))
     assert problem.where == "data.tokenizer"
-
-
-def test_no_shots_need_no_examples(mmlu, tmp_path):
     shutil.copytree(mmlu / "test", tmp_path / "test")
     options = Options(mmlu=str(tmp_path), mmlu_shots=0, mmlu_limit=1)
-    assert len(read_prompts(options, "bytes", model())) == 3
+    assert len(read_prompts(options, "bytes", model())) == 3  # without shots no examples are needed
 
 
 @pytest.mark.parametrize(
@@ -113,14 +107,10 @@ def test_damage_is_told_with_its_place(tmp_path, content, message):
         read_questions(tmp_path / "a.csv")
 
 
-def test_quotes_line_ends_and_a_byte_order_mark(tmp_path):
+def test_quotes_line_ends_and_a_byte_order_mark_and_larger_files_are_refused(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf"a ""b"",\nc",1,2,3,4,D\r\n\r\n')
     assert read_questions(tmp_path / "a.csv") == (Question(text='a "b",\nc', choices=("1", "2", "3", "4"), answer=3),)
-
-
-def test_larger_files_are_refused_unread(tmp_path, monkeypatch):
     monkeypatch.setattr("llmperf_lora.mmlu.questions.MAX_FILE_BYTES", 10)
-    (tmp_path / "a.csv").write_bytes(b"q,a,b,c,d,A\n")
     with pytest.raises(UserError, match="larger than"):
         read_questions(tmp_path / "a.csv")
 

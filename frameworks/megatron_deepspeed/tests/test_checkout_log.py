@@ -47,13 +47,10 @@ def test_a_loss_that_is_left_out_is_no_number():
 SKIPPED = without("lm loss").replace("skipped iterations:   0", "skipped iterations:   1")
 
 
-def test_a_step_skipped_to_find_a_loss_scale_has_no_loss():
+def test_a_step_skipped_to_find_a_loss_scale_has_no_loss_and_without_a_scale_it_has_diverged():
     finding = SKIPPED.replace("loss scale: 1.0", "loss scale: 4096.0")
     assert parse_log(finding) == LoggedStep(step=10, seconds=0.5, loss=None, skipped=True)
     assert math.isnan(parse_log(finding.replace("nan iterations:   0", "nan iterations:   1")).loss)
-
-
-def test_a_step_skipped_without_a_loss_scale_has_diverged():
     assert math.isnan(parse_log(SKIPPED).loss)
     assert math.isnan(parse_log(SKIPPED.replace("loss scale: 1.0 |", "")).loss)
 

@@ -27,6 +27,8 @@ Host key verification failed.
         ("client_loop: send disconnect: Broken pipe\n", "the connection was lost"),
         ("Connection to node1 closed by remote host.\n", "the connection was lost"),
         ("/c: line 1: Bad configuration option: hst\n/c: terminating, 1 bad configuration options\n", "check the conf"),
+        ("mux: odd\n\n", "mux: odd (ssh, exit status 255)"),
+        ("", "ssh ended with exit status 255 and no message: its command on the host was killed"),
     ],
 )  # fmt: skip
 def test_a_failed_connection_has_a_reason_and_advice(errors, advice):
@@ -43,24 +45,10 @@ def test_a_key_that_the_host_refuses_is_named():
     assert "name the key" not in line
 
 
-def test_other_failures_of_the_client_keep_their_last_line():
-    assert explanation("a", 255, "mux: odd\n\n") == "mux: odd (ssh, exit status 255)"
-    assert (
-        explanation("a", 255, "") == "ssh ended with exit status 255 and no message: its command on the host was killed"
-    )
-
-
-def test_a_client_that_was_killed_is_named():
+def test_a_killed_client_and_a_missing_python_are_named_and_other_statuses_are_left_to_the_caller():
     assert explanation("a", -9, "") == "the ssh client here was killed by signal 9"
-
-
-def test_a_missing_python_on_the_host_is_named():
-    line = explanation("a", 127, "env: '/opt/py': No such file or directory\n")
-    assert line == (
+    assert explanation("a", 127, "env: '/opt/py': No such file or directory\n") == (
         "env: '/opt/py': No such file or directory: install llmperf on the host under the same path as here, or name"
         " its Python with --python"
     )
-
-
-def test_the_exit_status_of_a_remote_command_is_left_to_the_caller():
     assert explanation("a", 1, "llmperf-core is not installed\n") is None

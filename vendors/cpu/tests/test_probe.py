@@ -33,18 +33,13 @@ def test_cores_follow_the_affinity():
         os.sched_setaffinity(0, before)
 
 
-def test_cores_follow_the_control_group(tmp_path, monkeypatch):
+def test_cores_and_memory_follow_the_control_group(tmp_path, monkeypatch):
     monkeypatch.setattr(host, "CGROUP", tmp_path)
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(16)), raising=False)
-    (tmp_path / "cpu.max").write_text("350000 100000\n")
-    assert host.usable_cores() == 4
-    (tmp_path / "cpu.max").write_text("max 100000\n")
-    assert host.usable_cores() == 16
-
-
-def test_memory_follows_the_control_group(tmp_path, monkeypatch):
-    monkeypatch.setattr(host, "CGROUP", tmp_path)
     monkeypatch.setattr(host, "meminfo", lambda: {"MemTotal": 2**34})
+    for text, cores in (("350000 100000\n", 4), ("max 100000\n", 16)):
+        (tmp_path / "cpu.max").write_text(text)
+        assert host.usable_cores() == cores
     assert host.memory_bytes() == 2**34
     (tmp_path / "memory.max").write_text(f"{2**30}\n")
     assert host.memory_bytes() == 2**30

@@ -54,6 +54,9 @@ def test_a_cell_that_cannot_be_true_is_a_misfit(cells, message):
 def test_without_strictness_a_figure_that_cannot_be_true_is_unknown():
     reading = Reading.from_cells({"index": 0, "power_watts": 65535, "temperature_celsius": 61}, strict=False)
     assert (reading.power_watts, reading.temperature_celsius) == (None, 61)
+    reading = Reading.from_cells({"index": 0, "clock_megahertz": "1410 MHz"})
+    assert reading.sample().clock_hertz == 1.41e9
+    assert Reading.from_cells({"index": 0, "clock_megahertz": "N/A"}).sample().clock_hertz is None
 
 
 def test_texts_are_printable_and_short():
@@ -68,9 +71,3 @@ def test_bad_rows_are_quoted_and_the_others_keep_their_positions():
     assert inventory.driver == "2"
     assert inventory.problems[0] == "acme-smi: a row does not fit and is left out: 1 cell in 'noise'"
     assert inventory.problems[8:] == ("13 more rows of acme-smi do not fit",)
-
-
-def test_a_clock_is_read_in_megahertz():
-    reading = Reading.from_cells({"index": 0, "clock_megahertz": "1410 MHz"})
-    assert reading.sample().clock_hertz == 1.41e9
-    assert Reading.from_cells({"index": 0, "clock_megahertz": "N/A"}).sample().clock_hertz is None

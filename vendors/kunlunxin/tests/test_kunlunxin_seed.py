@@ -44,14 +44,12 @@ def test_other_peaks_are_unknown(dtype):
     assert load_for("kunlunxin", None).ask("llmperf_peak_flops", device_model="R300", dtype=dtype) is None
 
 
-def test_variables_of_the_published_case(planned):
+def test_variables_of_the_published_case(planned, monkeypatch):
     env = planned().env
     assert (env["XDNN_FC_GEMM_DTYPE"], env["BKCL_FORCE_SYNC"], env["XPU_EVENT_KL3_ENABLE"]) == ("float32", "1", "1")
     assert "XPU_VISIBLE_DEVICES" not in env
     assert "XDNN_FC_GEMM_DTYPE" not in planned(on="P800:1x8").env
-
-
-def test_a_variable_that_the_user_has_set_wins(planned, monkeypatch):
+    # what the user has set wins
     monkeypatch.setenv("XDNN_FC_GEMM_DTYPE", "int16")
     monkeypatch.setenv("XPU_FC_AUTOTUNE_FILE", "/data/fc_autotune_fp16.log")
     env = planned().env
