@@ -1,7 +1,5 @@
 """What extensions record of a rank: the kinds that they may use, and the records that they may write."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Engine `checkout` while planning: the golden command and configuration of the seed case, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import sys
 from dataclasses import replace

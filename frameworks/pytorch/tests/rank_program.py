@@ -11,7 +11,7 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
-from llmperf.files.json_files import convert
+from llmperf.files.json_files import builtins, convert
 from llmperf.types import Plan, RunSpec
 
 PROBE = {
@@ -119,20 +119,11 @@ def make_plan(task, world=1):
         "startup_seconds": 240,
         "plugins": [],
     }  # fmt: skip
-    plan = convert(documents_of(document), Plan, "plan")
+    plan = convert(builtins(document), Plan, "plan")
     if "computed_in" not in task:
         return plan
-    contract = replace(
-        plan.spec.contract, precision=task["computed_in"]
-    )  # fp16 on a CPU, which no plan has: it is slow
+    contract = replace(plan.spec.contract, precision=task["computed_in"])  # fp16 on a CPU, which no plan has
     return replace(plan, spec=replace(plan.spec, contract=contract))
-
-
-def documents_of(document):
-    """Plain dicts all the way down."""
-    from llmperf.files.json_files import builtins
-
-    return builtins(document)
 
 
 def plugin_of(task):

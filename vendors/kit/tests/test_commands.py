@@ -1,11 +1,7 @@
 """Several commands, and cards of several chips, become one reading for each device."""
 
-from collections.abc import Callable
-
 import pytest
 from llmperf_vendorkit import AcceleratorVendor, CommandReader, CsvCommand, JsonCommand, TableCommand
-
-Play = Callable[[str, str], tuple[str, ...]]
 
 
 @pytest.fixture

@@ -1,10 +1,8 @@
 """Columns without headings are read by the layout that the rows fit, or not at all."""
 
-from collections.abc import Callable
-
 import pytest
 from llmperf.errors import UserError
-from llmperf_vendorkit import Inventory, PeakTable, read_layouts
+from llmperf_vendorkit import PeakTable, read_layouts
 
 LAYOUTS = """
 [[layout]]
@@ -35,7 +33,6 @@ dense_tflops = {}
 source = "a page"
 date = "2026"
 """
-Read = Callable[..., Inventory]
 
 
 @pytest.fixture
