@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 3800,
     "extensions/zh": 50,
     "outside tests": 95250,
-    "tests": 51400,
+    "tests": 50850,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

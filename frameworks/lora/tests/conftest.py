@@ -63,32 +63,19 @@ def samsum(tmp_path_factory):
 @pytest.fixture(scope="session")
 def checkpoint(tmp_path_factory, program):
     """A Hugging Face folder of the test model: headers as published, numbers drawn with another seed."""
-    import struct
-
     import numpy as np
+    from llmperf_huggingface.export import huggingface_config
     from llmperf_lora.stored_weights import weight_shapes
+    from safetensors.numpy import save_file
 
     facts = program.make_spec({"framework": "lora"}).model
     folder, draw = tmp_path_factory.mktemp("checkpoint"), np.random.default_rng(7)
-    header, parts, end = {}, [], 0
-    for name, shape in weight_shapes(facts).items():
-        numbers = np.ones(shape) if len(shape) == 1 else draw.normal(0, 0.05, shape)
-        parts.append(numbers.astype("<f4").tobytes())
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end := end + len(parts[-1])]}
-    text = json.dumps({**header, "__metadata__": {"format": "pt"}}).encode()
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + b"".join(parts))
-    config = {
-        "model_type": "llama",
-        "hidden_size": facts.hidden_size,
-        "intermediate_size": facts.intermediate_size,
-        "num_hidden_layers": facts.layers,
-        "num_attention_heads": facts.attention_heads,
-        "num_key_value_heads": facts.kv_heads,
-        "vocab_size": facts.vocab_size,
-        "max_position_embeddings": facts.max_positions,
-        "rms_norm_eps": facts.norm_eps,
-        "rope_parameters": {"rope_theta": facts.rope_theta, "rope_type": "default"},
-        "tie_word_embeddings": False,
+    tensors = {
+        name: (np.ones(shape) if len(shape) == 1 else draw.normal(0, 0.05, shape)).astype("<f4")
+        for name, shape in weight_shapes(facts).items()
     }
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    config = huggingface_config(facts)
+    config["rope_parameters"] = {"rope_theta": config.pop("rope_theta"), "rope_type": "default"}
     (folder / "config.json").write_text(json.dumps(config))
     return folder
