@@ -11,7 +11,11 @@ linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
 @linux
 def test_peak_memory_rises_and_begins_anew():
-    bound = CpuDevice()
+    with CpuDevice() as bound:
+        first, second = bound.event(), bound.event()
+        bound.synchronize()
+    assert second.ready()
+    assert 0 <= second.seconds_since(first) < 5
     bound.reset_peak_memory()
     before = bound.peak_memory_bytes()
     block = bytearray(128 * 2**20)
