@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
+from llmperf.reporting import word
 from llmperf.types.devices import PeakFlops
 from llmperf.types.host_load import BusyProgram, LoadBefore, NodeConditions
 from llmperf.types.result import Result, StepStatistics
@@ -199,6 +200,9 @@ def test_a_better_claim_is_a_warning_that_is_recorded_and_shown(run, run_folder,
     call(["validate", str(run_folder), "--rerun", "5", "--record"])
     output = capsys.readouterr().out
     assert f"LP671 note {message}" in output
+    chinese = word(busy, "zh")
+    assert "声称值为此处测得值的倍数：memory 1.00; different here: torch 2.9.1 -> 2.15.0" in chinese
+    assert "未比较 speed, energy, peak：本机受到干扰：其他进程占用 40 % 的 CPU 核（cc1plus 40 %）" in chinese
     assert "LP677 warning speed: steps 2 to 6 took 0.26 s, here 0.52 s (medians)" in output
     assert "repeat the rerun on an idle machine, then ask for a witness" in output
     recorded = json.loads((run_folder / "verification.json").read_text())["results"][0]["checks"][-1]["claims"]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmperf import challenge_seed, decode, encode_pretty, read_bytes, sha256, write_bytes
 from llmperf.errors import UserError
-from llmperf.types import Finding, Result
+from llmperf.types import Finding, Result, Text
 
 from llmperf_verify.documents import RESULT, load
 from llmperf_verify.verification import LevelCheck, Outcome
@@ -65,7 +65,7 @@ def read_challenge(path: Path) -> Challenge:
 
     data = read_bytes(path)
     if b"llmperf/challenge/" not in data:
-        found = "an archive" if data.startswith(b"PK") else "a file of another kind"
+        found = Text("an archive") if data.startswith(b"PK") else "a file of another kind"
         raise UserError(f"{path}: expected a challenge file, as llmperf challenge issue writes it, found {found}")
     challenge = decode(data, Challenge, str(path))
     if challenge.schema != CHALLENGE_SCHEMA:
@@ -99,7 +99,7 @@ def issue(seconds: float, case: str | None, output: Path | None) -> Path:
             raise UserError(f"{path}: cannot make the folder: {error.strerror or error}") from None
         path = path / f"challenge-{challenge.nonce[:8]}.json"
     if path.exists():
-        raise UserError(f"{path}: a file of that name exists; a challenge is not replaced")
+        raise UserError(Text("{}: a file of that name exists; a challenge is not replaced", path))
     write_bytes(path, encode_pretty(challenge))
     return path
 
@@ -121,19 +121,20 @@ def challenge_check(
     lies there without its plan and records, is not noted. UserError if `issued` cannot be read.
     """
     if result.challenge is None:
-        return _check("failed", "its seed is not of a challenge: expected llmperf run --challenge FILE")
+        return _check("failed", Text("its seed is not of a challenge: expected llmperf run --challenge FILE"))
     found = _issued(issued, result.challenge)
     if found is None:
-        return _check("failed", f"its challenge {result.challenge[:8]} is not among those of {issued}")
+        return _check("failed", Text("its challenge {} is not among those of {}", result.challenge[:8], issued))
     path, challenge = found
     digest, note = sha256(folder / RESULT), path.with_name(path.name.removesuffix(".json") + USED)
     earlier = load(note, ChallengeUse) if note.exists() else None
     if earlier is not None and earlier.result_sha256 == digest:
-        ignored = "" if received is None else "; --received is ignored: to correct the time, delete that file first"
+        later = Text("; --received is ignored: to correct the time, delete that file first")
+        ignored = "" if received is None else later
         received = moment(earlier.received, f"{note}: received")
-        vouched = f"noted in {note.name}{ignored}"
+        vouched = Text("noted in {}{}", note.name, ignored)
     else:
-        vouched = "the time of this check" if received is None else "as the validator says"
+        vouched = Text("the time of this check") if received is None else Text("as the validator says")
         received = received or datetime.datetime.now(datetime.timezone.utc)
     if (wrong := _wrong(challenge, path, result, received)) is not None:
         return _check("failed", wrong, challenge, received)
@@ -145,8 +146,10 @@ def challenge_check(
     first = earlier or _noted(note, use)
     if first.result_sha256 != digest:
         return _check("failed", _answered(first, result, note), challenge, received)
-    message = f"challenge {challenge.nonce[:8]}, issued {challenge.issued}: handed in {first.received} ({vouched})"
-    return _check("passed", f"{message}, deadline {challenge.deadline}", challenge, received)
+    message = Text(
+        "challenge {}, issued {}: handed in {} ({})", challenge.nonce[:8], challenge.issued, first.received, vouched
+    )
+    return _check("passed", Text("{}, deadline {}", message, challenge.deadline), challenge, received)
 
 
 def _check(
@@ -162,23 +165,24 @@ def _check(
 def _answered(first: ChallengeUse, result: Result, note: Path) -> str:
     """A message that a challenge was answered before, and by what."""
     if first.run_id == result.run_id:
-        what = f"this run has answered challenge {first.nonce[:8]} with another {RESULT}"
+        what = Text("this run has answered challenge {} with another {}", first.nonce[:8], RESULT)
     else:
-        what = f"another result has answered challenge {first.nonce[:8]}, of run {first.run_id[:80]}"
-    digest = f"SHA-256 {first.result_sha256[:16]}..., handed in {first.received}"
-    return f"{what} ({digest}); to take that answer back, delete {note.name}"
+        what = Text("another result has answered challenge {}, of run {}", first.nonce[:8], first.run_id[:80])
+    digest = Text("SHA-256 {}..., handed in {}", first.result_sha256[:16], first.received)
+    return Text("{} ({}); to take that answer back, delete {}", what, digest, note.name)
 
 
 def _not_noted(findings: Sequence[Finding], challenge: Challenge, received: datetime.datetime) -> LevelCheck | None:
     """The outcome for a result that must not use up the challenge; None if it may."""
     if any(finding.code in ALONE for finding in findings):
-        message = f"no plan and no records beside it: challenge {challenge.nonce[:8]} is not used up"
+        message = Text("no plan and no records beside it: challenge {} is not used up", challenge.nonce[:8])
         return _check("impossible", message, challenge, received)
     errors = [finding for finding in findings if finding.severity == "error"]
     if errors:
-        count = f"{len(errors)} error{'s' * (len(errors) > 1)}"
-        message = f"llmperf validate finds {count}, the first {errors[0].code}: {errors[0].message}"
-        return _check("failed", f"{message}; challenge {challenge.nonce[:8]} is not used up", challenge, received)
+        count = Text("{} error" if len(errors) == 1 else "{} errors", len(errors))
+        found = Text("llmperf validate finds {}, the first {}: {}", count, errors[0].code, errors[0].message)
+        message = Text("{}; challenge {} is not used up", found, challenge.nonce[:8])
+        return _check("failed", message, challenge, received)
     return None
 
 
@@ -189,7 +193,7 @@ def _issued(where: Path, nonce: str) -> tuple[Path, Challenge] | None:
         return (where, challenge) if challenge.nonce == nonce else None
     files = [path for path in sorted(where.glob("*.json")) if not path.name.endswith(USED)]
     if len(files) > MOST_CHALLENGES:
-        raise UserError(f"{where}: expected at most {MOST_CHALLENGES} challenges, found {len(files)}")
+        raise UserError(Text("{}: expected at most {} challenges, found {}", where, MOST_CHALLENGES, len(files)))
     for path in files:
         challenge = read_challenge(path)
         if challenge.nonce == nonce:
@@ -202,21 +206,21 @@ def _wrong(challenge: Challenge, path: Path, result: Result, received: datetime.
     issued, deadline = moment(challenge.issued, f"{path}: issued"), moment(challenge.deadline, f"{path}: deadline")
     name, tolerance = challenge.nonce[:8], datetime.timedelta(seconds=CLOCK_SECONDS)
     if (expected := challenge_seed(challenge.nonce)) != result.contract.seed:
-        return f"expected seed {expected} (of challenge {name}), found {result.contract.seed}"
+        return Text("expected seed {} (of challenge {}), found {}", expected, name, result.contract.seed)
     if challenge.case is not None and result.case != challenge.case:
-        return f"expected case {challenge.case} (of challenge {name}), found {result.case[:80]}"
+        return Text("expected case {} (of challenge {}), found {}", challenge.case, name, result.case[:80])
     if challenge.case is not None and result.variant:
-        return f"expected case {challenge.case} as it is (of challenge {name}), found a variant"
+        return Text("expected case {} as it is (of challenge {}), found a variant", challenge.case, name)
     if received > deadline:
-        return f"handed in {_text(received)}, after the deadline {challenge.deadline} of challenge {name}"
+        return Text("handed in {}, after the deadline {} of challenge {}", _text(received), challenge.deadline, name)
     try:
         began, ended = moment(result.created, "created"), moment(result.finished, "finished")
     except UserError as error:
         return str(error)
     if began < issued - tolerance:
-        return f"the run began {result.created}, before challenge {name} was issued: {challenge.issued}"
+        return Text("the run began {}, before challenge {} was issued: {}", result.created, name, challenge.issued)
     if ended > received + tolerance:
-        return f"the run ended {result.finished}, after it was handed in: {_text(received)}"
+        return Text("the run ended {}, after it was handed in: {}", result.finished, _text(received))
     return None
 
 

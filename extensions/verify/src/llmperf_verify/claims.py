@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from statistics import median, quantiles
 
 from llmperf import busy_parts, disturbances
+from llmperf.types import Text
 from llmperf.types.result import UNEVEN_QUANTILES, Result
 
 from llmperf_verify.verification import Claim, ClaimCheck
@@ -69,7 +70,7 @@ def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) 
     joules = there.metrics.joules_per_token
     if joules:
         drawn = here.result.metrics.joules_per_token
-        checks.append(_lower("energy", joules, drawn, setup or busy, lambda value: f"{value:.3g} J per token"))
+        checks.append(_lower("energy", joules, drawn, setup or busy, lambda value: Text("{:.3g} J per token", value)))
     if (peak := _peak(there, here.result, machine, busy)) is not None:
         checks.append(peak)
     return tuple(checks)
@@ -81,15 +82,15 @@ def claims_text(checks: tuple[ClaimCheck, ...], different: str) -> str:
     parts = []
     if compared:
         figures = ", ".join(f"{check.claim} {check.times_as_good:.2f}" for check in compared)
-        parts.append(f"claims, times as good as here: {figures}{different}")
+        parts.append(Text("claims, times as good as here: {}{}", figures, different))
     reasons: dict[str, list[str]] = {}
     for check in checks:
         if check.outcome == "not compared":
             reasons.setdefault(check.message, []).append(check.claim)
     for reason, (first, *others) in reasons.items():
-        nor = f", nor {', '.join(others)}" if others else ""
-        parts.append(f"{first} not compared{nor}: {reason}")
-    return "; ".join(parts)
+        nor = Text(", nor {}", ", ".join(others)) if others else ""
+        parts.append(Text("{} not compared{}: {}", first, nor, reason))
+    return Text.joined("; ", parts)
 
 
 def differences(there: Result, here: Result) -> str:
@@ -107,17 +108,20 @@ def differences(there: Result, here: Result) -> str:
     )
     names = [name for name in {**theirs, **ours} if theirs.get(name) != ours.get(name)]
     texts = [f"{name} {theirs.get(name) or 'unknown'} -> {ours.get(name) or 'unknown'}" for name in names]
-    more = f" and {len(texts) - MOST_DIFFERENCES} more" if len(texts) > MOST_DIFFERENCES else ""
-    return f"; different here: {', '.join(texts[:MOST_DIFFERENCES])}{more}" if texts else ""
+    more = Text(" and {} more", len(texts) - MOST_DIFFERENCES) if len(texts) > MOST_DIFFERENCES else ""
+    return Text("; different here: {}{}", ", ".join(texts[:MOST_DIFFERENCES]), more) if texts else ""
 
 
 def _other_machine(submitted: Measured, here: Measured) -> str | None:
     """Difference of the devices; None if they are of one model, and host CPUs of as many cores."""
     theirs, ours = submitted.result.hardware, here.result.hardware
     if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
-        return f"it ran on {theirs.device_model} ({theirs.vendor}), the rerun on {ours.device_model} ({ours.vendor})"
+        return Text(
+            "it ran on {} ({}), the rerun on {} ({})",
+            *(theirs.device_model, theirs.vendor, ours.device_model, ours.vendor),
+        )
     if here.on_cpu and submitted.cores != here.cores:
-        return f"it ran on {submitted.cores or 'unknown'} cores, the rerun on {here.cores or 'unknown'} cores"
+        return Text("it ran on {} cores, the rerun on {} cores", submitted.cores or "unknown", here.cores or "unknown")
     return None
 
 
@@ -132,10 +136,10 @@ def _alike(submitted: Measured, here: Measured) -> bool:
 def _other_setup(there: Result, here: Result) -> str | None:
     """Settings of the submission that a rerun does not take over."""
     if there.contract.precision != here.contract.precision:
-        return f"it is in {there.contract.precision}, the rerun in {here.contract.precision}"
+        return Text("it is in {}, the rerun in {}", there.contract.precision, here.contract.precision)
     options = sorted(name for name in {**there.framework, **here.framework}
                      if there.framework.get(name) != here.framework.get(name))  # fmt: skip
-    return f"a rerun takes no framework options from a submission: {', '.join(options)}" if options else None
+    return Text("a rerun takes no framework options from a submission: {}", ", ".join(options)) if options else None
 
 
 def _busy(here: Result) -> str | None:
@@ -145,9 +149,9 @@ def _busy(here: Result) -> str | None:
     here = replace(here, metrics=replace(here.metrics, step_seconds=None))
     reasons = [*disturbances(here), *(part for load in before for part in busy_parts(load))]
     if reasons:
-        return f"this machine was disturbed: {reasons[0]}"
+        return Text("this machine was disturbed: {}", reasons[0])
     known = here.metrics.other_cpu_share is not None or any(load.other_cpu_share is not None for load in before)
-    return None if known else "what else this machine did is unknown"
+    return None if known else Text("what else this machine did is unknown")
 
 
 def _speed(submitted: Measured, here: Measured, reason: str | None, tolerance: Mapping[Claim, float]) -> ClaimCheck:
@@ -155,11 +159,11 @@ def _speed(submitted: Measured, here: Measured, reason: str | None, tolerance: M
     theirs, ours = ([run.step_seconds[step] for step in steps] for run in (submitted, here))
     ratios = [mine / max(value, 1e-12) for mine, value in zip(ours, theirs, strict=True)]
     if reason is None and len(steps) < FEWEST_STEPS:
-        reason = f"expected --rerun {FEWEST_STEPS + 1} or more: the first step is left out"
+        reason = Text("expected --rerun {} or more: the first step is left out", FEWEST_STEPS + 1)
     elif reason is None:
         p5, *_, p95 = quantiles(ratios, n=20, method="inclusive")
         if p95 > UNEVEN_QUANTILES * p5:
-            reason = f"steps took {p5:.2g} to {p95:.2g} times as long as there: one of the runs was disturbed"
+            reason = Text("steps took {:.2g} to {:.2g} times as long as there: one of the runs was disturbed", p5, p95)
     if reason is not None:
         return ClaimCheck(claim="speed", outcome="not compared", message=reason)
     of_all = submitted.result.metrics.step_seconds
@@ -167,11 +171,12 @@ def _speed(submitted: Measured, here: Measured, reason: str | None, tolerance: M
     good = fastest / max(claimed, 1e-12)
     if good > REACHED:  # no step here was clearly faster than its steps are said to be
         good = max(good, median(ratios))
-    return _check(
-        "speed", good, claimed, median(ours),
-        f"steps 2 to {steps[-1]} took {median(theirs):.3g} s, here {median(ours):.3g} s (medians); all measured steps"
-        f" {claimed:.3g} s (median), the fastest here {fastest:.3g} s", tolerance,
-    )  # fmt: skip
+    figures = Text(
+        "steps 2 to {} took {:.3g} s, here {:.3g} s (medians); all measured steps {:.3g} s (median), the fastest here"
+        " {:.3g} s",
+        *(steps[-1], median(theirs), median(ours), claimed, fastest),
+    )
+    return _check("speed", good, claimed, median(ours), figures, tolerance)
 
 
 def _memory_of_ranks(
@@ -184,7 +189,12 @@ def _memory_of_ranks(
     if rank is None:
         return _lower("memory", 0, None, reason, str)
     return _lower(
-        "memory", ranks[rank], mine[rank], reason, lambda size: f"{size / 2**20:,.0f} MiB on rank {rank}", tolerance
+        "memory",
+        ranks[rank],
+        mine[rank],
+        reason,
+        lambda size: Text("{:,.0f} MiB on rank {}", size / 2**20, rank),
+        tolerance,
     )
 
 
@@ -226,9 +236,9 @@ def _lower(
 ) -> ClaimCheck:
     """A figure that is the better the lower it is."""
     if reason is not None or here is None:
-        why = reason or "the rerun shows none: this machine does not, or the rerun was too short"
+        why = reason or Text("the rerun shows none: this machine does not, or the rerun was too short")
         return ClaimCheck(claim=claim, outcome="not compared", message=why)
-    return _check(claim, here / there, there, here, f"{text(there)}, here {text(here)}", tolerance)
+    return _check(claim, here / there, there, here, Text("{}, here {}", text(there), text(here)), tolerance)
 
 
 def _check(
@@ -238,7 +248,7 @@ def _check(
     return ClaimCheck(
         claim=claim,
         outcome="better" if good > tolerance else "agrees",
-        message=f"{claim}: {figures}: {good:.2f} times as good as here, expected at most {tolerance:g}",
+        message=Text("{}: {}: {:.2f} times as good as here, expected at most {:g}", claim, figures, good, tolerance),
         submitted=there,
         here=here,
         times_as_good=good,

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from llmperf import decode, own_config, read_bytes
 from llmperf.errors import LlmperfError
-from llmperf.types import DataSource, Result
+from llmperf.types import DataSource, Result, Text
 
 T = TypeVar("T")
 
@@ -39,14 +39,16 @@ def own_data(result: Result) -> DataSource:
     """
     dataset, here = result.contract.dataset, platform.python_version()
     if dataset == "python-stdlib" and result.software.python != here:
-        raise Impossible(f"its data are the library of Python {result.software.python}; this is Python {here}")
+        raise Impossible(Text("its data are the library of Python {}; this is Python {}", result.software.python, here))
     if dataset in ("synthetic", "python-stdlib"):
         return DataSource()
     config = own_config()
     known = config.tables.data.get(dataset)
     if known is None or known.path is None:
         raise Impossible(
-            f"data set {dataset!r} is read from a file: name it in your own llmperf.toml, [data.{dataset}] path"
+            Text(
+                "data set {!r} is read from a file: name it in your own llmperf.toml, [data.{}] path", dataset, dataset
+            )
         )
     beside = Path() if config.path is None else config.path.parent
     return replace(known, path=str(beside / Path(known.path).expanduser()))

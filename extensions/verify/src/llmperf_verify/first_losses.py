@@ -137,9 +137,7 @@ def _wrong(records: RunRecords, record: SequencesRecord) -> Iterator[str]:
             because = Text("the loss of step 1 of rank {}", record.rank)
             yield Text(
                 "expected losses of sequences with the mean {} ({}), found {}",
-                figure(first.loss),
-                because,
-                figure(mean),
+                *(figure(first.loss), because, figure(mean)),
             )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from llmperf import sha256
-from llmperf.types import FileFindings, Finding, Result
+from llmperf.types import FileFindings, Finding, Result, Text
 
 from llmperf_verify.documents import PLAN, RESULT
 from llmperf_verify.rules import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
@@ -24,7 +24,7 @@ from llmperf_verify.verification import (
 if TYPE_CHECKING:
     from llmperf_verify.sigstore_bundles import Identity
 
-ADVICE = "repeat the rerun on an idle machine, then ask for a witness"
+ADVICE = Text("repeat the rerun on an idle machine, then ask for a witness")
 """Advice on a claim that is better than a rerun measured."""
 ALONE: tuple[Level, ...] = ("signed", "witnessed")
 """Levels that are looked at without being asked for: an unknown key is only a note."""
@@ -87,7 +87,7 @@ class LevelChecks:
             yield _finding(check)
             for claim in check.claims:
                 if claim.outcome == "better":
-                    yield BETTER_CLAIM.finding("", f"{claim.message}; {ADVICE}")
+                    yield BETTER_CLAIM.finding("", Text("{}; {}", claim.message, Text(ADVICE)))
 
     def _checks(self, result: Result, path: Path, archive: Path | None) -> Iterator[LevelCheck]:
         from llmperf_verify.signed import bundle_check, signature_check
@@ -101,7 +101,7 @@ class LevelChecks:
                 yield bundle_check(path, archive, identity, witness)
         folder = _place(path)
         if folder == path:
-            message = f"expected {RESULT} in its run folder, with {PLAN} and the records, found a result alone"
+            message = Text("expected {} in its run folder, with {} and the records, found a result alone", RESULT, PLAN)
             asked: dict[Level, object] = {
                 "spot-checked": wanted.spot, "challenged": wanted.challenges, "rerun": wanted.rerun,
             }  # fmt: skip
@@ -138,7 +138,7 @@ def _finding(check: LevelCheck) -> Finding:
     """An error if a check failed, or is impossible and was asked for; else a note."""
     rule = LEVEL_RULES[check.level]
     if check.outcome == "impossible" and check.level not in ALONE:
-        return NOT_CHECKED.finding("", f"{check.level}: {check.message}")
+        return NOT_CHECKED.finding("", Text("{}: {}", Text(check.level), check.message))
     finding = rule.finding("", check.message)
     return finding if check.outcome == "failed" else replace(finding, severity="note")
 
@@ -151,10 +151,10 @@ def _consistent(files: Iterable[FileFindings]) -> LevelCheck:
     warnings = sum(finding.severity == "warning" for finding in findings)
     figures = {"errors": len(errors), "warnings": warnings}
     if errors:
-        message = f"{len(errors)} errors, the first {errors[0].code}: {errors[0].message}"
+        message = Text("{} errors, the first {}: {}", len(errors), errors[0].code, errors[0].message)
         return LevelCheck(level="consistent", outcome="failed", message=message, figures=figures)
     if any(finding.code == "LP705" for finding in findings):
-        message = "no plan and no records, from which the figures could be computed again"
+        message = Text("no plan and no records, from which the figures could be computed again")
         return LevelCheck(level="consistent", outcome="impossible", message=message, figures=figures)
-    message = "no errors; the figures were computed again from the plan and the records"
+    message = Text("no errors; the figures were computed again from the plan and the records")
     return LevelCheck(level="consistent", outcome="passed", message=message, figures=figures)

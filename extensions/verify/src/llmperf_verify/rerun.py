@@ -13,7 +13,7 @@ from pathlib import Path
 
 from llmperf import load_plan, printable, recorded
 from llmperf.errors import Interrupted
-from llmperf.types import MemorySample, Plan, Progress, Result, StepProgress, StepRecord
+from llmperf.types import MemorySample, Plan, Progress, Result, StepProgress, StepRecord, Text
 from llmperf.types.result import LossPoint
 
 from llmperf_verify.claims import Measured, claim_checks, claims_text, differences
@@ -59,8 +59,8 @@ def rerun_check(
             _check_time(plan, limit_seconds)
             pace = "" if (seconds := plan.expected_step_seconds) is None else f", about {seconds:.2g} s each"
             what = f"{plan.spec.contract.model} by {plan.spec.tuning.framework} in {plan.spec.contract.precision}"
-            where = printable(f"{what} on {plan.layout.world_size} x {device.model} ({plan.vendor})", " ")
-            say(f"rerun: {where}, {plan.steps} of {plan.spec.contract.steps} steps{pace}")
+            where = printable(Text("{} on {} x {} ({})", what, plan.layout.world_size, device.model, plan.vendor), " ")
+            say(Text("rerun: {}, {} of {} steps{}", where, plan.steps, plan.spec.contract.steps, pace))
             skipped = None
             if result.contract.precision == "fp16" and rerun.precision != "fp16":
                 skipped = first_skipped(folder, steps)
@@ -80,7 +80,7 @@ def rerun_check(
         finally:
             rerun.run.close()
     except Impossible as error:
-        message = f"cannot rerun the first {steps} steps here: {printable(str(error), ' ')}"
+        message = Text("cannot rerun the first {} steps here: {}", steps, printable(str(error), " "))
         return LevelCheck(level="rerun", outcome="impossible", message=message)
 
 
@@ -100,10 +100,9 @@ def _submitted(result: Result, steps: int) -> list[LossPoint]:
     points = [point for point in result.loss_curve if point.step <= steps]
     if len([point for point in points if point.loss is not None]) < FEWEST_STEPS:
         every = result.loss_curve_every
-        fewest = f"expected --rerun {every + 1} or more, its loss curve has every {every}th step" if every > 1 else (
-            f"expected the losses of at least {FEWEST_STEPS} steps, found {len(points)}"
-        )  # fmt: skip
-        raise Impossible(fewest)
+        if every > 1:
+            raise Impossible(Text("expected --rerun {} or more, its loss curve has every {}th step", every + 1, every))
+        raise Impossible(Text("expected the losses of at least {} steps, found {}", FEWEST_STEPS, len(points)))
     return points
 
 
@@ -132,7 +131,8 @@ def _check_time(plan: Plan, limit_seconds: float) -> None:
 def _check_limit(plan: Plan, seconds: float, limit_seconds: float) -> None:
     if seconds > limit_seconds:
         hours, limit = seconds / 3600, limit_seconds / 3600
-        raise Impossible(f"{plan.steps} steps would take about {hours:,.1f} h, more than the limit of {limit:g} h")
+        message = Text("{} steps would take about {:,.1f} h, more than the limit of {:g} h", plan.steps, hours, limit)
+        raise Impossible(message)
 
 
 class _Progress:
@@ -156,7 +156,7 @@ class _Progress:
             there = self._losses.get(step.step)
             beside = "" if there is None else f", submitted {there:.6f}"
             loss = "no loss" if step.loss is None else f"loss {step.loss:.6f}"
-            self._say(f"rerun: step {step.step} of {progress.steps}: {loss}{beside}")
+            self._say(Text("rerun: step {} of {}: {}{}", step.step, progress.steps, loss, beside))
 
 
 def _trained(rerun: RerunPlan, watching: _Progress, judged: Callable[[Path, Result], LevelCheck]) -> LevelCheck:
@@ -170,10 +170,10 @@ def _trained(rerun: RerunPlan, watching: _Progress, judged: Callable[[Path, Resu
             raise Interrupted
         if here.failure is not None:
             kept = True
-            raise Impossible(f"its run failed here: {here.failure.message}; its folder is {run}")
+            raise Impossible(Text("its run failed here: {}; its folder is {}", here.failure.message, run))
         check = judged(run, here)
         kept = check.outcome != "passed"
-        return replace(check, message=f"{check.message}; folder of the rerun: {run}") if kept else check
+        return replace(check, message=Text("{}; folder of the rerun: {}", check.message, run)) if kept else check
     finally:
         if not kept:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -189,7 +189,7 @@ def _with_claims(
     # the first step is the only one that the rerun does not measure
     claims = claim_checks(measured(folder, result, last), measured(run, here, last), rerun.other_layout)
     text = claims_text(claims, differences(result, here))
-    return replace(check, claims=claims, message=f"{check.message}; {text}" if text else check.message)
+    return replace(check, claims=claims, message=Text("{}; {}", check.message, text) if text else check.message)
 
 
 def measured(folder: Path, result: Result, last: int) -> Measured:

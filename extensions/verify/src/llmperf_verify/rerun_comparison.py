@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from llmperf import printable
-from llmperf.types import Precision, Result
+from llmperf.types import Precision, Result, Text
 from llmperf.types.result import LossPoint
 
 from llmperf_verify.documents import Impossible
@@ -82,12 +82,15 @@ class CurveDifference:
     @property
     def text(self) -> str:
         """A sentence, such as `loss within 4.8e-07 (bound 1.4e-05, step 5)`."""
-        where = f"bound {self.bound:.2g}, step {self.step}"
-        unit = " nats per token" if self.what == "loss" else ""
-        if self.within:
-            return f"{self.what} differs by at most {self.difference:.1e}{unit} ({where})"
-        values = f"submitted {self.submitted:.6f}, {self.here:.6f} here"
-        return f"{self.what} differs by {self.difference:.1e}{unit} ({where}): {values}"
+        most, differs = (
+            ("loss differs by at most {:.1e} nats per token (bound {:.2g}, step {})",
+             "loss differs by {:.1e} nats per token (bound {:.2g}, step {})")
+            if self.what == "loss" else
+            ("gradient norm differs by at most {:.1e} (bound {:.2g}, step {})",
+             "gradient norm differs by {:.1e} (bound {:.2g}, step {})")
+        )  # fmt: skip
+        text = Text(most if self.within else differs, self.difference, self.bound, self.step)
+        return text if self.within else Text("{}: submitted {:.6f}, {:.6f} here", text, self.submitted, self.here)
 
 
 def losses(submitted: Sequence[LossPoint], here: Sequence[LossPoint], bounds: CurveBounds) -> CurveDifference | None:
@@ -142,13 +145,15 @@ def compared(
     usable = [point for point in submitted if skipped is None or point.step <= skipped]
     loss, norm = losses(usable, here, bounds), norms(usable, here, bounds)
     if loss is None:
-        raise Impossible("no step has a loss in both runs")
+        raise Impossible(Text("no step has a loss in both runs"))
     wrong = [difference.text for difference in (loss, norm) if difference is not None and not difference.within]
-    counts = (("parameters", result.parameters, plan.flops.parameters),
-              ("tokens of a step", result.batch.tokens_per_step, plan.batch.tokens_per_step))  # fmt: skip
-    wrong += [f"{name}: submitted {there:,}, {value:,} here" for name, there, value in counts if there != value]
+    counts = ((Text("parameters"), result.parameters, plan.flops.parameters),
+              (Text("tokens of a step"), result.batch.tokens_per_step, plan.batch.tokens_per_step))  # fmt: skip
+    wrong += [
+        Text("{}: submitted {:,}, {:,} here", name, there, value) for name, there, value in counts if there != value
+    ]
     own = plan.spec.tuning.framework == result.tuning.framework
-    agreed = [loss.text, "gradient norms were not compared" if norm is None else norm.text]
+    agreed = [loss.text, Text("gradient norms were not compared") if norm is None else norm.text]
     known = {point.step for point in here if point.grad_norm is not None and math.isfinite(point.grad_norm)}
     # gradients of a skipped step have no norm
     missing = [point.step for point in usable if point.grad_norm is None and point.step in known - {skipped}]
@@ -156,18 +161,17 @@ def compared(
     if missing and own:
         steps = ", ".join(map(str, missing[:5]))
         alike = plan.spec.tuning.sharding_stage == result.tuning.sharding_stage  # some layouts know no norm
-        reason = f"the submission has no gradient norm of step {steps}, and this framework recorded it here"
+        reason = Text("the submission has no gradient norm of step {}, and this framework recorded it here", steps)
         (wrong if alike else unsure).append(reason)
     outcome: Outcome = "failed" if wrong else "impossible" if unsure else "passed"
-    more = f" (asked for {asked}; the run has no more)" if asked > result.contract.steps else ""
-    whose = " (the submitter's own framework)" if own else ""
-    how = f"{loss.steps} steps{more} by {plan.spec.tuning.framework}{whose} {rerun.precision}"
-    how += f" on {plan.layout.world_size} rank"
-    how += "s" * (plan.layout.world_size > 1)
+    steps_text = "{} steps (asked for {}; the run has no more)" if asked > result.contract.steps else "{} steps"
+    whose, name = Text(" (the submitter's own framework)") if own else "", printable(plan.spec.tuning.framework, " ")
+    template = "{} by {}{} {} on {} rank" if plan.layout.world_size == 1 else "{} by {}{} {} on {} ranks"
+    how = Text(template, Text(steps_text, loss.steps, asked), name, whose, rerun.precision, plan.layout.world_size)
     return LevelCheck(
         level="rerun",
         outcome=outcome,
-        message=f"{printable(how, ' ')}: {'; '.join(wrong or [*agreed, *unsure])}",
+        message=Text("{}: {}", how, Text.joined("; ", wrong or [*agreed, *unsure])),
         figures={
             "steps": loss.steps,
             "framework": plan.spec.tuning.framework,
@@ -190,20 +194,25 @@ def _unsure(
     skipped: int | None,
 ) -> list[str]:
     """Reasons why losses that agree prove too little."""
-    reasons = []
+    reasons: list[str] = []
     last = result.contract.steps if result.status == "complete" else result.loss_curve[-1].step
     due = 1 + (min(asked, last) - 1) // result.loss_curve_every
     if skipped is not None and skipped < min(asked, result.contract.steps):
         reasons.append(
-            f"the submission's loss scaler skipped the update of step {skipped}, which a rerun in another precision"
-            " cannot follow: later steps were not compared"
+            Text(
+                "the submission's loss scaler skipped the update of step {}, which a rerun in another precision"
+                " cannot follow: later steps were not compared",
+                skipped,
+            )
         )
     elif loss.steps < due:
-        reasons.append(f"expected the losses of {due} steps, found {loss.steps}")
+        reasons.append(Text("expected the losses of {} steps, found {}", due, loss.steps))
     theirs = {point.step for point in submitted if point.loss is not None}
     own = [(point.step, point.loss) for point in here if point.loss is not None and point.step in theirs]
     guess, first = math.log(result.model.vocab_size), own[0][1]
     moves = any(abs(value - first) > bounds.of_loss(step) for step, value in own)
     if not (moves and any(abs(value - guess) > bounds.of_loss(step) for step, value in own)):
-        reasons.append("the losses move by less than the bound, and so a guess would agree, too; ask for a run in fp32")
+        reasons.append(
+            Text("the losses move by less than the bound, and so a guess would agree, too; ask for a run in fp32")
+        )
     return reasons

@@ -10,7 +10,7 @@ from typing import Literal
 
 from llmperf import GivenRun
 from llmperf.errors import UserError, unknown
-from llmperf.types import Case, Contract, DataSource, Plan, Precision, Result, Tuning
+from llmperf.types import Case, Contract, DataSource, Plan, Precision, Result, Text, Tuning
 
 from llmperf_verify.documents import Impossible, own_data
 
@@ -68,13 +68,13 @@ def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
                 if not run.problems and run.plan is not None and run.plan.worker.script is None:
                     return _stopping(run, steps, precision, result.data_fingerprint, own)
                 problem = run.problems[0] if run.problems else None
-                why = "it runs a script, which trains all steps" if problem is None else reason(problem.message)
+                why = Text("it runs a script, which trains all steps") if problem is None else reason(problem.message)
                 problems[name] = why
                 if problem is None or not (problem.code in MEMORY_CODES or problem.where.startswith("tuning.")):
                     break  # another layout would not help
     first, *others = problems
-    neither = f"; nor can {', '.join(others)}" if others else ""
-    raise Impossible(f"framework {first} cannot train it: {problems[first]}{neither}")
+    neither = Text("; nor can {}", ", ".join(others)) if others else ""
+    raise Impossible(Text("framework {} cannot train it: {}{}", first, problems[first], neither))
 
 
 def reason(message: str) -> str:
@@ -87,24 +87,26 @@ def _own_layout(result: Result, framework: str | None, contract: Contract, data:
     """The submission's own layout and tuning, if it was on devices of this machine's model; otherwise why not."""
     tuning, hardware = result.tuning, result.hardware
     if framework not in (None, tuning.framework):
-        return f"it trained by {tuning.framework}, the rerun by {framework}"
+        return Text("it trained by {}, the rerun by {}", tuning.framework, framework)
     if tuning.framework not in installed("framework"):
-        return f"it trained by {tuning.framework}, which is not installed"
+        return Text("it trained by {}, which is not installed", tuning.framework)
     if tuning.nodes > 1:
-        return f"it ran on {tuning.nodes} nodes"
+        return Text("it ran on {} nodes", tuning.nodes)
     # not the best device of a machine that has others
     vendor = hardware.vendor if hardware.vendor in installed("vendor") else None
     try:
         run = GivenRun(_case(result, contract, tuning, data), result.model, vendor)
     except UserError as error:
-        return f"it ran on {hardware.device_model} ({hardware.vendor}), and here: {error}"
+        return Text("it ran on {} ({}), and here: {}", hardware.device_model, hardware.vendor, error)
     if run.device_model != hardware.device_model:
-        return f"it ran on {hardware.device_model} ({hardware.vendor}), and this machine has {run.device_model}"
+        return Text(
+            "it ran on {} ({}), and this machine has {}", hardware.device_model, hardware.vendor, run.device_model
+        )
     if run.problems:
-        return f"its layout cannot run here: {reason(run.problems[0].message)}"
+        return Text("its layout cannot run here: {}", reason(run.problems[0].message))
     if run.divisible and tuning.devices > MOST_RANKS:
-        return f"its layout has {tuning.devices} ranks on one device, a rerun at most {MOST_RANKS}"
-    return "it runs a script" if run.plan is None or run.plan.worker.script is not None else run
+        return Text("its layout has {} ranks on one device, a rerun at most {}", tuning.devices, MOST_RANKS)
+    return Text("it runs a script") if run.plan is None or run.plan.worker.script is not None else run
 
 
 def _stopping(
@@ -117,7 +119,8 @@ def _stopping(
         raise Impossible(reason(str(error))) from None
     if fingerprint is not None and plan.data_fingerprint is not None and fingerprint != plan.data_fingerprint:
         run.close()
-        raise Impossible(f"its data set {plan.spec.contract.dataset!r} has other tokens than the one of that name here")
+        message = Text("its data set {!r} has other tokens than the one of that name here", plan.spec.contract.dataset)
+        raise Impossible(message)
     return RerunPlan(run=run, plan=plan, precision=precision, other_layout=other_layout)
 
 
@@ -129,10 +132,11 @@ def _checked(result: Result) -> Contract:
     except UserError as error:
         raise Impossible(str(error)) from None
     if contract.model != result.model.name:
-        raise Impossible(f"contract.model is {contract.model!r}, and the facts are those of {result.model.name!r}")
+        message = Text("contract.model is {!r}, and the facts are those of {!r}", contract.model, result.model.name)
+        raise Impossible(message)
     if contract.lora is not None and contract.lora.dropout > 0:
-        dropout = f"contract.lora.dropout is {contract.lora.dropout:g}"
-        raise Impossible(f"{dropout}: what it drops depends on framework and layout, and so do the losses")
+        template = "contract.lora.dropout is {:g}: what it drops depends on framework and layout, and so do the losses"
+        raise Impossible(Text(template, contract.lora.dropout))
     return contract
 
 

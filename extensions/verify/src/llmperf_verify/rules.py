@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf import sha256
 from llmperf.errors import UserError
-from llmperf.types import Finding, Row, Rule, Severity
+from llmperf.types import Finding, Row, Rule, Severity, Text
 
 from llmperf_verify.documents import RESULT, VERIFICATION
 from llmperf_verify.ssh_signatures import signature_path, verified
@@ -44,7 +44,7 @@ def beside_verification(document: Verification, path: Path) -> Iterator[Finding]
     if path.name == VERIFICATION and result.is_file():
         digest = sha256(result)
         if all(entry.result_sha256 != digest for entry in document.results):
-            message = f"expected {RESULT} with SHA-256 {digest}, found another: the result was changed since"
+            message = Text("expected {} with SHA-256 {}, found another: the result was changed since", RESULT, digest)
             yield OTHER_RESULT.finding("/results", message)
     if signature_path(path, "llmperf-verification").is_file():
         try:
@@ -62,8 +62,12 @@ def verified_note(result: Path) -> Iterator[Finding]:
     except UserError:
         return  # an error of verification.json itself
     if known is not None:
-        text = f"verified: {known.label}" if known.by else f"{known.label.removesuffix(')')}, signer unknown)"
-        yield replace(OTHER_RESULT.finding("", f"{VERIFICATION} says: {text}"), severity="note")
+        text = (
+            Text("verified: {}", known.label)
+            if known.by
+            else Text("{}, signer unknown)", known.label.removesuffix(")"))
+        )
+        yield replace(OTHER_RESULT.finding("", Text("{} says: {}", VERIFICATION, text)), severity="note")
 
 
 def verification_row(result: Path) -> Row:
@@ -72,10 +76,10 @@ def verification_row(result: Path) -> Row:
         known = standing(result)
         outdated = known is None and stale(result)
     except UserError as error:
-        return Row(key="verification", label="verified", value=None, text=f"unknown: {error}", own_words=True)
+        return Row(key="verification", label="verified", value=None, text=Text("unknown: {}", error), own_words=True)
     if outdated:
         text = "verification of another result.json"
         return Row(key="verification", label="verified", value=None, text=text, own_words=True)
     if known is None:
         return Row(key="verification", label="verified", value=None)
-    return Row(key="verification", label="verified", value=known.passed or "nothing verified", text=known.label)
+    return Row(key="verification", label="verified", value=known.passed or Text("nothing verified"), text=known.label)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from llmperf import own_config
 from llmperf.errors import UserError
-from llmperf.types import Row
+from llmperf.types import Row, Text
 
 from llmperf_verify.documents import ARCHIVES, RESULT, VERIFICATION
 from llmperf_verify.sigstore_bundles import Identity, bundle_path, verify
@@ -28,17 +28,17 @@ def signature_check(
         if allowed is None:
             return None
         names = " or ".join(signature_path(path, namespace).name for path in files)
-        return LevelCheck(level=level, outcome="failed", message=f"expected a signature {names}, found none")
+        return LevelCheck(level=level, outcome="failed", message=Text("expected a signature {}, found none", names))
     try:
         signature = verified(signed, namespace, allowed) if allowed else _known(signed, namespace)
     except UserError as error:
         return LevelCheck(level=level, outcome="failed", message=str(error))
     figures = {"key": signature.key, "principal": signature.principal, "file": signed.name}
     if signature.principal is not None:
-        message = f"{signed.name} was signed by {signature.principal} with key {signature.key}"
+        message = Text("{} was signed by {} with key {}", signed.name, signature.principal, signature.key)
         return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
     option = "--witnesses" if level == "witnessed" else "--signers"
-    message = f"{signed.name} was signed with key {signature.key}; {option} FILE shows whose key that is"
+    message = Text("{} was signed with key {}; {} FILE shows whose key that is", signed.name, signature.key, option)
     return LevelCheck(level=level, outcome="impossible", message=message, figures=figures)
 
 
@@ -59,13 +59,15 @@ def bundle_check(result: Path, archive: Path | None, expected: Identity, witness
     signed = next((path for path in files if bundle_path(path, witness).is_file()), None)
     if signed is None:
         names = " or ".join(bundle_path(path, witness).name for path in files)
-        return LevelCheck(level=level, outcome="failed", message=f"expected a sigstore bundle {names}, found none")
+        return LevelCheck(
+            level=level, outcome="failed", message=Text("expected a sigstore bundle {}, found none", names)
+        )
     try:
         verify(signed, witness, expected)
     except UserError as error:
         return LevelCheck(level=level, outcome="failed", message=str(error))
     figures = {"principal": expected.subject, "issuer": expected.issuer, "file": signed.name}
-    message = f"{signed.name} was signed by {expected.subject} through sigstore ({expected.issuer})"
+    message = Text("{} was signed by {} through sigstore ({})", signed.name, expected.subject, expected.issuer)
     return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
 
 
@@ -73,7 +75,7 @@ def signed_file(path: Path) -> Path:
     """The file that is signed for a path: result.json of a run folder, else the file itself; UserError if none."""
     if path.is_dir():
         if not (path / RESULT).is_file():
-            raise UserError(f"{path}: expected a run folder with {RESULT}, found none")
+            raise UserError(Text("{}: expected a run folder with {}, found none", path, RESULT))
         return path / RESULT
     if not path.is_file():
         raise UserError(f"{path}: no such file")

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from llmperf import printable, read_bytes
 from llmperf.errors import UserError
+from llmperf.types import Text
 
 from llmperf_verify.ssh_signatures import program
 
@@ -55,7 +56,7 @@ def sign(path: Path, witness: bool) -> Path:
     """
     target = bundle_path(path, witness)
     if target.exists():
-        raise UserError(f"{target}: is there already; remove it to sign again")
+        raise UserError(Text("{}: is there already; remove it to sign again", target))
     reason = _run(["sign", "--bundle", str(target.absolute()), str(path.absolute())], seconds=None)
     if reason is not None or not target.is_file():
         raise UserError(f"{path}: cannot be signed by sigstore: {reason or 'no bundle was written'}")
@@ -70,7 +71,9 @@ def verify(path: Path, witness: bool, expected: Identity) -> None:
     options += [f"--cert-identity={expected.subject}", f"--cert-oidc-issuer={expected.issuer}"]
     reason = _run(["verify", "identity", *options, str(path.absolute())], SECONDS)
     if reason is not None:
-        raise UserError(f"{bundle}: expected a bundle of {path.name} by {expected.subject}, found another: {reason}")
+        raise UserError(
+            Text("{}: expected a bundle of {} by {}, found another: {}", bundle, path.name, expected.subject, reason)
+        )
 
 
 def _command() -> list[str]:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from llmperf import check_model, count_parameters, decode, load_plan, recorded
 from llmperf.errors import LlmperfError
-from llmperf.types import FurtherRecord, Plan, StepRecord
+from llmperf.types import FurtherRecord, Plan, StepRecord, Text
 
 from llmperf_verify.documents import PLAN, Impossible, own_data
 from llmperf_verify.first_losses import IGNORED, SequencesRecord
@@ -97,9 +97,9 @@ def spot_check(
     try:
         outcome, message, figures = _check(folder, result, sequences, seed, double, show)
     except Refuted as error:
-        outcome, message = "failed", str(error)
+        outcome, message = "failed", error.args[0]
     except LlmperfError as error:
-        outcome, message = "impossible", str(error)
+        outcome, message = "impossible", error.args[0]
     return LevelCheck(level="spot-checked", outcome=outcome, message=message, figures=figures)
 
 
@@ -122,7 +122,7 @@ def _check(
     bounds = [bound_of(plan.spec.model, plan.spec.contract, count) for count in learnt]
     outcome, message, figures = _judged(chosen, computed, differences, bounds, spread, seed)
     if sequences > len(chosen):
-        message += f"; asked for {sequences}, step 1 has {len(chosen)}"
+        message = Text("{}; asked for {}, step 1 has {}", message, sequences, len(chosen))
     return outcome, message, figures
 
 
@@ -154,27 +154,33 @@ def _judged(
     }
     if failing:
         place, loss = chosen[worst], computed[worst]
-        message = (
-            f"{failing} of {len(chosen)} sequences of step 1 have other losses than recorded: sequence {place.index} of"
-            f" data-parallel rank {place.rank}: expected {loss:.6f} within {bound:.1e}, found"
-            f" {loss + differences[worst]:.6f} (seed {seed})"
+        message = Text(
+            "{} of {} sequences of step 1 have other losses than recorded: sequence {} of"
+            " data-parallel rank {}: expected {:.6f} within {:.1e}, found"
+            " {:.6f} (seed {})",
+            *(failing, len(chosen), place.index, place.rank, loss, bound, loss + differences[worst], seed),
         )
         return "failed", message, figures
     if len(chosen) >= FEWEST_FOR_MEAN and abs(mean) > bound_of_mean:
-        message = (
-            f"the recorded losses of {len(chosen)} sequences of step 1 differ by {mean:+.1e} in the mean, bound"
-            f" {bound_of_mean:.1e} (seed {seed})"
+        message = Text(
+            "the recorded losses of {} sequences of step 1 differ by {:+.1e} in the mean, bound {:.1e} (seed {})",
+            *(len(chosen), mean, bound_of_mean, seed),
         )
         return "failed", message, figures
-    noun = "the loss of 1 sequence" if len(chosen) == 1 else f"the losses of {len(chosen)} sequences"
+    noun = Text("the loss of 1 sequence" if len(chosen) == 1 else "the losses of {} sequences", len(chosen))
     if not max(bounds) < spread:  # NaN is no spread
-        message = (
-            f"{noun} of step 1 agree, but a guess would, too: the bound {max(bounds):.1e} is not below the spread"
-            f" between sequences {spread:.1e}; ask for a run in fp32 (seed {seed})"
+        message = Text(
+            "{} of step 1 agree, but a guess would, too: the bound {:.1e} is not below the spread"
+            " between sequences {:.1e}; ask for a run in fp32 (seed {})",
+            *(noun, max(bounds), spread, seed),
         )
         return "impossible", message, figures
-    message = f"{noun} of step 1 computed again: largest difference {largest:.1e}, bound {bound:.1e}"
-    return "passed", f"{message}, spread between sequences {spread:.1e} (seed {seed})", figures
+    message = Text(
+        "{} of step 1 computed again: largest difference {:.1e}, bound {:.1e}, spread between sequences {:.1e}"
+        " (seed {})",
+        *(noun, largest, bound, spread, seed),
+    )
+    return "passed", message, figures
 
 
 def bound_of(model: Model, contract: Contract, tokens: int) -> float:
@@ -197,15 +203,16 @@ def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
             continue
         rank = plan.layout.data_parallel_rank(record.rank)
         if len(record.losses) != expected:
-            found = f"expected the losses of {expected} sequences of step 1, found {len(record.losses)}"
-            raise Refuted(f"{path.name}: {found}")
+            found = Text("expected the losses of {} sequences of step 1, found {}", expected, len(record.losses))
+            raise Refuted(Text("{}: {}", path.name, found))
         if losses.setdefault(rank, record.losses) != record.losses:
-            raise Refuted(f"{path.name}: other losses of step 1 than another rank of data-parallel rank {rank}")
+            message = Text("{}: other losses of step 1 than another rank of data-parallel rank {}", path.name, rank)
+            raise Refuted(message)
     if not losses:
-        raise Impossible(f"no rank recorded the losses of its sequences of step 1: {_why_missing(folder, plan)}")
+        raise Impossible(Text("no rank recorded the losses of its sequences of step 1: {}", _why_missing(folder, plan)))
     if len(losses) != plan.batch.data_parallel or max(losses) >= plan.batch.data_parallel:
-        found = f"found those of {len(losses)}"
-        raise Refuted(f"expected losses of step 1 of {plan.batch.data_parallel} data-parallel ranks, {found}")
+        template = "expected losses of step 1 of {} data-parallel ranks, found those of {}"
+        raise Refuted(Text(template, plan.batch.data_parallel, len(losses)))
     return losses
 
 
@@ -213,13 +220,13 @@ def _why_missing(folder: Path, plan: Plan) -> str:
     """The reason why there are no losses of sequences: no records, records that end early, or no support."""
     files = _of_ranks(folder)
     if len(files) < plan.layout.world_size:
-        return f"expected the records of {plan.layout.world_size} ranks, found {len(files)} files"
+        return Text("expected the records of {} ranks, found {} files", plan.layout.world_size, len(files))
     for path, records in files:
         if not any(isinstance(record, StepRecord) for record in records):
-            return f"{path.name} has no steps"
+            return Text("{} has no steps", path.name)
     if "verify" not in plan.recorders:
-        return "llmperf-verify was not installed where it ran"
-    return f"{plan.spec.tuning.framework} did not report them, or they were removed"
+        return Text("llmperf-verify was not installed where it ran")
+    return Text("{} did not report them, or they were removed", plan.spec.tuning.framework)
 
 
 def _of_ranks(folder: Path) -> list[tuple[Path, Iterator[Record]]]:
@@ -246,20 +253,23 @@ def _check_possible(plan: Plan, result: Result) -> None:
 
     spec = plan.spec
     if spec.model != result.model or spec.contract != result.contract:
-        raise Refuted("plan.json: its model or contract is not that of result.json")
+        raise Refuted(Text("plan.json: its model or contract is not that of result.json"))
     check_model(spec.model, PLAN)
     if (reason := uncovered(spec.model, spec.contract)) is not None:
         raise Impossible(reason)
     counted = count_parameters(spec.model).total
     if plan.flops.parameters != counted:
-        found = f"{plan.flops.parameters:,} counted by {plan.flops.counted_by}"
+        found = Text("{:,} counted by {}", plan.flops.parameters, plan.flops.counted_by)
         raise Impossible(
-            f"model: expected {counted:,} parameters by its facts, found {found}: its losses do not"
-            " follow from the facts"
+            Text(
+                "model: expected {:,} parameters by its facts, found {}: its losses do not follow from the facts",
+                *(counted, found),
+            )
         )
     base = spec.framework.get("base_weights") if spec.contract.lora is not None else None
     if base is not None:
-        raise Impossible(f"framework.base_weights: the weights are those of {base}, which the plan does not determine")
+        message = Text("framework.base_weights: the weights are those of {}, which the plan does not determine", base)
+        raise Impossible(message)
 
 
 def memory_bytes() -> float:
@@ -278,8 +288,10 @@ def _affordable(plan: Plan, sequences: int, dtype: type[np.floating]) -> int:
     if needed > MEMORY_SHARE * memory:
         fewer = "" if sequences == 1 else "; fewer sequences need less"
         raise Impossible(
-            f"{sequences} sequences of {plan.spec.contract.seq_len} tokens of {plan.spec.model.name} need about"
-            f" {needed / 2**30:,.0f} GiB of memory, of which this machine has {memory / 2**30:,.0f}{fewer}"
+            Text(
+                "{} sequences of {} tokens of {} need about {:,.0f} GiB of memory, of which this machine has {:,.0f}{}",
+                *(sequences, plan.spec.contract.seq_len, plan.spec.model.name, needed / 2**30, memory / 2**30, fewer),
+            )
         )
     return needed
 
@@ -299,8 +311,10 @@ def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArr
         with open_batches(here, rank) as batches:
             if result.data_fingerprint not in (None, batches.fingerprint):
                 raise Impossible(
-                    f"data set {plan.spec.contract.dataset!r} has other tokens here than in the run: expected the"
-                    f" fingerprint {result.data_fingerprint}, found {batches.fingerprint}"
+                    Text(
+                        "data set {!r} has other tokens here than in the run: expected the fingerprint {}, found {}",
+                        *(plan.spec.contract.dataset, result.data_fingerprint, batches.fingerprint),
+                    )
                 )
             wanted = [place for place in chosen if place.rank == rank]
             for micro_step in range(max(place.index for place in wanted) // rows + 1):
@@ -324,7 +338,7 @@ def _computed(
         now = time.monotonic()
         left = (now - begin) / layers * (model.layers - layers)
         if left > MOST_HOURS * 3600:
-            raise Impossible(f"{model.name} would take this machine about {left / 3600:,.0f} hours")
+            raise Impossible(Text("{} would take this machine about {:,.0f} hours", model.name, left / 3600))
         if now - shown >= SHOWN_SECONDS:
             if shown == begin:
                 show(f"spot check of {model.name}: {len(tokens)} sequences, {memory / 2**30:.1f} GiB")

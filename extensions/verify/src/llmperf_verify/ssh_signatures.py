@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, BinaryIO, Literal
 
 from llmperf import open_regular, printable, read_bytes, write_bytes
 from llmperf.errors import UserError
+from llmperf.types import Text
 
 if TYPE_CHECKING:
     import subprocess
@@ -57,7 +58,7 @@ def sign(path: Path, key: Path, namespace: Namespace) -> Path:
     """
     target = signature_path(path, namespace)
     if target.exists():
-        raise UserError(f"{target}: is there already; remove it to sign again")
+        raise UserError(Text("{}: is there already; remove it to sign again", target))
     if not key.is_file():
         raise UserError(f"--key: expected an SSH key, found no file {key}")
     done = _keygen(["sign", "-q", "-n", namespace, "-f", str(key)], path, seconds=None)
@@ -77,12 +78,13 @@ def verified(path: Path, namespace: Namespace, signers: Path | None) -> Signatur
     done = _keygen(["check-novalidate", "-n", namespace, "-s", str(signature)], path)
     fingerprint = re.search(rb"SHA256:[A-Za-z0-9+/=]+", done.stdout)
     if done.returncode or fingerprint is None:
-        raise UserError(f"{signature}: expected the signature of {path.name}, found another: {_reason(done)}")
+        message = Text("{}: expected the signature of {}, found another: {}", signature, path.name, _reason(done))
+        raise UserError(message)
     key = fingerprint[0].decode()
     if signers is None:
         return Signature(key=key, principal=None)
     if not signers.is_file():
-        raise UserError(f"expected a file of allowed signers, found no file {signers}")
+        raise UserError(Text("expected a file of allowed signers, found no file {}", signers))
     named = _keygen(["find-principals", "-s", str(signature), "-f", str(signers)], None)
     for principal in named.stdout.decode(errors="replace").splitlines() if not named.returncode else ():
         options = ["verify", "-n", namespace, "-s", str(signature), "-f", str(signers), "-I", principal]
@@ -92,10 +94,15 @@ def verified(path: Path, namespace: Namespace, signers: Path | None) -> Signatur
     first = named.stdout.decode(errors="replace").splitlines()[:1]
     if any(b"signature namespace" in _keygen([*options, principal], path).stderr for principal in first):
         raise UserError(
-            f"{signature}: {signers} lists the key {key}, but for other namespaces; its line needs"
-            f' namespaces="{namespace}", or no namespaces'
+            Text(
+                '{}: {} lists the key {}, but for other namespaces; its line needs namespaces="{}", or no namespaces',
+                signature,
+                signers,
+                key,
+                namespace,
+            )
         )
-    raise UserError(f"{signature}: expected a key of {signers} for {namespace}, found {key}")
+    raise UserError(Text("{}: expected a key of {} for {}, found {}", signature, signers, namespace, key))
 
 
 def check_allowed_signers(path: Path, where: str) -> None:
@@ -103,7 +110,7 @@ def check_allowed_signers(path: Path, where: str) -> None:
     lines = [line.split() for line in read_bytes(path, MAX_SIGNERS_BYTES).decode(errors="replace").splitlines()]
     signers = [words for words in lines if words and not words[0].startswith("#")]
     if not any(word in KEY_TYPES for words in signers for word in words[1:-1]):
-        found = "a key without a name" if signers and signers[0][0] in KEY_TYPES else "none"
+        found = "a key without a name" if signers and signers[0][0] in KEY_TYPES else Text("none")
         expected = "a line `NAME KEYTYPE KEY`, such as `alice@example.org ssh-ed25519 AAAA...`"
         raise UserError(f"{where}: {path}: expected {expected}, found {found}")
 
@@ -131,7 +138,7 @@ def _keygen(
     except subprocess.TimeoutExpired:
         raise UserError(f"ssh-keygen did not answer within {seconds:.0f} s") from None
     except OSError as error:
-        raise UserError(f"{signed}: {error.strerror or error}") from None
+        raise UserError(Text("{}: {}", signed, error.strerror or error)) from None
     finally:
         if stdin is not None:
             stdin.close()

@@ -10,6 +10,7 @@ from typing import Literal
 
 from llmperf import __version__, encode_pretty, own_config, sha256, write_bytes
 from llmperf.errors import UserError
+from llmperf.types import Text
 
 from llmperf_verify.documents import ARCHIVES, VERIFICATION, load
 from llmperf_verify.ssh_signatures import signature_path, verified
@@ -111,18 +112,18 @@ class Standing:
     def label(self) -> str:
         """`spot-checked, rerun (by alice@example.org)`, or `(claimed)` without a known signature."""
         failed = [check.level for check in self.checks if check.outcome == "failed"]
-        text = self.passed or "nothing verified"
-        text += f"; failed: {', '.join(failed)}" if failed else ""
+        text = self.passed or Text("nothing verified")
+        text += Text("; failed: {}", ", ".join(failed)) if failed else ""
         impossible = [check.level for check in self.checks if check.outcome == "impossible"]
-        text += f"; not possible: {', '.join(impossible)}" if impossible else ""
+        text += Text("; not possible: {}", ", ".join(impossible)) if impossible else ""
         claims = [claim for check in self.checks for claim in check.claims]
         better = [claim.claim for claim in claims if claim.outcome == "better"]
         speed = [claim.outcome for claim in claims if claim.claim == "speed"]
         if better:
-            text += f"; better than the rerun: {', '.join(better)}"
+            text += Text("; better than the rerun: {}", ", ".join(better))
         elif speed:
-            text += "; speed compared" if "agrees" in speed else "; speed not compared"
-        return f"{text} (by {self.by})" if self.by else f"{text} (claimed)"
+            text += Text("; speed compared") if "agrees" in speed else Text("; speed not compared")
+        return Text("{} (by {})", text, self.by) if self.by else Text("{} (claimed)", text)
 
 
 def verification_path(path: Path) -> Path:
@@ -156,7 +157,7 @@ def recorded_levels(path: Path) -> str | None:
     try:
         results = load(path, Verification).results if path.is_file() else ()
     except UserError:
-        return "one that cannot be read"
+        return Text("one that cannot be read")
     passed = {check.level for result in results for check in result.checks if check.outcome == "passed"}
     return ", ".join(level for level in LEVELS if level in passed) or None
 
