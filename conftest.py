@@ -26,7 +26,7 @@ from hypothesis import HealthCheck, settings
 from llmperf import __version__
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import (

@@ -33,7 +33,7 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection, Site
 from llmperf.plugins.loading import Plugins
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending

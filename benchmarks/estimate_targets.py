@@ -10,7 +10,7 @@ import argparse
 import sys
 from dataclasses import dataclass
 
-from llmperf.cli.planned_case import case_of
+from llmperf.cli.plan_text import case_of
 from llmperf.planning.states import Request, Selection, Site
 from llmperf_estimate.estimate import EstimateOptions, estimate
 from llmperf_estimate.types import Estimate

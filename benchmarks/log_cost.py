@@ -16,7 +16,7 @@ from pathlib import Path
 import llmperf_schemas
 from llmperf.files.json_files import convert
 from llmperf.plugins.loading import plugins_for
-from llmperf.running.loggers import opened_logs
+from llmperf.running.observers import opened_logs
 from llmperf.types import Plan, Result, StepProgress
 
 PART = 100

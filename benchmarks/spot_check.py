@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 from llmperf import library
-from llmperf.tokens.synthetic import SyntheticTokens
+from llmperf.tokens.sources import SyntheticTokens
 from llmperf.types import Contract, Model, RunSpec
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.models import build_model

@@ -17,7 +17,7 @@ from llmperf.files.user_files import read_toml
 from llmperf.measuring.script_steps import LineParser
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.types import LoggedFacts, LoggedStep, Plan
 
 ROOT = Path(__file__).parents[1]

@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 33450,
+    "core": 33050,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -57,7 +57,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 3850,
     "extensions/zh": 50,
-    "outside tests": 95300,
+    "outside tests": 94900,
     "tests": 50850,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

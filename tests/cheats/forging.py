@@ -15,7 +15,7 @@ from llmperf.planning.build import plan_only
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection, Site
 from llmperf.reporting.markdown import render_results
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.types import Plan
 from llmperf_verify.reference.decoder import first_losses

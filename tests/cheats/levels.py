@@ -11,7 +11,7 @@ from unittest.mock import patch
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.types import Result
-from llmperf.types.host_load import LoadBefore, NodeConditions
+from llmperf.types.hosts import LoadBefore, NodeConditions
 from llmperf.validation.check import validate_path
 from llmperf_verify import claims, rerun, spot
 from llmperf_verify.reference import decoder

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder.filenames import RESULT
 from llmperf.tokens.cache import cached_tokens
 from llmperf.validation.check import validate_path

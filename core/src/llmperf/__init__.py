@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from llmperf.cli.output import print_table as print_table
     from llmperf.cli.output import print_text as print_text
     from llmperf.cli.output import wide_option as wide_option
-    from llmperf.cli.planned_case import planned_case as planned_case
+    from llmperf.cli.plan_text import planned_case as planned_case
     from llmperf.cli.request import planned_task as planned_task
     from llmperf.cli.request import request_options as request_options
     from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
@@ -82,8 +82,8 @@ if TYPE_CHECKING:
     from llmperf.plugins.loading import every_answer as every_answer
     from llmperf.plugins.loading import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
+    from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances
-    from llmperf.results.step_figures import StepFigures as StepFigures
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.runfolder.host_readings import busy_parts as busy_parts
     from llmperf.runfolder.reader import rank_records as rank_records

@@ -5,14 +5,19 @@ from typing import get_args
 
 import llmperf_schemas
 import pytest
-from llmperf.accounting.precisions import precision_recipe, precision_recipes
-from llmperf.accounting.weighted_peak import weighted_peak, weighted_peaks, work_shares
+from llmperf.accounting.precisions import (
+    precision_recipe,
+    precision_recipes,
+    weighted_peak,
+    weighted_peaks,
+    work_shares,
+)
 from llmperf.cases.library import library
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.problems import precision_problems
 from llmperf.types import DeviceInfo, Offers, PeakFlops, Plan, Probe
-from llmperf.types.precision import Precision
+from llmperf.types.flop_counts import Precision
 
 RECIPES = get_args(Precision)
 

@@ -13,7 +13,7 @@ from llmperf.files import json_files
 PUBLISHED = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
 HEAVY = ("numpy", "torch", "deepspeed", "paddle", "transformers", "jsonschema", "plotext", "tabulate", "asyncio")
 FOR_IMPORTED = ("llmperf_published.reading", "llmperf_published.types.document")
-FOR_WRITERS = ("tarfile", "xml", "llmperf.results.build", "llmperf.results.comparison", "llmperf.results.throughput",
+FOR_WRITERS = ("tarfile", "xml", "llmperf.results.run_result",
                "llmperf.launching.agent", "llmperf.planning", "llmperf.measuring")  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import re
 
 import pytest
 from llmperf.cases.library import library
-from llmperf.cases.model_text import model_text
+from llmperf.cases.model_import import model_text
 from llmperf.cli.main import call
 
 LLAMA = ["--model", "llama3_1_8b", "--seq-len", "8192"]

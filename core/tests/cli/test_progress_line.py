@@ -12,7 +12,7 @@ import pytest
 from llmperf.cli import progress_line
 from llmperf.cli.progress_line import Place, progress_text
 from llmperf.reporting.cells import duration
-from llmperf.reporting.small_chart import sparkline
+from llmperf.reporting.text_table import sparkline
 from llmperf.types import Progress
 
 PROGRAM = """

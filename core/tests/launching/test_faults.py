@@ -16,7 +16,7 @@ import pytest
 from llmperf.files import json_files
 from llmperf.launching.controller import Controller, Patience
 from llmperf.launching.hang import is_waiting
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_ending, read_reports
 from llmperf.runfolder.reader import read_records

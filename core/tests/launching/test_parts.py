@@ -130,7 +130,7 @@ def test_a_vendor_that_cannot_read_its_devices_does_not_end_the_run(stub_plan, t
 
 
 def test_the_run_needs_no_tensor_library_in_the_controller():
-    code = "import sys, llmperf.running.launched, llmperf.results.build; print('torch' in sys.modules)"
+    code = "import sys, llmperf.running.launched, llmperf.results.run_result; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "False\n"
 
 

@@ -21,7 +21,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own, pip_command
 from llmperf.runfolder.reader import MAX_FILE_BYTES
 from llmperf.types import DeviceInfo, Layout, Mixture, Needs, Offers, Probe, StepRecord, WorkerPlan
-from llmperf.types.device_names import normalised
+from llmperf.types.devices import normalised
 from llmperf.validation.catalogue import forget_catalogues
 
 VENDOR = """

@@ -10,7 +10,7 @@ from pathlib import Path
 import llmperf
 import pytest
 from llmperf.cli.main import call
-from llmperf.types.problems import PROBLEM_CODES, Problem
+from llmperf.types.plan_checks import PROBLEM_CODES, Problem
 
 ROOT = Path(llmperf.__file__).parents[3]
 

@@ -7,7 +7,7 @@ import json
 import pytest
 from llmperf.cli.main import call
 from llmperf.plugins.discovery import find
-from llmperf.plugins.used_names import _place, missing_name
+from llmperf.plugins.hook_names import _place, missing_name
 
 PLUGIN = """
 import llmperf

@@ -17,7 +17,7 @@ from llmperf.types import FileFindings, Finding, Rule
 from llmperf.validation.catalogue import MAX_VIOLATIONS, open_catalogue
 from llmperf.validation.causes import with_rest
 from llmperf.validation.check import Validator
-from llmperf.validation.pointer_lines import lines_of
+from llmperf.validation.reading import lines_of
 
 HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
 

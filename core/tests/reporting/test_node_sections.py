@@ -11,7 +11,7 @@ from llmperf.files import json_files
 from llmperf.reporting.markdown import render_results
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Result
-from llmperf.types.node_results import NodeResult, Straggler, Waiting
+from llmperf.types.hosts import NodeResult, Straggler, Waiting
 
 
 def node(number, **known):

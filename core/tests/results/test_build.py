@@ -6,11 +6,11 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from llmperf.cli.run_text import say_spread
+from llmperf.cli.run import say_spread
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.results.build import build_result
-from llmperf.results.repeats import spread
+from llmperf.results.run_result import build_result
+from llmperf.results.statistics import spread
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
 from llmperf.runfolder.recorder import Recorder

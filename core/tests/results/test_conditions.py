@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llmperf.runfolder.node_readings import NodeReadings
 from llmperf.types import DeviceSample, MemorySample
-from llmperf.types.host_load import BusyProgram
+from llmperf.types.hosts import BusyProgram
 from llmperf.types.records import HostSample
 
 

@@ -8,8 +8,8 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.results.build import build_result
-from llmperf.results.repeats import kind_of
+from llmperf.results.run_result import build_result
+from llmperf.results.statistics import kind_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Recorder
 from llmperf.tokens.routing import table_loads

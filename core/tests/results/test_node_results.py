@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, Host, RankExit, ReachedNode
 from llmperf.runfolder.recorder import Recorder
@@ -241,7 +241,7 @@ def test_a_node_that_recorded_nothing_is_still_listed(folder):
 def test_a_result_of_2048_nodes_stays_small(folder):
     from types import SimpleNamespace
 
-    from llmperf.results.nodes import node_results
+    from llmperf.results.node_figures import node_results
 
     count = 2048
     layout = Layout(nodes=count, devices_per_node=8, tensor_parallel=8, pipeline_parallel=8, data_parallel=256)

@@ -20,14 +20,14 @@ from llmperf.files import json_files
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import MemorySample, PhaseRecord, RankRecord, Result, StepRecord
 from llmperf.types.devices import DeviceSample
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings, validate_path
-from llmperf.validation.rules import sources
+from llmperf.validation.rules import provenance
 
 
 @dataclass(frozen=True)
@@ -213,10 +213,10 @@ def without_bf16(result):
 @pytest.fixture(autouse=True)
 def core_from_a_package(monkeypatch):
     """The core counts as installed from a package: sources of a working copy are not compared."""
-    monkeypatch.setattr(sources, "_editable", lambda distribution: False)
-    sources._hash_here.cache_clear()
+    monkeypatch.setattr(provenance, "_editable", lambda distribution: False)
+    provenance._hash_here.cache_clear()
     yield
-    sources._hash_here.cache_clear()
+    provenance._hash_here.cache_clear()
 
 
 def source_of_the_installed_core(result):

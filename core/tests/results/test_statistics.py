@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.results.statistics import mean_interval, quantile, step_statistics
-from llmperf.runfolder.loss_curve import finite_mean
 
 seconds = st.floats(min_value=1e-6, max_value=1e4)
 
@@ -93,14 +92,3 @@ def test_batches_of_equal_length_give_the_plain_batch_means_interval():
     means = [fmean(values[first : first + 4]) for first in range(0, 40, 4)]
     half = 2.262157 * stdev(means) / 10**0.5
     assert mean_interval(values) == pytest.approx((fmean(values) - half, fmean(values) + half), rel=1e-12)
-
-
-@pytest.mark.parametrize("weights", [None, [3, 1, 4]])
-def test_the_mean_of_huge_values_is_finite(weights):
-    assert finite_mean([1.7e308] * 3, weights) == pytest.approx(1.7e308)
-    assert abs(finite_mean([1.7e308, -1.7e308, 1e308], weights)) <= 1.7e308
-
-
-def test_the_mean_is_weighted():
-    assert finite_mean([1.0, 2.0], [1, 3]) == 1.75
-    assert finite_mean([1.0, 2.0, 6.0]) == fmean([1.0, 2.0, 6.0])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from llmperf.results.stragglers import waiting
+from llmperf.results.node_figures import waiting
 from llmperf.types import Layout
 from llmperf.validation.rules.memory import undisturbed
 from llmperf.validation.rules.nodes import no_stragglers

@@ -7,11 +7,11 @@ from statistics import fmean
 import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.results.build import build_result
-from llmperf.runfolder import contents, filenames, loss_curve, merging
+from llmperf.results.run_result import build_result
+from llmperf.runfolder import contents, filenames, reader, totals
 from llmperf.runfolder.contents import by_step, read_run
-from llmperf.runfolder.loss_curve import LossCurve, distance
 from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.totals import LossCurve, distance
 from llmperf.types import FailureRecord, PhaseRecord, StepRecord
 
 
@@ -35,12 +35,12 @@ def folder(tmp_path):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(merging, "LEAST_BLOCK_BYTES", 700)
-    monkeypatch.setattr(merging, "MERGED_BYTES", 0)
+    monkeypatch.setattr(reader, "LEAST_BLOCK_BYTES", 700)
+    monkeypatch.setattr(reader, "MERGED_BYTES", 0)
 
 
 def merged(run, others=None):
-    parts = merging.merged(filenames.record_files(run), (others if others is not None else []).append)
+    parts = reader.merged(filenames.record_files(run), (others if others is not None else []).append)
     return [(step, ranks) for part in parts for step, ranks in by_step(part).items()]
 
 
@@ -122,7 +122,7 @@ def test_a_long_curve_has_even_steps_and_the_last_and_those_without_a_number(ste
 
 
 def test_a_long_run_has_a_bounded_result_that_says_so(folder, stub_plan, monkeypatch):
-    monkeypatch.setattr(loss_curve, "MOST_EVEN_POINTS", 10)
+    monkeypatch.setattr(totals, "MOST_EVEN_POINTS", 10)
     plan = stub_plan(steps=100, warmup_steps=10)
     json_files.save(folder.run / filenames.PLAN, plan)
     (folder.run / filenames.LOGS).mkdir()

@@ -9,7 +9,7 @@ from llmperf.cli.called_run import ready_by
 from llmperf.cli.main import call
 from llmperf.running import idle
 from llmperf.running.idle import StillBusy, wait
-from llmperf.types.host_load import BusyProgram, LoadBefore
+from llmperf.types.hosts import BusyProgram, LoadBefore
 
 IDLE = LoadBefore(other_cpu_share=0.01)
 BUSY = LoadBefore(other_cpu_share=0.5, programs=(BusyProgram(name="cc1plus", cpu_share=0.45),))

@@ -8,8 +8,7 @@ import pytest
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Request, Selection, Site
-from llmperf.running.measure import measure
-from llmperf.running.series import Series
+from llmperf.running.measure import Series, measure
 from llmperf.types import PeakFlops, RunChoice
 
 BUSY = "other processes used 60 % of the cores while the peak was timed"

@@ -7,7 +7,7 @@ from llmperf.files import json_files
 from llmperf.planning.states import Request, Selection
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
-from llmperf.running.series import Series
+from llmperf.running.measure import Series
 from llmperf.types import Result
 
 

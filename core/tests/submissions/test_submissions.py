@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder.create import load_plan
 from llmperf.submissions import archives
 from llmperf.submissions.archives import unpacked
@@ -264,7 +264,7 @@ def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, 
 
 def test_a_repeated_run_in_other_files_is_told(run_folder, tmp_path):
     from llmperf.files.json_files import save
-    from llmperf.results.build import build_result
+    from llmperf.results.run_result import build_result
 
     other = tmp_path / "run2"
     shutil.copytree(run_folder, other)

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.tokens.draws import SampleOrder, position, sample_bounds, sample_count, tokens_needed
-from llmperf.tokens.synthetic import SyntheticTokens
+from llmperf.tokens.sources import SyntheticTokens
 from llmperf.types import Batch
 
 

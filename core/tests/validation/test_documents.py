@@ -10,7 +10,7 @@ import llmperf
 import llmperf_schemas
 import pytest
 from llmperf.cli.main import call
-from llmperf.validation import finding_files
+from llmperf.validation import document_files
 from llmperf.validation.check import validate_path
 
 
@@ -159,7 +159,7 @@ def test_too_large_is_not_read(tmp_path):
 
 
 def test_too_many_files_are_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(finding_files, "MAX_FILES", 3)
+    monkeypatch.setattr(document_files, "MAX_FILES", 3)
     for number in range(5):
         (tmp_path / f"{number}.txt").touch()
     assert codes(tmp_path) == ["LP001"]

@@ -7,7 +7,7 @@ import json
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.validation.check import validate_path
 

@@ -6,7 +6,7 @@ import copy
 
 import llmperf_schemas
 import pytest
-from llmperf.accounting.weighted_peak import weighted_peak, work_shares
+from llmperf.accounting.precisions import weighted_peak, work_shares
 from llmperf.files import json_files
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Result

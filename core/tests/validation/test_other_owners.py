@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf.plugins.own_packages import vendors_with_catalogues
-from llmperf.types.device_names import device_names
+from llmperf.types.devices import device_names
 from llmperf.validation.installed import other_owners, vendor_catalogue
 
 

@@ -10,7 +10,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.running.measure import check
 from llmperf.types import Result
 from llmperf.validation.check import validate_path

@@ -16,7 +16,7 @@ from llmperf.runfolder.contents import read_run
 from llmperf.types import DeviceSample, MemorySample, Result
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import Validator
-from llmperf.validation.reading_documents import read_document
+from llmperf.validation.document_files import read_document
 from llmperf_html.page import html as page_of
 from llmperf_published.reporting.sheets import published_sheets
 

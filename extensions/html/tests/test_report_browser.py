@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.validation.reading_documents import read_result
+from llmperf.validation.document_files import read_result
 
 sys.path.insert(0, str(Path(__file__).parent))
 from report_pages import FAILURE, HOSTILE, html, published, sampled, some

@@ -14,7 +14,7 @@ from llmperf.files import json_files
 from llmperf.files.json_files import convert
 from llmperf.reporting import result_sheet
 from llmperf.reporting.run_setup import contract_parts
-from llmperf.results.series import curve_of, recorded_curves
+from llmperf.results.curves import curve_of, recorded_curves
 from llmperf.runfolder.contents import read_run
 from llmperf.types import Lora, Optimizer, ProfiledOperation, ProfileRecord, Result, Row, StepProfile
 from llmperf_compare.kinds import contract_differences

@@ -10,7 +10,7 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import plugins_for
-from llmperf.results.build import measured_peak
+from llmperf.results.run_result import measured_peak
 from llmperf.types import Plan, Result
 from llmperf.validation.catalogue import Catalogue, forget_catalogues
 from llmperf.validation.check import findings

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from llmperf.cases.library import library
 from llmperf.cli.main import cli
 from llmperf.files import json_files
-from llmperf.validation.reading_documents import found_documents
+from llmperf.validation.document_files import found_documents
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown

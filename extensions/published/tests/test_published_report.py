@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.reporting import shown
-from llmperf.reporting.reading import read_sheets
+from llmperf.reporting.reported_documents import read_sheets
 from llmperf_compare.ranking import standings
 
 PUBLISHED = Path(__file__).parents[1] / "src/llmperf_published/data"

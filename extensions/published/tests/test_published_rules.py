@@ -13,7 +13,7 @@ from llmperf.files import json_files
 from llmperf.reporting.findings import github, sarif, text
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import Validator, findings
-from llmperf.validation.reading_documents import read_document
+from llmperf.validation.document_files import read_document
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published

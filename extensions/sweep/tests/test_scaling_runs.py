@@ -6,7 +6,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.errors import Refused, UserError
 from llmperf.planning.states import Request, Selection
-from llmperf.running.series import Series
+from llmperf.running.measure import Series
 from llmperf.types import RunChoice
 from llmperf_sweep.scaling_runs import parse_scale, scaling_runs
 

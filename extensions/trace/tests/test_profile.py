@@ -10,7 +10,7 @@ from llmperf.cli.main import call
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.running.launched import Task
 from llmperf.types import DeviceRates, ExpectedWork, ProfiledOperation, StepProfile
 from llmperf_trace.profile import Profile, contradiction, profiled

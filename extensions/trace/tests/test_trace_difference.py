@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.types import ProfiledOperation, StepProfile
 from llmperf.types.records import ProfileRecord

@@ -11,7 +11,7 @@ from llmperf import rank_records
 from llmperf.errors import UserError
 from llmperf.planning.states import Planned, RunOptions
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.results.series import recorded_curves
+from llmperf.results.curves import recorded_curves
 from llmperf.running.launched import run_plan
 from llmperf.running.measure import startable
 from llmperf.types.records import ProfileRecord

@@ -13,8 +13,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
-from llmperf.running.loggers import check_logs, opened_logs
-from llmperf.running.observers import Observers
+from llmperf.running.observers import Observers, check_logs, opened_logs
 from llmperf.types import Progress, Result, StepProgress
 from llmperf_tracking.run_log import hyperparameters
 

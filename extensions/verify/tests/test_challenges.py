@@ -12,7 +12,7 @@ import pytest
 from llmperf import challenge_seed
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import Ending
 from llmperf.types.plan import Plan

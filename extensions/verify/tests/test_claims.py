@@ -10,7 +10,7 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.reporting import word
 from llmperf.types.devices import PeakFlops
-from llmperf.types.host_load import BusyProgram, LoadBefore, NodeConditions
+from llmperf.types.hosts import BusyProgram, LoadBefore, NodeConditions
 from llmperf.types.result import Result, StepStatistics
 from llmperf_verify import rerun
 from llmperf_verify.claims import Measured, claim_checks, claims_text, differences

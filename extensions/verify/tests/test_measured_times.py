@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport
 from llmperf.running.launched import run_plan

@@ -11,7 +11,7 @@ from llmperf import library
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.tokens.draws import position
 from llmperf.tokens.sources import open_samples

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.cli.run_text import show_repeats
+from llmperf.cli.run import show_repeats
 from llmperf.files import json_files
 from llmperf.reporting.words import finding_text, recorded, sentence, value_text, word
 from llmperf.types import Finding, Result, Row, Text

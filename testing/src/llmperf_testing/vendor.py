@@ -16,7 +16,7 @@ from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Selection, Site
 from llmperf.types import DeviceInfo, Dtype, Plan, Probe
-from llmperf.types.device_names import device_names
+from llmperf.types.devices import device_names
 
 from llmperf_testing.check import Skip
 from llmperf_testing.children import observe

@@ -19,7 +19,7 @@ from llmperf.launching.host import this_host
 from llmperf.launching.rank_phases import RankPhases
 from llmperf.measuring.rank_process import fail
 from llmperf.measuring.worker import Worker
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder

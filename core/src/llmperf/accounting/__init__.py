@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.parameters import stage_parameters as stage_parameters
     from llmperf.accounting.precisions import precision_recipe as precision_recipe
     from llmperf.accounting.precisions import products_dtype as products_dtype
-    from llmperf.accounting.weighted_peak import weighted_peaks as weighted_peaks
+    from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
 
 _HOMES = lazy_names(__file__)
 

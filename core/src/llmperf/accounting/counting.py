@@ -17,7 +17,7 @@ from math import prod
 
 from llmperf.accounting.conventions import Attention, Convention
 from llmperf.accounting.parameters import count_parameters
-from llmperf.types.flops import Workload
+from llmperf.types.flop_counts import Workload
 from llmperf.types.models import Model
 
 PADDED = "attention, and all work on padding: the tokens of each record are not known"

@@ -13,8 +13,7 @@ from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.errors import UserError
 from llmperf.hookspecs import hookimpl
 from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
-from llmperf.types.flops import ConventionName
-from llmperf.types.utilisation import Mfu, WeightedPeak
+from llmperf.types.flop_counts import ConventionName, Mfu, WeightedPeak
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins

@@ -7,7 +7,7 @@ from typing import Literal
 
 from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.models import Model
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Contract, RunSpec, Tuning
 from llmperf.types.texts import Text
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llmperf.types.layout import Batch
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Contract, Tuning
 
 if TYPE_CHECKING:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cases.fields import check_table
 from llmperf.cases.library import document
-from llmperf.cases.model_text import model_text
 from llmperf.errors import PluginError, UserError
 from llmperf.files.json_files import convert
+from llmperf.files.text import printable
 from llmperf.files.user_files import parse_toml
 from llmperf.plugins.faults import of_kind
 from llmperf.plugins.loading import plugins_for
@@ -70,3 +73,43 @@ def made(given: ImportedModel, name: str, where: str) -> Imported:
 def _rounded(count: int) -> int:
     unit = int(10 ** max(0, len(str(count)) - 2))
     return max(1, round(count / unit)) * unit
+
+
+LARGE = 10**7
+"""Whole numbers from here on are written with digit groups."""
+
+
+def model_text(model: Model) -> str:
+    """The model file of a model; reading it gives the same model."""
+    values = dict(_given(model))
+    lines, tables = [], {}
+    for key, value in values.items():
+        if dataclasses.is_dataclass(value[0] if isinstance(value, tuple) and value else value):
+            tables[key] = value
+        else:
+            lines.append(f"{key} = {_value(value)}")
+    for key, value in tables.items():
+        many = isinstance(value, tuple)
+        for table in value if many else (value,):
+            lines += ["", f"[[{key}]]" if many else f"[{key}]"]
+            lines += [f"{name} = {_value(entry)}" for name, entry in _given(table)]
+    return "\n".join(lines) + "\n"
+
+
+def _given(facts: Any) -> Iterator[tuple[str, Any]]:
+    """The fields of a dataclass that are required or not the default."""
+    for field in dataclasses.fields(facts):
+        value = getattr(facts, field.name)
+        if field.default is dataclasses.MISSING or value != field.default:
+            yield field.name, value
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        text = printable(value).replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{text}"'
+    return f"{value:_}" if isinstance(value, int) and value >= LARGE else repr(value)

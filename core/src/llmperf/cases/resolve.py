@@ -15,7 +15,7 @@ from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
 from llmperf.types.models import Model
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
 
 SEED = "contract.seed"

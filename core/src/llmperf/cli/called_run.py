@@ -55,7 +55,7 @@ class CalledRun(CalledCommand):
         """The request for the options as they are when it is first asked for; UserError for a wrong `--log`."""
         asked = request(self.values, changes=tuple(self._changes))
         if asked.options.logs:
-            from llmperf.running.loggers import check_logs
+            from llmperf.running.observers import check_logs
 
             check_logs(asked.options.logs, opening=not self.values["dry_run"])
         return asked
@@ -84,7 +84,7 @@ class CalledRun(CalledCommand):
     def handed_over(self, choices: Sequence[RunChoice] = (), tasks: int = 1) -> int | None:
         """The exit code if the launcher has had the command run elsewhere, or has shown what it would submit."""
         from llmperf.planning.nodes import hand_over, nodes_wanted, preview
-        from llmperf.running.series import chosen
+        from llmperf.running.measure import chosen
 
         if self.request.site.launcher == "local":
             return None
@@ -105,7 +105,7 @@ class CalledRun(CalledCommand):
     def series(self) -> Iterator[RunSeries]:
         """Runs in a row, as the options of the command say."""
         from llmperf.cli.progress_line import begin_run
-        from llmperf.running.series import Series
+        from llmperf.running.measure import Series
 
         series = Series(self.request, warn, ready_by(self.values["wait_until_idle"]), begin_run)
         try:

@@ -80,7 +80,7 @@ def launcher_names(param: click.Parameter) -> Iterable[str]:
 def device_names(param: click.Parameter) -> Iterable[str]:
     """Shell completion for the model in --on, which goes on with `:NODESxDEVICES`: without blanks and vendor."""
     from llmperf.planning.vendors import catalogues
-    from llmperf.types.device_names import device_names as names_of
+    from llmperf.types.devices import device_names as names_of
 
     known, _ = catalogues(None)
     words = [(owner, name.split()) for owner, probe in known for name in names_of(probe.devices[0])]

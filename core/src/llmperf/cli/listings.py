@@ -152,7 +152,7 @@ def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
         return f"broken: {error}"
     if of_this_project(found):
         return "ok"
-    from llmperf.plugins.used_names import missing_name
+    from llmperf.plugins.hook_names import missing_name
 
     problem = missing_name(found)
     return "ok" if problem is None else f"broken: {problem}"

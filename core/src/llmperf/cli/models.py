@@ -115,7 +115,7 @@ def _list(as_json: bool) -> None:
 
 def _show(name: str, seq_len: int, as_json: bool) -> None:
     from llmperf.cases.library import whole_library_for
-    from llmperf.cases.model_text import model_text
+    from llmperf.cases.model_import import model_text
 
     model = whole_library_for("models", name).model(name, "NAME")
     document = _document(model, seq_len)
@@ -199,8 +199,7 @@ def _print_parts(title: str, parts: dict[str, int], total: int) -> None:
 def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> None:
     from llmperf.accounting.parameters import count_parameters
     from llmperf.cases.library import check_own_name
-    from llmperf.cases.model_import import import_config
-    from llmperf.cases.model_text import model_text
+    from llmperf.cases.model_import import import_config, model_text
     from llmperf.files.json_files import builtins, write_bytes
 
     name = "imported" if output is None else output.stem

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
 from llmperf.reporting.cells import duration
-from llmperf.reporting.small_chart import sparkline
+from llmperf.reporting.text_table import sparkline
 
 if TYPE_CHECKING:
     from llmperf.types import Observer, Plan, Progress, Result, StepProgress

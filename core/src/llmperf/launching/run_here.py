@@ -24,7 +24,7 @@ from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, load_plan
 from llmperf.runfolder.host_readings import busy_text
-from llmperf.types.host_load import LoadBefore
+from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan
 
 MAX_LOOK_SECONDS = 10.0

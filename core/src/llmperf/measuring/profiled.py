@@ -14,8 +14,8 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
-from llmperf.types.profile import StepProfile
 from llmperf.types.records import ProfileRecord, Trainer
+from llmperf.types.tracing import StepProfile
 from llmperf.types.units import Count, Positive
 
 HOOK = "llmperf_profile_steps"

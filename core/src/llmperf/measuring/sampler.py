@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
-from llmperf.measuring.host_load import HostMeter, load_average, memory_total_bytes, names_of, on_devices
+from llmperf.measuring.host_meter import HostMeter, load_average, memory_total_bytes, names_of, on_devices
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
-from llmperf.types.host_load import LoadBefore
+from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan
 from llmperf.types.records import MemorySample
 

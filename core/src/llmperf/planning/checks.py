@@ -11,8 +11,7 @@ from llmperf.files.text import printable
 from llmperf.plugins.faults import of_kind
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.plan import Plan
-from llmperf.types.plan_checks import ExpectedWork, PlanCheck
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import ExpectedWork, PlanCheck, Problem
 
 HOOK = "llmperf_plan_checks"
 MAX_NOTE = 1000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from llmperf.files.text import printable, without_secrets
@@ -56,3 +56,18 @@ def package_versions(names: tuple[str, ...]) -> dict[str, str]:
 
     versions = {name: package_version(name) for name in sorted(names)}
     return {name: known for name, known in versions.items() if known is not None}
+
+
+PREFIXES = ("LD_", "DYLD_", "PYTHON")
+"""Read by the dynamic loader and by the Python interpreter before any code of llmperf runs."""
+HARMLESS = ("PYTHONUNBUFFERED",)
+"""Loads nothing. llmperf sets it for all ranks itself."""
+
+
+def injecting(names: Iterable[str]) -> str | None:
+    """A problem if one of these variables loads code into the ranks; None if none does."""
+    found = next((name for name in sorted(names) if name.startswith(PREFIXES) and name not in HARMLESS), None)
+    if found is None:
+        return None
+    forbidden = ", ".join(f"{prefix}*" for prefix in PREFIXES)
+    return f"expected no variable of the loader or the interpreter ({forbidden}), found {found}; set it in your shell"

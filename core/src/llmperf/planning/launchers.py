@@ -11,7 +11,7 @@ from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.planning.containers import Container
 from llmperf.planning.environment_report import this_interpreter
-from llmperf.planning.injection import injecting
+from llmperf.planning.host_facts import injecting
 from llmperf.plugins.asking import VARIABLE
 from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from llmperf.types.devices import Probe
 from llmperf.types.models import Model
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import RunSpec
 
 ATTENTION_FEATURES: Mapping[str, str] = {

@@ -9,14 +9,14 @@ from llmperf.accounting.flops import workload_of
 from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.model_states import Transient, stage_state_bytes
 from llmperf.accounting.precisions import precision_recipe
-from llmperf.planning.injection import injecting
+from llmperf.planning.host_facts import injecting
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Probe
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.plan import Needs, Script, WorkerPlan
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import OPTIONAL_SETTINGS, RunSpec, Tuning
 
 HOOK = "llmperf_plan_workers"

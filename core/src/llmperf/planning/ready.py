@@ -10,8 +10,7 @@ from typing import TypeVar
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.errors import PluginError
 from llmperf.planning.checks import checked
-from llmperf.planning.host_facts import package_versions
-from llmperf.planning.injection import injecting
+from llmperf.planning.host_facts import injecting, package_versions
 from llmperf.planning.states import LOCAL, Planned, Refused
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.discovery import Found

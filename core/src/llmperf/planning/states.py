@@ -16,11 +16,11 @@ from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
 from llmperf.types.commands import PlannedRun
-from llmperf.types.flops import FlopCount
+from llmperf.types.flop_counts import FlopCount
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Case, RunSpec
 
 LOCAL = "local"

@@ -14,8 +14,7 @@ from llmperf.plugins.faults import report_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import of_this_project, published, vendors_with_catalogues
-from llmperf.types.device_names import device_names, normalised
-from llmperf.types.devices import Probe
+from llmperf.types.devices import Probe, device_names, normalised
 from llmperf.types.launching import Interpreter, Node
 
 if TYPE_CHECKING:

@@ -48,19 +48,19 @@ if TYPE_CHECKING:
     from llmperf.reporting.page import MAX_LINE as MAX_LINE
     from llmperf.reporting.page import Line as Line
     from llmperf.reporting.page import Page as Page
-    from llmperf.reporting.reading import read_baselines as read_baselines
-    from llmperf.reporting.reading import read_results as read_results
-    from llmperf.reporting.reading import results_and_others as results_and_others
-    from llmperf.reporting.reading import sheets_of as sheets_of
-    from llmperf.reporting.reading import summaries as summaries
+    from llmperf.reporting.reported_documents import read_baselines as read_baselines
+    from llmperf.reporting.reported_documents import read_results as read_results
+    from llmperf.reporting.reported_documents import results_and_others as results_and_others
+    from llmperf.reporting.reported_documents import sheets_of as sheets_of
+    from llmperf.reporting.reported_documents import summaries as summaries
     from llmperf.reporting.result_sheets import figure_rows as figure_rows
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
     from llmperf.reporting.run_setup import contract_parts as contract_parts
     from llmperf.reporting.safe_text import markdown_text as markdown_text
     from llmperf.reporting.safe_text import printable as printable
-    from llmperf.reporting.small_chart import sparkline as sparkline
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.text_table import Column as Column
+    from llmperf.reporting.text_table import sparkline as sparkline
     from llmperf.reporting.words import finding_text as finding_text
     from llmperf.reporting.words import sentence as sentence
     from llmperf.reporting.words import value_text as value_text
@@ -70,13 +70,13 @@ if TYPE_CHECKING:
     from llmperf.results.disturbances import mostly_disturbed as mostly_disturbed
     from llmperf.results.disturbances import shared as shared
     from llmperf.results.disturbances import uneven as uneven
-    from llmperf.results.repeats import Kind as Kind
-    from llmperf.results.repeats import Spread as Spread
-    from llmperf.results.repeats import device_throughput as device_throughput
-    from llmperf.results.repeats import kind_of as kind_of
-    from llmperf.results.repeats import spread as spread
-    from llmperf.results.repeats import throughputs as throughputs
+    from llmperf.results.statistics import Kind as Kind
+    from llmperf.results.statistics import Spread as Spread
+    from llmperf.results.statistics import device_throughput as device_throughput
+    from llmperf.results.statistics import kind_of as kind_of
     from llmperf.results.statistics import quantile as quantile
+    from llmperf.results.statistics import spread as spread
+    from llmperf.results.statistics import throughputs as throughputs
 
 _HOMES = lazy_names(__file__)
 

@@ -188,7 +188,7 @@ def _all(files: Files) -> Iterator[tuple[FileFindings, Finding]]:
 
 def _placed(files: Files) -> Iterator[tuple[FileFindings, Finding, int | None]]:
     """Each finding with its line in the file; None if unknown."""
-    from llmperf.validation.pointer_lines import lines_of
+    from llmperf.validation.reading import lines_of
 
     for file in files:
         lines = file.lines or lines_of(file.path, (finding.path for finding in file.findings))

@@ -9,8 +9,7 @@ from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, shown, text_row
 from llmperf.results.disturbances import before_start, disturbances
 from llmperf.types import Result, Row, Section, Text
-from llmperf.types.host_load import NodeConditions
-from llmperf.types.node_results import NodeResult, Straggler, Waiting
+from llmperf.types.hosts import NodeConditions, NodeResult, Straggler, Waiting
 
 MAX_NODES = 64
 """Nodes that a table lists. Of more, it lists those that differ, were lost or were slow."""

@@ -6,12 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from llmperf.reporting import cells
-from llmperf.reporting.cells import shown, significant, text_row, weighted_parts
-from llmperf.reporting.expert_rows import expert_rows, routing_rows
+from llmperf.reporting.cells import expert_rows, routing_rows, shown, significant, text_row, weighted_parts
 from llmperf.reporting.node_sections import condition_sections, node_sections
 from llmperf.reporting.run_setup import Setup
 from llmperf.types import Result, Row, Section, Text
-from llmperf.types.utilisation import Mfu
+from llmperf.types.flop_counts import Mfu
 
 MAX_RANKS = 256
 """Ranks whose memory a table lists."""

@@ -10,15 +10,14 @@ from pathlib import Path
 from llmperf.errors import PluginError
 from llmperf.plugins.faults import blamed_items, blaming
 from llmperf.reporting import cells
-from llmperf.reporting.cells import shown, weighted_parts
-from llmperf.reporting.expert_rows import expert_rows, routing_rows
+from llmperf.reporting.cells import expert_rows, routing_rows, shown, weighted_parts
 from llmperf.reporting.node_sections import disturbance_rows, node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
+from llmperf.results.curves import read_curves
 from llmperf.results.disturbances import disturbances, disturbed
-from llmperf.results.repeats import device_throughput, kind_of
 from llmperf.results.sections import known_sections
-from llmperf.results.series import read_curves
+from llmperf.results.statistics import device_throughput, kind_of
 from llmperf.types import Finding, Result, Row, Section, Sheet, Source, Text
 from llmperf.validation.catalogue import open_catalogue
 

@@ -13,8 +13,7 @@ from typing import Any
 from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
 from llmperf.reporting import cells
-from llmperf.reporting.cells import joined, number, shown, text_row
-from llmperf.reporting.expert_rows import routing_rows
+from llmperf.reporting.cells import joined, number, routing_rows, shown, text_row
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.safe_text import printable
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Text, Tuning

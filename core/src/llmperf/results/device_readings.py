@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from statistics import fmean
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.runfolder.host_readings import HostLoad
-from llmperf.runfolder.loss_curve import finite_mean
 from llmperf.runfolder.node_readings import COVERED as COVERED
 from llmperf.runfolder.node_readings import DeviceReadings
-from llmperf.types.host_load import NodeConditions
+from llmperf.types.hosts import NodeConditions
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
@@ -37,7 +37,7 @@ def mean(records: RunRecords, name: Literal["utilisation_percent", "power_watts"
     A card of two chips may show its power on one of them: that is no chip's own.
     """
     known = [getattr(device, name).value for device in _devices(records) if getattr(device, name).count]
-    return finite_mean(known) if len(known) == devices(records) else None
+    return fmean(known) if len(known) == devices(records) else None
 
 
 def most(records: RunRecords, name: Literal["memory_used_bytes", "memory_total_bytes"]) -> int | None:
@@ -119,31 +119,20 @@ def devices(records: RunRecords) -> int:
     return plan.layout.nodes * each
 
 
-def other_cpu_share(records: RunRecords) -> float | None:
-    """Share of the cores that other processes used in the measured window, on the node where it was largest.
+def of_others(records: RunRecords) -> dict[str, Any]:
+    """Use of cores and devices by other processes, before the start and in the window, on the busiest node.
 
-    None with fewer than two samples near it on every node.
+    None where unknown: a share of the cores needs two samples near the window.
     """
-    shares = (node.other_cpu_share for node in records.readings.values())
-    return max((share for share in shares if share is not None), default=None)
-
-
-def other_cpu_share_before(records: RunRecords) -> float | None:
-    """The same just before the start."""
-    shares = (host.load.other_cpu_share for host in records.hosts.values() if host.load is not None)
-    return max((share for share in shares if share is not None), default=None)
-
-
-def other_processes(records: RunRecords) -> int | None:
-    """Largest number of processes of others on the devices of a node, in any sample of the window; None if unknown."""
-    counts = (node.other_processes for node in records.readings.values())
-    return max((count for count in counts if count is not None), default=None)
-
-
-def other_processes_before(records: RunRecords) -> int | None:
-    """The same just before the start."""
-    counts = (host.load.other_processes for host in records.hosts.values() if host.load is not None)
-    return max((count for count in counts if count is not None), default=None)
+    before = [host.load for host in records.hosts.values() if host.load is not None]
+    window = records.readings.values()
+    known: dict[str, list[float | None]] = {
+        "other_cpu_share": [node.other_cpu_share for node in window],
+        "other_cpu_share_before": [load.other_cpu_share for load in before],
+        "other_processes": [node.other_processes for node in window],
+        "other_processes_before": [load.other_processes for load in before],
+    }
+    return {name: max((value for value in values if value is not None), default=None) for name, values in known.items()}
 
 
 def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from llmperf.runfolder.host_readings import busy_parts, programs_text
-from llmperf.types.host_load import FAULTS, NodeConditions
+from llmperf.types.hosts import FAULTS, NodeConditions
 from llmperf.types.result import (
     CLOCK_FALL,
     DRIFT,

@@ -240,7 +240,7 @@ def how_far(folder: Path, cut_off: str) -> str | None:
         return None
     try:
         records = read_run(folder)
-    except UserError:
+    except (UserError, ArithmeticError):
         return None
     if records.plan.purpose != "run":
         return f"its plan has purpose {records.plan.purpose!r}, which has no result"

@@ -20,12 +20,9 @@ from llmperf.runfolder.endings import (
     read_nodes,
     read_reports,
 )
-from llmperf.runfolder.expert_totals import ExpertTotals
-from llmperf.runfolder.merging import merged
 from llmperf.runfolder.node_readings import DeviceReadings, NodeReadings, Span, measured_windows
-from llmperf.runfolder.rank_totals import RankTotals
-from llmperf.runfolder.reader import RecordFile
-from llmperf.runfolder.step_totals import StepTotals
+from llmperf.runfolder.reader import RecordFile, merged
+from llmperf.runfolder.totals import ExpertTotals, RankTotals, StepTotals
 from llmperf.types.plan import Plan
 from llmperf.types.records import (
     ExpertsRecord,

@@ -14,7 +14,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.files.text import without_secrets
 from llmperf.runfolder import filenames
-from llmperf.runfolder.loss_curve import MOST_EVEN_POINTS, MOST_NONFINITE_POINTS
+from llmperf.runfolder.totals import MOST_EVEN_POINTS, MOST_NONFINITE_POINTS
 from llmperf.types.plan import Plan
 
 RANK_RESERVE_BYTES = 256 * 1024

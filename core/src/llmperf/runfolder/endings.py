@@ -11,7 +11,7 @@ from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.types.devices import PeakFlops
 from llmperf.types.frozen import dataclass
-from llmperf.types.host_load import LoadBefore
+from llmperf.types.hosts import LoadBefore
 from llmperf.types.records import Phase
 from llmperf.types.units import Count, NonNegative, Positive
 

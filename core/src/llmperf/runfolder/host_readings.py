@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.files.text import printable
-from llmperf.types.host_load import FAULTS, MAX_PROGRAMS, BusyProgram, LoadBefore, Resource
+from llmperf.types.hosts import FAULTS, MAX_PROGRAMS, BusyProgram, LoadBefore, Resource
 from llmperf.types.result import MEMORY_PRESSURE, OTHER_CPU_SHARE
 from llmperf.types.texts import Text
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from llmperf.runfolder.host_readings import HostLoad, HostReading
 from llmperf.types.devices import DeviceSample
-from llmperf.types.host_load import WINDOW_PARTS
+from llmperf.types.hosts import WINDOW_PARTS
 from llmperf.types.layout import Layout
 from llmperf.types.records import MemorySample, PhaseRecord
 

@@ -12,11 +12,11 @@ from llmperf.planning.vendors import asked
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import blaming
+from llmperf.plugins.hook_names import missing_name
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.own_packages import published
 from llmperf.plugins.requirements import unmet_requirements
-from llmperf.plugins.used_names import missing_name
 
 
 @dataclass(frozen=True)

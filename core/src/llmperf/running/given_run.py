@@ -14,7 +14,7 @@ from llmperf.planning import ready
 from llmperf.planning.build import plan_only, plan_run
 from llmperf.planning.states import Planned, Request, Selection, Site
 from llmperf.planning.user_config import own_config
-from llmperf.results.build import result_of
+from llmperf.results.run_result import result_of
 from llmperf.running.launched import SAMPLE_SECONDS, Following, keep_records, run_ranks
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, Tuning
@@ -22,7 +22,7 @@ from llmperf.types.spec import Case, Contract, Tuning
 if TYPE_CHECKING:
     from llmperf.types.devices import PeakFlops
     from llmperf.types.plan import Plan
-    from llmperf.types.problems import Problem
+    from llmperf.types.plan_checks import Problem
     from llmperf.types.result import Result
 
 

@@ -14,7 +14,7 @@ from llmperf.measuring.sampler import device_sampler, used_devices
 from llmperf.planning.states import Planned
 from llmperf.runfolder.host_readings import busy_text
 from llmperf.running.node_checks import asking
-from llmperf.types.host_load import LoadBefore
+from llmperf.types.hosts import LoadBefore
 
 LOOK_SECONDS = 2.0
 """Time over which the load is averaged."""

@@ -28,8 +28,8 @@ from llmperf.planning.ready import peak_again
 from llmperf.planning.states import LOCAL, Planned
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
-from llmperf.results.build import build_result
 from llmperf.results.failure import outcome
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run, samples_of
 from llmperf.runfolder.create import create_run_folder, held, release

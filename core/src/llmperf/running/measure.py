@@ -2,17 +2,34 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from llmperf.cases.settings import setting_text
 from llmperf.errors import Refused, UserError
+from llmperf.files import json_files
 from llmperf.files.json_files import save, write_bytes
-from llmperf.planning.build import now, run_id
-from llmperf.planning.ready import with_peak
-from llmperf.planning.states import Outcome, Planned
+from llmperf.files.text import secret_values
+from llmperf.measuring.processes import left_of_run
+from llmperf.planning.build import now, plan_on, run_id
+from llmperf.planning.nodes import NodesInUse, nodes_wanted
+from llmperf.planning.ready import peak_key, ready, with_peak
+from llmperf.planning.states import Outcome, Planned, Request
+from llmperf.plugins.loading import load_for
+from llmperf.results.run_result import build_result
+from llmperf.runfolder import filenames
+from llmperf.runfolder.create import load_plan, release
+from llmperf.runfolder.endings import read_ending
 from llmperf.runfolder.filenames import REPORT, RESULT
+from llmperf.types.commands import PlannedChoice, RunChoice
+from llmperf.types.devices import Dtype
+from llmperf.types.plan import Plan
+from llmperf.types.result import Result
+from llmperf.validation.run_folder import recorded_findings
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
@@ -68,8 +85,7 @@ def measure_in(
     from llmperf.plugins.faults import printing_aside
     from llmperf.plugins.loading import Plugins
     from llmperf.running.launched import run_plan
-    from llmperf.running.loggers import opened_logs
-    from llmperf.running.observers import Observers
+    from llmperf.running.observers import Observers, opened_logs
     from llmperf.validation.run_folder import recorded_findings
 
     plan = replace(planned.changed().plan, run_id=folder.name, created=now())
@@ -102,3 +118,114 @@ def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Findin
     save(folder / RESULT, checked)
     write_bytes(folder / REPORT, render_results([checked]).encode())
     return checked
+
+
+LEFT_SECONDS = 20.0
+"""Time for the processes of a run whose llmperf was killed to end, before another run begins on this machine."""
+
+
+def chosen(request: Request, choice: RunChoice) -> Request:
+    """The request for one run of several; all that a choice does not say stays as in `request`."""
+    settings = tuple(setting_text(path, value) for path, value in choice.settings.items())
+    return Request(
+        replace(request.selection, case=choice.case, framework=choice.framework, settings=settings),
+        replace(request.site, vendor=choice.vendor or request.site.vendor, devices=choice.devices),
+        request.options,
+    )
+
+
+class Series:
+    """Implements `llmperf.types.RunSeries`."""
+
+    def __init__(
+        self,
+        request: Request,
+        warn: Callable[[str], None],
+        ready: Callable[[Planned], None] | None = None,
+        begin: Callable[[int, int, float | None], None] = lambda number, runs, seconds_left: None,
+    ) -> None:
+        """`request` has what is the same for all runs. `warn` gets a line for each disturbance; `ready` may wait before
+        each run until the machine is; `begin` gets the next run.
+        """
+        self._nodes = NodesInUse()
+        self._common = request
+        self._warn = warn
+        self._ready = ready
+        self.begin = begin
+        self._refused_peaks: dict[tuple[str, Dtype], str] = {}
+        self._prepared: Planned | None = None
+
+    def close(self) -> None:
+        """Give back what the launcher has taken from its engine."""
+        self._nodes.close()
+
+    def plan(self, choice: RunChoice, *, must_run: bool = False) -> PlannedChoice:
+        """Plan a run without its peak; Refused with every problem if it `must_run` and cannot."""
+        outcome = self._planned(choice)
+        if must_run:
+            startable(outcome)
+        return PlannedChoice(choice=choice, plan=outcome.plan, problems=outcome.problems, probe=outcome.machine.probe)
+
+    def _planned(self, choice: RunChoice) -> Outcome:
+        selection, site, options = chosen(self._common, choice)
+        machine = self._nodes.reach(site, nodes_wanted(selection, site))
+        return plan_on(machine, selection, site, options)
+
+    def prepare(self, choice: RunChoice) -> Plan:
+        """Plan the next run; UserError if it cannot run.
+
+        A peak that could not be found, such as on a busy host, is not asked for again by later runs.
+        """
+        refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
+        planned = ready(startable(self._planned(choice)), refused)
+        key = peak_key(planned)
+        if self._ready is not None:
+            self._ready(planned)
+            planned = planned if key in self._refused_peaks else with_peak(planned)
+        if planned.plan.peak_problem is not None and not planned.spec.tuning.emulate_precision:
+            self._refused_peaks.setdefault(key, planned.plan.peak_problem)
+        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
+        self._prepared = replace(planned, plan=replace(planned.plan, run_id=name))
+        return self._prepared.plan
+
+    def run(self, plan: Plan, folder: Path) -> Result:
+        """Run the prepared plan below a folder; after a failure, the launcher is asked for nodes again."""
+        planned, result = self._prepared, None
+        if planned is None or planned.plan is not plan:
+            raise ValueError("expected the plan that was prepared last")
+        try:
+            result = measure_in(folder / plan.run_id, planned, self._warn, lambda _, __: None)
+        finally:
+            if result is None or result.status != "complete":
+                self._nodes.close()
+        return result
+
+    def recover(self, folder: Path) -> Result | None:
+        """The checked result of a run whose llmperf was killed, if the run itself had come to its end by then."""
+        deadline = time.monotonic() + LEFT_SECONDS
+        while left_of_run(folder.name):
+            if time.monotonic() > deadline:
+                self._warn(f"processes of run {folder.name}, whose controller was killed, still run on this machine")
+                break
+            time.sleep(0.1)
+        try:
+            result = _recovered(folder)
+        except UserError as error:
+            self._warn(f"{folder}: cannot be used: {error}")
+            result = None
+        if result is None:
+            release(folder)
+        return result
+
+
+def _recovered(folder: Path) -> Result | None:
+    if not (folder / filenames.RESULT).exists():
+        ending = read_ending(folder) if folder.exists() else None
+        if ending is None or ending.cause not in ("ended", "hung"):
+            return None
+        json_files.save(folder / filenames.RESULT, build_result(folder, secret_values(dict(os.environ))))
+    result = json_files.load(folder / filenames.RESULT, Result)
+    if result.status == "aborted":
+        return None
+    plan = load_plan(folder)
+    return check(result, folder, load_for(plan.vendor, plan.spec.tuning.framework), recorded_findings(folder))

@@ -15,7 +15,7 @@ from llmperf.measuring.processes import left_of_run
 from llmperf.planning.launchers import installed_launcher, remote_nodes
 from llmperf.planning.states import LOCAL
 from llmperf.planning.user_config import user_config
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import held, load_plan, release

@@ -20,9 +20,9 @@ from llmperf.types.texts import Text, changed
 from llmperf.validation.catalogue import MAX_VIOLATIONS
 from llmperf.validation.check import Validator, unreadable
 from llmperf.validation.core_kinds import named_schema
-from llmperf.validation.finding_files import documents_in
+from llmperf.validation.document_files import documents_in
 from llmperf.validation.reading import parse_json, pointer, shown
-from llmperf.validation.rules.reading import REPEATED_KEY, UNREADABLE
+from llmperf.validation.rules.while_reading import REPEATED_KEY, UNREADABLE
 from llmperf.validation.schema import schema_findings
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.plugins.loading import Plugins
-from llmperf.reporting.reading import document_path, no_plugins, read_sheets
-from llmperf.results.step_figures import StepFigures, curve_figures, recorded_figures
+from llmperf.reporting.reported_documents import document_path, no_plugins, read_sheets
+from llmperf.results.curves import StepFigures, curve_figures, recorded_figures
 from llmperf.runfolder.filenames import PLAN, record_files
 from llmperf.submissions.archives import SUFFIXES, unpacked
 from llmperf.submissions.check import manifest_findings

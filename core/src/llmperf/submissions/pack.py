@@ -66,7 +66,7 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
     UserError for a path without a result. Hidden folders and links are passed over, as in `llmperf validate`.
     """
     from llmperf.validation.catalogue import open_catalogue
-    from llmperf.validation.finding_files import documents_in
+    from llmperf.validation.document_files import documents_in
 
     runs: list[Path] = []
     for path in paths:
@@ -83,7 +83,7 @@ def run_folders(paths: Sequence[Path]) -> list[Path]:
 
 def no_measurements(runs: Sequence[Path]) -> Iterator[str]:
     """One line for each run that failed or was simulated: it is packed, but it is no measurement."""
-    from llmperf.validation.reading_documents import read_run_result
+    from llmperf.validation.document_files import read_run_result
 
     for run in runs:
         result = read_run_result(run)

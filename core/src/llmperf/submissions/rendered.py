@@ -40,7 +40,7 @@ def is_rendered(readme: Path) -> bool:
 
 def _results(folder: Path) -> Iterator[tuple[Path, Result | None]]:
     """The result of each run folder, by name; None where it cannot be read. Links are not followed."""
-    from llmperf.validation.reading_documents import read_result
+    from llmperf.validation.document_files import read_result
 
     for path in sorted(folder.glob(f"*/{filenames.RESULT}")):
         if path.is_symlink() or path.parent.is_symlink() or not path.is_file():

@@ -20,7 +20,7 @@ def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
     arithmetic failed, the number of samples is not checked.
     """
     from llmperf.tokens.sources import open_samples
-    from llmperf.types.problems import Problem
+    from llmperf.types.plan_checks import Problem
 
     try:
         open_samples(spec, batch)

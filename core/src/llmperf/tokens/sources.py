@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 
 from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
-from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path
-from llmperf.tokens.draws import SampleOrder, sample_bounds, sample_count, tokens_needed
+from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path, synthetic_fingerprint
+from llmperf.tokens.draws import SampleOrder, raw_uint64, sample_bounds, sample_count, tokens_needed
 from llmperf.tokens.encoders import open_encoder
 from llmperf.tokens.padding import open_padded, record_tokens
 from llmperf.tokens.samsum import SAMSUM, samsum_file
-from llmperf.tokens.synthetic import SyntheticTokens
 from llmperf.tokens.text import huggingface_tokens, is_saved_dataset, python_library, text_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from llmperf.types import Batch, DataSource, RunSpec
+
 
 SCANNED_TOKENS = 2**26
 """Streams of up to this length are checked for invalid ids when they are opened; longer streams batch by batch."""
@@ -189,3 +189,53 @@ def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:
                 where,
                 f"token id {invalid} is outside the model's vocabulary, 0 to {vocab_size - 1}",
             )
+
+
+LARGEST_STEP = 8
+STREAM = "data/synthetic"
+
+
+def _step_table() -> NDArray[np.int64]:
+    """Steps for each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
+    bits = np.arange(256)[:, None] >> np.arange(7) & 1
+    return np.where(bits.any(axis=1), bits.argmax(axis=1) + 1, LARGEST_STEP).astype(np.int64)
+
+
+STEPS = _step_table()
+
+
+class SyntheticTokens:
+    """Endless sequences with random access: each depends on the seed and its index only."""
+
+    def __init__(self, vocab_size: int, seq_len: int, seed: int) -> None:
+        if vocab_size < LARGEST_STEP:
+            raise DataError(
+                "contract.dataset",
+                f"'synthetic' needs a vocabulary of {LARGEST_STEP} or more; model.vocab_size is {vocab_size}",
+            )
+        self._vocab_size = vocab_size
+        self._seq_len = seq_len
+        self._seed = seed
+        shuffled = raw_uint64(seed, f"{STREAM}/permutation", 0, vocab_size)
+        self._permutation = np.argsort(shuffled, kind="stable").astype(np.int64)
+
+    where = "contract.dataset"
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the figures that define the sequences."""
+        return synthetic_fingerprint(self._vocab_size, self._seq_len, self._seed)
+
+    def at(self, index: int) -> NDArray[np.int64]:
+        """Sequence `index`, int64 [seq_len + 1]: a word for its first token, a byte for each step."""
+        words = 1 + -(-self._seq_len // 8)
+        drawn = raw_uint64(self._seed, STREAM, index * words, (index + 1) * words)
+        steps = STEPS[drawn[1:].astype("<u8").view(np.uint8)[: self._seq_len]]
+        first = np.array([drawn[0] % np.uint64(self._vocab_size)], dtype=np.int64)
+        walk = np.cumsum(np.concatenate([first, steps])) % self._vocab_size
+        tokens: NDArray[np.int64] = self._permutation[walk]
+        return tokens
+
+    def learnt(self, index: int) -> int:
+        """All tokens: nothing is padded."""
+        return self._seq_len

@@ -37,13 +37,16 @@ if TYPE_CHECKING:
     from llmperf.types.documents import DocumentKind as DocumentKind
     from llmperf.types.documents import FileFindings as FileFindings
     from llmperf.types.documents import Fingerprint as Fingerprint
+    from llmperf.types.documents import ResultSection as ResultSection
     from llmperf.types.documents import Rule as Rule
     from llmperf.types.documents import Severity as Severity
     from llmperf.types.documents import Verdict as Verdict
     from llmperf.types.documents import Violation as Violation
-    from llmperf.types.flops import FlopCount as FlopCount
-    from llmperf.types.flops import FlopsPerToken as FlopsPerToken
-    from llmperf.types.flops import Workload as Workload
+    from llmperf.types.flop_counts import FlopCount as FlopCount
+    from llmperf.types.flop_counts import FlopsPerToken as FlopsPerToken
+    from llmperf.types.flop_counts import Precision as Precision
+    from llmperf.types.flop_counts import PrecisionRecipe as PrecisionRecipe
+    from llmperf.types.flop_counts import Workload as Workload
     from llmperf.types.launching import Interpreter as Interpreter
     from llmperf.types.launching import Launcher as Launcher
     from llmperf.types.launching import Node as Node
@@ -77,11 +80,7 @@ if TYPE_CHECKING:
     from llmperf.types.plan import WorkerPlan as WorkerPlan
     from llmperf.types.plan_checks import ExpectedWork as ExpectedWork
     from llmperf.types.plan_checks import PlanCheck as PlanCheck
-    from llmperf.types.precision import Precision as Precision
-    from llmperf.types.precision import PrecisionRecipe as PrecisionRecipe
-    from llmperf.types.problems import Problem as Problem
-    from llmperf.types.profile import ProfiledOperation as ProfiledOperation
-    from llmperf.types.profile import StepProfile as StepProfile
+    from llmperf.types.plan_checks import Problem as Problem
     from llmperf.types.rank_tasks import FinishedTask as FinishedTask
     from llmperf.types.rank_tasks import RankAtTask as RankAtTask
     from llmperf.types.rank_tasks import RankTask as RankTask
@@ -111,7 +110,6 @@ if TYPE_CHECKING:
     from llmperf.types.result import Result as Result
     from llmperf.types.screening import PairEnd as PairEnd
     from llmperf.types.screening import ScreeningCheck as ScreeningCheck
-    from llmperf.types.sections import ResultSection as ResultSection
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves
@@ -137,6 +135,8 @@ if TYPE_CHECKING:
     from llmperf.types.timed_operations import PreparedOperation as PreparedOperation
     from llmperf.types.timed_operations import TimedOperations as TimedOperations
     from llmperf.types.tracing import HostWait as HostWait
+    from llmperf.types.tracing import ProfiledOperation as ProfiledOperation
+    from llmperf.types.tracing import StepProfile as StepProfile
     from llmperf.types.tracing import StepTrace as StepTrace
     from llmperf.types.tracing import TracedCollective as TracedCollective
     from llmperf.types.tracing import TracedMemory as TracedMemory

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from llmperf.types.documents import FileFindings
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
     from llmperf.types.plan import Plan
-    from llmperf.types.problems import Problem
+    from llmperf.types.plan_checks import Problem
     from llmperf.types.rank_tasks import FinishedTask
     from llmperf.types.rates import DeviceRates
     from llmperf.types.records import Record

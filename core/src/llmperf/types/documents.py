@@ -11,7 +11,10 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding
 
 if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+    from llmperf.types.result import Result
     from llmperf.types.sheet import Baseline, Row, Section, Sheet
+
 
 Severity = Literal["error", "warning", "note"]
 Violation = tuple[str, str]
@@ -170,3 +173,31 @@ class Manifest:
     """Names of the run folders, sorted."""
     files: Mapping[str, str]
     """SHA-256 of every other file, by its path in the archive."""
+
+
+def _no_rows(figures: Any, result: Result) -> Iterable[Row]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultSection:
+    """Optional figures of results, under `sections.NAME` of `result.json`."""
+
+    name: str
+    """Lower-case letters, digits and underscores, a letter first."""
+    figures: type
+    """A frozen dataclass with fields that JSON can hold. It is the schema of the section."""
+    compute: Callable[[Plan, Result, Path], Any]
+    """The figures, or None, of a plan, of its result without sections, and of the records in its run folder. `llmperf
+    validate` computes them again, so that they must follow from these alone."""
+    rows: Callable[[Any, Result], Iterable[Row]] = _no_rows
+    """Rows of the sheet for figures and their result; none unless given."""
+
+    def of(self, result: Result) -> Any:
+        """The figures in a result; None if it has none, or values that do not fit `figures`, which LP016 reports."""
+        import msgspec
+
+        try:
+            return msgspec.convert(result.sections[self.name], type=self.figures)
+        except (KeyError, msgspec.ValidationError):
+            return None

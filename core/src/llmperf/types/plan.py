@@ -7,12 +7,11 @@ from dataclasses import field
 from typing import Literal
 
 from llmperf.types.devices import Dtype, PeakFlops, Probe
-from llmperf.types.flops import FlopCount
+from llmperf.types.flop_counts import FlopCount, Precision
 from llmperf.types.frozen import dataclass
 from llmperf.types.launching import Interpreter, Node
 from llmperf.types.layout import Batch, Layout
-from llmperf.types.precision import Precision
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.rates import DeviceRates
 from llmperf.types.result import PluginInfo
 from llmperf.types.spec import RunSpec

@@ -9,8 +9,8 @@ from typing import Literal, Protocol, runtime_checkable
 
 from llmperf.types import frozen
 from llmperf.types.devices import DeviceSample
-from llmperf.types.host_load import Resource
-from llmperf.types.profile import StepProfile
+from llmperf.types.hosts import Resource
+from llmperf.types.tracing import StepProfile
 from llmperf.types.units import Count, NonNegative, Positive
 
 

@@ -7,16 +7,14 @@ from dataclasses import field
 from typing import Any, Literal
 
 from llmperf.types.devices import PeakFlops
+from llmperf.types.flop_counts import Mfu
 from llmperf.types.frozen import dataclass
-from llmperf.types.hardware import Hardware, Software
-from llmperf.types.host_load import NodeConditions
+from llmperf.types.hosts import Hardware, NodeConditions, NodeResult, Software, Waiting
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
-from llmperf.types.node_results import NodeResult, Waiting
 from llmperf.types.rates import MeasuredPeak
 from llmperf.types.spec import Change, Contract, Scalar, Tuning
 from llmperf.types.units import Count, Digest, NonNegative, Positive
-from llmperf.types.utilisation import Mfu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

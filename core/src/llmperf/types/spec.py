@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
+from llmperf.types.flop_counts import Precision
 from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
-from llmperf.types.precision import Precision
 from llmperf.types.units import Count, Decay, NonNegative, Positive, Skew
 
 Scalar = bool | int | float | str

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from llmperf.validation.check import Validator as Validator
     from llmperf.validation.check import findings as findings
     from llmperf.validation.check import judgement as judgement
+    from llmperf.validation.document_files import ReadDocument as ReadDocument
+    from llmperf.validation.document_files import read_document as read_document
+    from llmperf.validation.document_files import read_run_result as read_run_result
     from llmperf.validation.installed import VendorCatalogue as VendorCatalogue
     from llmperf.validation.installed import about as about
     from llmperf.validation.installed import convention_title as convention_title
@@ -34,9 +37,6 @@ if TYPE_CHECKING:
     from llmperf.validation.installed import vendors_calling as vendors_calling
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
-    from llmperf.validation.reading_documents import ReadDocument as ReadDocument
-    from llmperf.validation.reading_documents import read_document as read_document
-    from llmperf.validation.reading_documents import read_run_result as read_run_result
     from llmperf.validation.run_records import OwnRecords as OwnRecords
     from llmperf.validation.run_records import own_records as own_records
     from llmperf.validation.violations import Check as Check

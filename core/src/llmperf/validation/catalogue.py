@@ -21,7 +21,7 @@ from llmperf.types.texts import Text
 from llmperf.validation.causes import by_cause, with_rest
 from llmperf.validation.installed import installed
 from llmperf.validation.rule_pages import rule_page
-from llmperf.validation.rules.reading import RULE_FAILED
+from llmperf.validation.rules.while_reading import RULE_FAILED
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role

@@ -13,9 +13,9 @@ from llmperf.plugins.faults import blaming
 from llmperf.types import Finding, Result, Text
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint, Verdict
 from llmperf.validation.catalogue import Catalogue, open_catalogue
-from llmperf.validation.finding_files import Document, documents_in, none_found
+from llmperf.validation.document_files import Document, documents_in, none_found
 from llmperf.validation.reading import Parsed, parse_json, shown
-from llmperf.validation.rules.reading import REPEATED_KEY, REPEATED_RESULT, UNREADABLE
+from llmperf.validation.rules.while_reading import REPEATED_KEY, REPEATED_RESULT, UNREADABLE
 from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:

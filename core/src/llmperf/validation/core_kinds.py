@@ -18,7 +18,7 @@ from llmperf.runfolder import filenames
 from llmperf.types import Case, Finding, Model, Result, Text
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint
 from llmperf.validation.reading import from_toml, parse_json, shown
-from llmperf.validation.rules.reading import CUT_OFF, MISNAMED
+from llmperf.validation.rules.while_reading import CUT_OFF, MISNAMED
 from llmperf.validation.schema import MAX_FINDINGS, record_findings
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
 RULES = (
-    *("data", "device_claims", "devices", "environment", "experts", "identity", "loss", "memory", "mixed_precision"),
-    *("nodes", "parallelism", "peaks", "provenance", "reading", "sections", "sources", "texts"),
-    *("throughput", "utilisation"),
+    *("device_figures", "experts", "identity", "loss", "memory", "mixed_precision", "nodes", "parallelism"),
+    *("provenance", "throughput", "utilisation", "while_reading"),
 )
 """Modules of `llmperf.validation.rules`."""
 

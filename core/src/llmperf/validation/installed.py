@@ -16,8 +16,7 @@ from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.own_packages import of_this_project
 from llmperf.types import Case, FlopCount, Lora, Model, Workload
-from llmperf.types.device_names import device_names, normalised
-from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops
+from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops, device_names, normalised
 
 if TYPE_CHECKING:
     from llmperf.cases.library import Library

@@ -17,7 +17,7 @@ from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result, Text
 from llmperf.validation.causes import by_cause
 from llmperf.validation.reading import pointer, shown
-from llmperf.validation.rules.reading import (
+from llmperf.validation.rules.while_reading import (
     ABSENT,
     BY_ITSELF,
     CHANGED,
@@ -164,7 +164,7 @@ def _path_problem(name: str, folder: Path) -> str | None:
 
 
 def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
-    from llmperf.results.build import result_of
+    from llmperf.results.run_result import result_of
     from llmperf.runfolder.contents import read_run
 
     try:

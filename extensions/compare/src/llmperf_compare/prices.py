@@ -15,7 +15,7 @@ from pathlib import Path
 from llmperf import catalogued_names, config_file, own_config, read_bytes, read_options, read_toml
 from llmperf.errors import UserError
 from llmperf.reporting import printable
-from llmperf.types.device_names import device_words, same_device
+from llmperf.types.devices import device_words, same_device
 from llmperf.types.units import NonNegative
 
 NAME = "llmperf.toml"

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 import msgspec
 from llmperf import convert, read_toml
 from llmperf.accounting import precision_recipe
+from llmperf.types.flop_counts import DTYPE_BYTES, Precision
 from llmperf.types.plan import Plan
-from llmperf.types.precision import DTYPE_BYTES, Precision
 from llmperf.types.units import Count, NonNegative
 
 from llmperf_estimate.types import ExpectedError

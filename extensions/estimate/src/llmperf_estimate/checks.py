@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from llmperf.types.plan import Plan
-from llmperf.types.plan_checks import ExpectedWork, PlanCheck
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import ExpectedWork, PlanCheck, Problem
 from llmperf.types.tracing import OperationKind, StepTrace, TracedMemory
 
 from llmperf_estimate.estimate import device_bytes, for_rank, overhead_bytes

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from llmperf.accounting import precision_recipe
-from llmperf.types.precision import DTYPE_BYTES
+from llmperf.types.flop_counts import DTYPE_BYTES
 from llmperf.types.spec import Tuning
 from llmperf.types.tracing import MemoryKind, Phase, TracedMemory
 

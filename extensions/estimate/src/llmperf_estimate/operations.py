@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from llmperf.accounting import precision_recipe, shared_width
-from llmperf.types.precision import DTYPE_BYTES
+from llmperf.types.flop_counts import DTYPE_BYTES
 from llmperf.types.tracing import Phase, TracedOperation
 
 from llmperf_estimate.memory import SINGLE, attention_is_fused, gate_steps, runs_fused, scores

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from llmperf.types.flop_counts import Mfu
 from llmperf.types.frozen import dataclass
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.rates import DeviceRates
 from llmperf.types.spec import RunSpec
 from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase, TracerUse
 from llmperf.types.units import Count, NonNegative, Positive
-from llmperf.types.utilisation import Mfu
 
 Scope = Literal["node", "cluster"]
 """Where a communication goes: within one node, or between nodes."""

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from llmperf.types import Baseline, Result
-from llmperf.types.device_names import normalised
+from llmperf.types.devices import normalised
 from llmperf.validation import vendor_catalogue
 
 from llmperf_published.rules.machine import devices_of, dtypes_of

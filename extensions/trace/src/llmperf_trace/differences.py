@@ -9,7 +9,7 @@ from pathlib import Path
 from llmperf import printable, rank_records, sha256
 from llmperf.errors import UserError
 from llmperf.types import ProfileRecord, Result, StepProfile
-from llmperf.types.profile import PartKind
+from llmperf.types.tracing import PartKind
 
 SOURCE = "the profiles in the records of rank 0"
 """Where the figures are from."""

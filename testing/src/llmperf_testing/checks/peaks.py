@@ -7,7 +7,7 @@ import math
 import re
 
 from llmperf.types import Dtype, PeakFlops, Probe
-from llmperf.types.device_names import device_names, normalised
+from llmperf.types.devices import device_names, normalised
 from llmperf.validation.installed import about
 
 from llmperf_testing.check import ContractError, Skip, require

@@ -13,8 +13,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 from llmperf import convert, read_toml
 from llmperf.errors import UserError, unknown
-from llmperf.types.device_names import normalised
-from llmperf.types.devices import Confidence, DeviceInfo, Dtype, Offers, PeakFlops, Probe
+from llmperf.types.devices import Confidence, DeviceInfo, Dtype, Offers, PeakFlops, Probe, normalised
 from llmperf.types.rates import DeviceRates, LinkRate
 
 Amount = Annotated[float, msgspec.Meta(gt=0)]

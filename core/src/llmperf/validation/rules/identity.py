@@ -12,6 +12,7 @@ from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
 from llmperf.files.by_value import ByValue
 from llmperf.files.json_files import builtins
+from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
 from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
 from llmperf.validation.installed import known_case, known_model
 from llmperf.validation.reading import shown
@@ -19,6 +20,7 @@ from llmperf.validation.violations import rule
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
+
 
 DESCRIPTIVE = ("title", "source")
 """Fields of a model that fix neither parameters nor FLOPs."""
@@ -220,3 +222,18 @@ def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
         model, path = document.spec.model, "/spec/model"
     for key, expected, found in misfits(model):
         yield f"{path}/{key.replace('.', '/')}", Text("expected {}, found {}", expected, shown(found))
+
+
+@rule("LP660", "error", "Synthetic data are those of their seed", "result", "plan")
+def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
+    """The fingerprint of synthetic data follows from the seed, the vocabulary and the length of sequences."""
+    owner = document if isinstance(document, Result) else document.spec
+    contract, found = owner.contract, document.data_fingerprint
+    if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":
+        return
+    expected = synthetic_fingerprint(owner.model.vocab_size, contract.seq_len, contract.seed)
+    if found != expected:
+        because = Text(
+            "seed {}, vocabulary of {}, sequences of {}", contract.seed, owner.model.vocab_size, contract.seq_len
+        )
+        yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))

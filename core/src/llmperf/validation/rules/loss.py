@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from llmperf.accounting.optimiser_step import learning_rate
-from llmperf.runfolder.loss_curve import distance
+from llmperf.runfolder.totals import distance
 from llmperf.types import Model, Result, Text, Violation
 from llmperf.validation.violations import deviates, figure, rule
 

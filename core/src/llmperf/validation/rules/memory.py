@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from llmperf.results.disturbances import all_disturbed, clock_fall, costly_stragglers, lacks_memory, other_programs
 from llmperf.types import Result, Text, Violation
-from llmperf.types.host_load import FAULTS
+from llmperf.types.hosts import FAULTS
 from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule

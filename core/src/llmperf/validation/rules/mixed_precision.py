@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.accounting.conventions import conventions
-from llmperf.accounting.precisions import precision_recipe
-from llmperf.accounting.weighted_peak import weighted_peak, work_shares
+from llmperf.accounting.precisions import precision_recipe, weighted_peak, work_shares
 from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import Dtype
-from llmperf.types.utilisation import Mfu, WeightedPeak
+from llmperf.types.flop_counts import Mfu, WeightedPeak
 from llmperf.validation.installed import vendor_catalogue
 from llmperf.validation.violations import deviates, figure, rule
 

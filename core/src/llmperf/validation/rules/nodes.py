@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.results.disturbances import all_disturbed, costly_stragglers
 from llmperf.types import Result, Text, Violation
-from llmperf.types.hardware import Hardware
+from llmperf.types.hosts import Hardware
 from llmperf.validation.violations import figure, rule
 
 if TYPE_CHECKING:

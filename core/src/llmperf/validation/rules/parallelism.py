@@ -12,7 +12,7 @@ from llmperf.files.by_value import ByValue
 from llmperf.files.text import printable
 from llmperf.types import Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
-from llmperf.types.problems import Problem
+from llmperf.types.plan_checks import Problem
 from llmperf.types.texts import Text, changed
 from llmperf.validation.violations import differs, rule
 

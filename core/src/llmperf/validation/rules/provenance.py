@@ -1,24 +1,33 @@
-"""Origin of a plan and a result: the peak of the probed device, problems of planning, and recorded plugins."""
+"""Where a plan and a result come from: peaks, problems, plugins and their sources, environment, sections and texts."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import date
-from typing import TYPE_CHECKING
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
-from llmperf.plugins.installed import version
+from llmperf.errors import UserError
+from llmperf.files.json_files import builtins, convert, encode
+from llmperf.plugins.discovery import Found
+from llmperf.plugins.installed import distribution as installed_distribution
+from llmperf.plugins.installed import source_hash, version
+from llmperf.plugins.installed import version as installed_version
+from llmperf.plugins.loading import CORE
 from llmperf.plugins.own_packages import project_packages
 from llmperf.results.sections import known_sections
-from llmperf.types import Result, Text, Violation
-from llmperf.types.device_names import normalised
-from llmperf.types.problems import PROBLEM_CODES
-from llmperf.validation.installed import installed_frameworks, installed_vendors, vendor_catalogue
+from llmperf.types import PluginInfo, Result, Text, Violation
+from llmperf.types.devices import normalised
+from llmperf.types.plan_checks import PROBLEM_CODES
+from llmperf.validation.installed import installed, installed_frameworks, installed_vendors, vendor_catalogue
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
+
 
 _ISO_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}){0,2}")
 _PLUGIN_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){1,3}")
@@ -108,3 +117,137 @@ def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
         absent = next((shown(package) for package in packages if version(package) is None), "its package")
         expected = Text("expected {} to be installed", absent)
         yield pointer(["sections", name[:200]]), Text("{}, found that it is not; the section is kept", expected)
+
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+FEWEST_DIGITS = 8
+"""Different digits: of 64 that are drawn at random, fewer are once in 10^17 hashes."""
+
+
+@rule("LP662", "error", "Hashes of plugins' sources are hashes", "result", "plan")
+def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
+    """Each is null or the 64 hexadecimal digits of a SHA-256, which are not nearly all the same."""
+    for path, plugin in _hashed(document):
+        found = str(plugin.source_hash)
+        if not _HASH.fullmatch(found) or len(set(found)) < FEWEST_DIGITS:
+            yield (
+                path,
+                Text("expected the SHA-256 of the source of {}, found {}", shown(plugin.distribution), shown(found)),
+            )
+
+
+@rule("LP653", "warning", "The source of a plugin is that of its installed version", "result", "plan")
+def source_is_installed(document: Result | Plan) -> Iterator[Violation]:
+    """A plugin of the same distribution and version has the same source here; one under development is not compared."""
+    for path, plugin in _hashed(document):
+        expected = _hash_here(plugin.role, plugin.name, plugin.distribution, plugin.version)
+        if expected is not None and plugin.source_hash != expected:
+            because = Text("the source of {} {} as it is installed here", plugin.distribution, plugin.version)
+            yield path, Text("expected {}... ({}), found {}...", expected[:12], because, str(plugin.source_hash)[:12])
+
+
+def _hashed(document: Result | Plan) -> Iterator[tuple[str, PluginInfo]]:
+    for index, plugin in enumerate(document.plugins):
+        if plugin.source_hash is not None:
+            yield f"/plugins/{index}/source_hash", plugin
+
+
+@cache
+def _hash_here(role: str, name: str, distribution: str, version: str) -> str | None:
+    """The hash of a plugin's source here; None unless this distribution and version is installed from a package."""
+    known: list[Found] = [CORE, *installed()]
+    found = next((one for one in known if (one.role, one.name, one.distribution) == (role, name, distribution)), None)
+    if found is None or (found.version or installed_version(distribution)) != version or _editable(distribution):
+        return None
+    return source_hash(found.module)
+
+
+def _editable(distribution: str) -> bool:
+    """Check whether a distribution is a working copy, whose source may change while its version does not."""
+    found = installed_distribution(distribution)
+    try:
+        origin = json.loads((found and found.read_text("direct_url.json")) or "{}")
+    except ValueError:
+        return False
+    return isinstance(origin, dict) and "dir_info" in origin
+
+
+LOADING = ("LD_PRELOAD", "LD_AUDIT", "DYLD_INSERT_LIBRARIES", "PYTHONPATH", "PYTHONHOME")
+"""Variables that put code into every process which inherits them."""
+WHY = Text("the run's clocks and figures may not be those of the named packages")
+
+
+@rule("LP655", "warning", "Nothing was loaded into the ranks from outside")
+def nothing_loaded_from_outside(result: Result) -> Iterator[Violation]:
+    """The loader and the interpreter load no code that the user's environment names, on no node."""
+    software = result.software
+    for name in LOADING:
+        if text := software.environment.get(name):
+            yield pointer(("software", "environment", name)), _variable(name, text)
+    for name, file in software.startup_modules.items():
+        yield pointer(("software", "startup_modules", name)), _module(file)
+    for index, node in enumerate(result.nodes):
+        for field, value in node.differs.items():
+            kind, _, name = field.partition(".")
+            where = pointer(("nodes", index, "differs", field))
+            if value and kind == "environment" and name in LOADING:
+                yield where, _variable(name, str(value))
+            elif value and kind == "startup_modules":
+                yield where, _module(str(value))
+
+
+def _variable(name: str, text: str) -> str:
+    return Text("expected {} to be unset, found {}: {}", name, shown(text), WHY)
+
+
+def _module(file: str) -> str:
+    return Text("expected no module that the interpreter imports by itself, found {}: {}", shown(file), WHY)
+
+
+@rule("LP016", "error", "The figures of a section are those that its package defines")
+def sections_fit(result: Result) -> Iterator[Violation]:
+    """Each section of an installed package has the fields of its dataclass."""
+    known = known_sections().by_name
+    for name, figures in result.sections.items():
+        if name in known:
+            try:
+                convert(figures, known[name].section.figures, "figures")
+            except UserError as error:
+                package = shown(known[name].owner.distribution)
+                found = Text("found others: {}", shown(str(error)))
+                yield pointer(["sections", name]), Text("expected figures as {} defines them, {}", package, found)
+
+
+CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
+"""All but tabs and ends of lines."""
+ENCODED = re.compile(rb"\\u00[01]|\\[bf]|\x7f|\xc2[\x80-\x9f]")
+"""The same in JSON, and little else."""
+FREE = (("failure",), ("worker", "files"))
+"""Output of programs, and files that a rank reads: they are what they are."""
+
+
+@rule("LP668", "error", "Texts have no control characters", "result", "plan")
+def no_control_characters(document: Result | Plan) -> Iterator[Violation]:
+    """No text but the log of a failed run has characters that move the cursor of a terminal or change its colours.
+
+    Only the first one is reported.
+    """
+    if ENCODED.search(encode(document)) is None:
+        return
+    for parts, text in _texts(builtins(document), ()):
+        if CONTROL.search(text) is not None and not any(parts[: len(free)] == free for free in FREE):
+            yield pointer(parts), Text("expected a text without control characters, found {}", shown(text))
+            return
+
+
+def _texts(value: Any, parts: tuple[str | int, ...]) -> Iterator[tuple[tuple[str | int, ...], str]]:
+    """Every text of a document, also the keys of objects, with its place."""
+    if isinstance(value, str):
+        yield parts, value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield (*parts, key[:200]), key
+            yield from _texts(inner, (*parts, key[:200]))
+    elif isinstance(value, (list, tuple)):
+        for index, inner in enumerate(value):
+            yield from _texts(inner, (*parts, index))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from llmperf.types.devices import DeviceSample
-from llmperf.types.host_load import MAX_PROGRAMS, Resource
+from llmperf.types.hosts import MAX_PROGRAMS, Resource
 from llmperf.types.records import HostSample
 
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"

@@ -10,8 +10,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.types import Baseline, DocumentKind, Result, Section, Sheet
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 from llmperf.validation.check import Validator
-from llmperf.validation.finding_files import package_of
-from llmperf.validation.reading_documents import ReadDocument, found_documents
+from llmperf.validation.document_files import ReadDocument, found_documents, package_of
 
 
 def read_sheets(
