@@ -20,6 +20,8 @@ LAYOUTS = {
     "tensor parallel": (0, "pytorch", ["tuning.sharding_stage=0", "tuning.tensor_parallel=2"]),
     "zero 0": (0, "zero", ["tuning.sharding_stage=0"]),
     "zero 1": (0, "zero", ["tuning.sharding_stage=1"]),
+    "zero 1 overlapped": (0, "zero", ["tuning.sharding_stage=1", "framework.overlap_comm=true"]),
+    "zero 2 overlapped": (0, "zero", ["tuning.sharding_stage=2", "framework.overlap_comm=true"]),
     "zero 3": (0, "zero", ["tuning.sharding_stage=3"]),
     "lora": (0, "lora", ["tuning.sharding_stage=0", "contract.lora.rank=8", "contract.lora.dropout=0.0"]),
     "first stage": (0, "megatron_deepspeed", ["tuning.sharding_stage=1", "tuning.pipeline_parallel=2"]),
