@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,13 @@ def texts(source: str) -> Iterator[str]:
                 yield from (one.value for one in chosen if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
+def templates(source: str) -> Iterator[str]:
+    """The texts with `{}` in a module that makes a `Text`, also those that a variable holds."""
+    constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
+    held = [text for text in constants if isinstance(text, str) and re.search(r"\w.*{[:}]", text)]
+    yield from (text for text in held if "Text(" in source and "`" not in text and "\n" not in text)
+
+
 def values(template: str) -> Counter[tuple[str, str, str]]:
     """The values of a template, each with its conversion and format; the places of `{}` by number."""
     parts = [part for part in Formatter().parse(template) if part[1] is not None]
@@ -42,12 +50,14 @@ def values(template: str) -> Counter[tuple[str, str, str]]:
 def test_texts_are_found_where_they_are_made():
     source = 'word("device", language), Text("{} of {}", 1, Text("steps" if many else "step")), Text(template, 2)'
     assert list(texts(source)) == ["device", "{} of {}", "steps", "step"]
+    assert list(templates('template = "of {} steps"\nText(template, 2)')) == ["of {} steps"]
 
 
 @pytest.mark.parametrize("path", [path for path in SOURCES if any(map(path.read_text().__contains__, FUNCTIONS))],
                          ids=lambda path: "/".join(path.parts[-3:]))  # fmt: skip
 def test_every_text_has_a_translation(path):
-    missing = [text for text in texts(path.read_text()) if text.strip() and text not in CHINESE]
+    source = path.read_text()
+    missing = [text for text in (*texts(source), *templates(source)) if text.strip() and text not in CHINESE]
     assert not missing, "add them to extensions/zh/src/llmperf_zh/zh.po"
 
 
