@@ -16,9 +16,9 @@ ROOT = Path(__file__).parents[1]
 CORE = ROOT / "core" / "src" / "llmperf"
 
 MAX_LINES = 350
-MIN_MEDIAN_LINES = 110
+MIN_MEDIAN_LINES = 140
 """Of the files of core, `__init__.py` and `__main__.py` left out."""
-MAX_SMALL_HELPERS = 36
+MAX_SMALL_HELPERS = 20
 """Private functions of at most three lines that are used once, over all of core."""
 
 KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
