@@ -33,7 +33,7 @@ def caught_at(subject):
     if any(finding.severity == "error" for finding in found):
         return "consistent"
     result = trained.result
-    with patch.object(spot, "own_data", lambda result, config: subject.plan().spec.data):  # the validator has them too
+    with patch.object(spot, "own_data", lambda result: subject.plan().spec.data):  # the validator has them too
         checked = spot.spot_check(folder, result, result.batch.global_batch, show=lambda line: None)
     assert checked.outcome != "impossible", checked.message
     if checked.outcome == "failed":

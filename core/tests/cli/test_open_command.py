@@ -7,6 +7,7 @@ import json
 import pytest
 from llmperf.cli import open_command
 from llmperf.cli.main import call
+from llmperf.plugins.own_packages import project_packages
 
 NOTES = '''
 """Adds `--quick` and `--note` to `llmperf run`; the observer keeps the note in the run folder."""
@@ -180,11 +181,12 @@ def test_faults_of_an_extension_name_it(install, capsys, source, message):
 
 def test_an_option_of_an_absent_package_names_the_package(monkeypatch, capsys):
     monkeypatch.setattr(open_command, "added_options", lambda command, own: open_command.Added([], []))
-    for words in (["--matrix", "x.toml"], ["--scale", "1,2"], ["--resume"], ["--part", "1/2"]):
-        assert call(["run", *words]) == 2
-        assert capsys.readouterr().err.startswith(
-            f"llmperf: {words[0]} is an option of llmperf-sweep; install it with: "
-        )
+    for command, packages in project_packages()["options"].items():
+        for option, package in packages.items():
+            assert call([command, option, "x"]) == 2
+            shown = capsys.readouterr().err
+            assert shown.startswith(f"llmperf: {option} is an option of {package}; install it with: ")
+            assert shown.count("\n") == 1
     assert call(["plan", "--matrix", "x.toml"]) == 2
     assert "No such option" in capsys.readouterr().err
 

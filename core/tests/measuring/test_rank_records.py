@@ -9,7 +9,8 @@ from llmperf.measuring.loop import MeasuredLoop
 from llmperf.measuring.worker import further_records
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
-from llmperf.types import FurtherRecord, RankRecords
+from llmperf.runfolder.recorder import Recorder
+from llmperf.types import FurtherRecord, RankRecords, StepOutput
 
 
 def recorders(plan, *parts):
@@ -40,8 +41,30 @@ def test_other_kinds_are_errors_that_name_the_package(stub_plan, parts, message)
         recorders(stub_plan(), *parts)
 
 
-@pytest.mark.parametrize("record", [7, FurtherRecord(kind="acme", rank=1, line=b""), RankRecords(kind="acme")])
-def test_a_record_is_of_its_kind_and_rank(record):
-    loop = MeasuredLoop(object(), object(), object(), 0)
-    with pytest.raises(PluginError, match="expected a record of kind 'acme' of rank 0, found "):
-        loop._record_further(RankRecords(kind="acme"), record)
+class Trainer:
+    steps = 0
+
+    def train_step(self):
+        self.steps += 1
+        return StepOutput(loss=float(self.steps), tokens=4)
+
+
+@pytest.mark.parametrize(("warmup", "expected"), [(2, [("warm", 2, 1.0), ("begin", 2), ("end", 6)]),
+                                                  (0, [("begin", 0), ("end", 6)])])  # fmt: skip
+def test_each_function_is_called_once_in_its_place(tmp_path, stub_site, warmup, expected):
+    from llmperf_stub.device import StubDevice
+
+    trainer, called = Trainer(), []
+    part = RankRecords(
+        kind="acme",
+        warmed_up=lambda loss: called.append(("warm", trainer.steps, loss)),
+        begin=lambda: called.append(("begin", trainer.steps)),
+        end=lambda: called.append(("end", trainer.steps)),
+    )
+    with Recorder(tmp_path / "r.jsonl") as recorder:
+        MeasuredLoop(trainer, StubDevice(), recorder, 0, [part]).run(6, warmup, lambda phase, moment: None)
+        for record in (7, FurtherRecord(kind="acme", rank=1, line=b""), RankRecords(kind="acme")):
+            wrong = RankRecords(kind="acme", end=lambda record=record: record)
+            with pytest.raises(PluginError, match="expected a record of kind 'acme' of rank 0, found "):
+                MeasuredLoop(trainer, StubDevice(), recorder, 0, [wrong]).run(1, 0, lambda phase, moment: None)
+    assert called == expected

@@ -91,8 +91,9 @@ def test_a_broken_command_names_its_package(install, capsys, source, message):
 
 def test_the_command_of_a_missing_package_says_which_one(monkeypatch, capsys):
     monkeypatch.setattr(main, "extra_commands", dict)
-    assert call(["check-plugin", "cpu"]) == 2
-    assert "check-plugin is a command of llmperf-testing; install it with: " in capsys.readouterr().err
+    for command, package in main.PROVIDERS.items():
+        assert call([command, "cpu"]) == 2
+        assert f"{command} is a command of {package}; install it with: " in capsys.readouterr().err
 
 
 def test_a_misspelt_command_suggests_the_nearest(capsys):

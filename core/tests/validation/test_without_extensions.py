@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
+from llmperf.files import json_files
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
+from llmperf.results.build import build_result
 from llmperf.validation import installed
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 
@@ -76,8 +78,22 @@ def test_rules_of_an_absent_extension_name_its_package(result, capsys, option):
 def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
     monkeypatch.undo()
     forget_catalogues()
-    rules = [owned for owned in open_catalogue().all_rules() if owned.owner.distribution == "llmperf-published"]
-    assert [owned.rule.code for owned in rules] == project_packages()["rules"]["published"]
+    rules = open_catalogue().all_rules()
+    for name, codes in project_packages()["rules"].items():
+        assert [owned.rule.code for owned in rules if owned.owner.distribution == f"llmperf-{name}"] == codes
+
+
+def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folder, capsys):
+    for rank, path in enumerate(sorted((run_folder / "records").glob("rank-*"))):
+        line = {"kind": "sequences", "rank": rank, "losses": [8.0, 9.0]}
+        path.write_text(path.read_text() + json.dumps(line) + "\n")
+    json_files.save(run_folder / "result.json", build_result(run_folder))
+    assert call(["validate", str(run_folder)]) == 0
+    assert "error" not in capsys.readouterr().out
+    verification = run_folder / "verification.json"
+    verification.write_text(json.dumps({"schema": "llmperf/verification/1"}))
+    assert call(["validate", str(verification)]) == 2
+    assert "llmperf-verify reads verification documents; install it with: " in capsys.readouterr().out
 
 
 def test_core_names_no_extension_package_in_its_imports():

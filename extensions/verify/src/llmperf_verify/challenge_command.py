@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from llmperf import printable
+from llmperf import printable, run_folders
 
 if TYPE_CHECKING:
     import datetime
@@ -72,7 +72,7 @@ def issue(seconds: float, case: str | None, output: Path | None) -> None:
 
 
 @command.command("check")
-@click.argument("result", type=click.Path(path_type=Path))
+@click.argument("result", type=click.Path(path_type=Path), shell_complete=run_folders)
 @click.option("--issued", metavar="FILE|DIR", type=click.Path(path_type=Path), required=True,
               help="The challenge, or your folder of challenges.")  # fmt: skip
 @click.option("--received", metavar="TIME",

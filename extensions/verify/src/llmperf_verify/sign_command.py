@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
+from llmperf import run_folders
 
 EXAMPLES = """\b
 Examples:
@@ -18,7 +19,8 @@ Examples:
 
 
 @click.command("sign", epilog=EXAMPLES)
-@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path),
+                shell_complete=run_folders)  # fmt: skip
 @click.option("--key", metavar="FILE", type=click.Path(path_type=Path),
               help="SSH key: a private key, or the public half of one in an agent or on a token.")  # fmt: skip
 @click.option("--sigstore", "by_sigstore", is_flag=True,
