@@ -215,7 +215,7 @@ BAD_VENDORS = {
     ),
     "answers a Probe of what is no data": (
         vendor("odd", 1).replace("problems=()", "problems=(object(),)"),
-        "llmperf_probe: Encoding objects of type object is unsupported",
+        "llmperf_probe: object cannot be written",
     ),
     "answers nothing": ("", "does not answer llmperf_probe"),
 }

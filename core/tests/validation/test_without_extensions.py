@@ -10,7 +10,7 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
-from llmperf.results.build import build_result
+from llmperf.results.run_result import build_result
 from llmperf.validation import installed
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 
