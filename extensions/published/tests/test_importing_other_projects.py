@@ -256,18 +256,29 @@ def test_degrees_beside_a_stage_of_zero(text, tensor, pipeline, data, stage):
 
 
 HEADER = "GPU | Model | Tokens/s"
+INFERENCE = "expected a table of training results, found inference"
+NO_RESULTS = "expected a table of general metrics or of results"
 TRAINING = "# Training results\n\n| GPU | Model | Tokens/s |\n|---|---|---|\n| A100 | llama2_7b | 3000 |\n\n"
 
 
 @pytest.mark.parametrize(
-    "heading",
-    ["## Inference performance", "## 推理性能", "## Serving\n\n### A100, one card", "## Chunked prefill",
-     "## Rendimiento de inferencia"],
+    ("header", "cells", "heading", "refusal"),
+    [
+        *((HEADER, "A100 | llama2_7b | 42.5", heading, INFERENCE) for heading in (
+            "## Inference performance", "## 推理性能", "## Serving\n\n### A100, one card", "## Chunked prefill",
+            "## Rendimiento de inferencia")),
+        ("Framework | GPU | Throughput (tokens/s)", "vLLM | A40 | 7094", "## Performance", INFERENCE),
+        ("Model | TTFT (ms) | Tokens/s", "x | 9 | 65", "## Performance", INFERENCE),
+        ("GPU | Settings | tokens/s", "A100 | 4-bit inference | 71.8", "## Performance", INFERENCE),
+        ("GPU | Concurrency | tokens/s", "A100 | 16 | 71.8", "## Performance", INFERENCE),
+        ("Model | MMLU | Accuracy", "llama2_7b | 44.5 | 60 %", "## Performance", NO_RESULTS),
+        ("GPU | Memory (GB) | Bandwidth", "H200 | 141 | 4.8", "## Performance", NO_RESULTS),
+    ],
 )  # fmt: skip
-def test_the_throughput_of_inference_is_not_read_as_that_of_training(heading):
-    published = table(HEADER, "A100 | llama2_7b | 42.5", above=f"{TRAINING}{heading}")
+def test_inference_accuracies_and_datasheets_are_not_read_as_results_of_training(header, cells, heading, refusal):
+    published = table(header, cells, above=f"{TRAINING}{heading}")
     assert [row.line for row in published.rows] == [5]
-    assert f"expected a table of training results, found inference; its cells are kept: {HEADER}" in reasons(published)
+    assert f"{refusal}; its cells are kept: {header}" in reasons(published)
 
 
 @pytest.mark.parametrize(
@@ -284,16 +295,6 @@ def test_a_column_of_inference_is_no_throughput():
     assert only(published).metrics.other["Inference (tokens/s)"].value == 42.5
 
 
-@pytest.mark.parametrize(
-    ("header", "cells"),
-    [("Model | MMLU | Accuracy", "llama2_7b | 44.5 | 60 %"), ("GPU | Memory (GB) | Bandwidth", "H200 | 141 | 4.8")],
-)  # fmt: skip
-def test_accuracies_and_datasheets_are_no_results(header, cells):
-    published = table(header, cells, above=TRAINING + "## Performance")
-    assert [row.line for row in published.rows] == [5]
-    assert f"expected a table of general metrics or of results; its cells are kept: {header}" in reasons(published)
-
-
 def test_accumulated_batches_are_no_accuracies():
     row = only(table("GPUs | Accumulated batch size | TGS", "8 | 8192 | 100"))
     assert not row.metrics.evaluation
@@ -304,18 +305,6 @@ def test_a_column_of_words_is_listed_once():
     published = table("GPU | Kernels | TGS", "A100 | TE | 100", "A100 | FA3 | 110", "A100 | - | 120")
     assert reasons(published).count("Kernels") == 1
     assert "expected a column that is known; its cells are kept: Kernels" in reasons(published)
-
-
-@pytest.mark.parametrize(
-    ("header", "cells"),
-    [("Framework | GPU | Throughput (tokens/s)", "vLLM | A40 | 7094"), ("Model | TTFT (ms) | Tokens/s", "x | 9 | 65"),
-     ("GPU | Settings | tokens/s", "A100 | 4-bit inference | 71.8"),
-     ("GPU | Concurrency | tokens/s", "A100 | 16 | 71.8")],
-)  # fmt: skip
-def test_columns_and_cells_of_inference_refuse_a_table(header, cells):
-    published = table(header, cells, above=TRAINING + "## Performance")
-    assert [row.line for row in published.rows] == [5]
-    assert f"expected a table of training results, found inference; its cells are kept: {header}" in reasons(published)
 
 
 def test_a_layout_below_configuration_is_no_device():
