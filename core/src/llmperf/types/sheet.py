@@ -36,7 +36,7 @@ class Row:
     key: str
     """Stable name for programs: a column of CSV, a member of JSON. Empty for text that only people read."""
     label: str
-    """English label, empty for none; reporters translate it by the table in `llmperf.reporting`."""
+    """English label, empty for none; reporters translate it by `llmperf_translations`."""
     value: str | int | float | bool | None
     """Exact value; None where unknown."""
     unit: str = ""
