@@ -49,7 +49,8 @@ def test_the_files_do_not_agree(name, forgery):
 @pytest.mark.parametrize("name", of_level("spot-checked"))
 def test_the_first_forward_pass_was_another(name, forgery):
     folder = forged(name, forgery)
-    assert first_error(folder) is None
+    error = first_error(folder)  # LP666 sees a copied rank too, where the agent had seen the other one sooner
+    assert error is None or (name, error.code) == ("ranks_duplicated", "LP666")
     assert spot_checked(folder) == "failed"
 
 
