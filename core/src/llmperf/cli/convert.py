@@ -11,7 +11,7 @@ import click
 from llmperf.accounting.conventions import Convention, titled
 from llmperf.accounting.counting import flops_by
 from llmperf.cli.completion import convention_names, model_names
-from llmperf.cli.options import Finite, Text
+from llmperf.cli.options import Finite, Utf8Text
 from llmperf.cli.output import json_option, print_json
 from llmperf.errors import UserError, unknown
 from llmperf.types.flop_counts import Workload
@@ -31,16 +31,20 @@ LARGEST_LIKELY_PERCENT = 200
 
 
 @click.command("convert", epilog=EXAMPLES)
-@click.argument("figure", type=Text())
+@click.argument("figure", type=Utf8Text())
 @click.option(
-    "--model", type=Text(), required=True, shell_complete=model_names, help="A model of the library, or a model file."
+    "--model",
+    type=Utf8Text(),
+    required=True,
+    shell_complete=model_names,
+    help="A model of the library, or a model file.",
 )
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), required=True, help="Tokens in a sequence.")
 @click.option(
     "--from",
     "origin",
     metavar="CONVENTION",
-    type=Text(),
+    type=Utf8Text(),
     shell_complete=convention_names,
     help="In which the figure was published.",
 )
@@ -48,12 +52,14 @@ LARGEST_LIKELY_PERCENT = 200
     "--to",
     "target",
     metavar="CONVENTION",
-    type=Text(),
+    type=Utf8Text(),
     shell_complete=convention_names,
     help="Only this convention; by default all.",
 )
-@click.option("--peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
-@click.option("--to-peak", type=Text(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
+@click.option(
+    "--peak", type=Utf8Text(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of."
+)
+@click.option("--to-peak", type=Utf8Text(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
 @click.option("--lora-parameters", type=click.IntRange(min=0, max=2**53), help="Weights are frozen but for these.")
 @click.option("--recomputed", type=Finite(min=0, max=1), help="Share of the blocks whose forward is computed twice.")
 @json_option
