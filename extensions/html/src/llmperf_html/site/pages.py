@@ -16,13 +16,17 @@ from llmperf_html.site.markup import Child, Html, element, joined
 from llmperf_html.site.page import Frame, table
 from llmperf_html.site.ranked import leaderboard, signature_text
 from llmperf_html.site.timing import estimate, time_parts
-from llmperf_html.site.words import BARS, COMPARABLE
 from llmperf_html.words import WORDS
 
 FEW_CONTRACTS = 3
 """Contracts of one model on the first page."""
 FEW_ENTRIES = 5
 """Entries of one contract on the first page."""
+COMPARABLE = "The figures of one table have one contract and can be compared. Tables differ in what was measured."
+BARS = (
+    "Bars of MFU go from 0 to 100 %, others to the largest value of their contract. A line over a bar is the range of"
+    " its repeats; hatched bars are imported figures, which llmperf did not measure."
+)
 
 
 def pages(frame: Frame, content: Content) -> Iterator[tuple[str, str]]:
