@@ -11,7 +11,7 @@ import click
 from llmperf.accounting.conventions import Convention, titled
 from llmperf.accounting.counting import flops_by
 from llmperf.cli.completion import convention_names, model_names
-from llmperf.cli.options import Finite, Utf8Text
+from llmperf.cli.options import Finite, Utf8
 from llmperf.cli.output import json_option, print_json
 from llmperf.errors import UserError, unknown
 from llmperf.types.flop_counts import Workload
@@ -31,10 +31,10 @@ LARGEST_LIKELY_PERCENT = 200
 
 
 @click.command("convert", epilog=EXAMPLES)
-@click.argument("figure", type=Utf8Text())
+@click.argument("figure", type=Utf8())
 @click.option(
     "--model",
-    type=Utf8Text(),
+    type=Utf8(),
     required=True,
     shell_complete=model_names,
     help="A model of the library, or a model file.",
@@ -44,7 +44,7 @@ LARGEST_LIKELY_PERCENT = 200
     "--from",
     "origin",
     metavar="CONVENTION",
-    type=Utf8Text(),
+    type=Utf8(),
     shell_complete=convention_names,
     help="In which the figure was published.",
 )
@@ -52,14 +52,12 @@ LARGEST_LIKELY_PERCENT = 200
     "--to",
     "target",
     metavar="CONVENTION",
-    type=Utf8Text(),
+    type=Utf8(),
     shell_complete=convention_names,
     help="Only this convention; by default all.",
 )
-@click.option(
-    "--peak", type=Utf8Text(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of."
-)
-@click.option("--to-peak", type=Utf8Text(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
+@click.option("--peak", type=Utf8(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
+@click.option("--to-peak", type=Utf8(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
 @click.option("--lora-parameters", type=click.IntRange(min=0, max=2**53), help="Weights are frozen but for these.")
 @click.option("--recomputed", type=Finite(min=0, max=1), help="Share of the blocks whose forward is computed twice.")
 @json_option

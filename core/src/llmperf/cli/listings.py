@@ -12,7 +12,7 @@ import click
 from llmperf.cli.colour import painted
 from llmperf.cli.completion import case_names, launcher_names, plugin_names
 from llmperf.cli.open_command import CalledCommand, OpenCommand
-from llmperf.cli.options import Utf8Text
+from llmperf.cli.options import Utf8
 from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ Examples:
 
 
 @click.command("cases", epilog=CASES_EXAMPLES)
-@click.argument("name", metavar="[NAME]", type=Utf8Text(), required=False, shell_complete=case_names)
+@click.argument("name", metavar="[NAME]", type=Utf8(), required=False, shell_complete=case_names)
 @json_option
 def cases(name: str | None, as_json: bool) -> None:
     """List the cases of the core and of the installed plugins, or show one with every setting that can be changed."""
@@ -240,21 +240,21 @@ Examples:
 @click.option(
     "--launcher",
     metavar="L",
-    type=Utf8Text(),
+    type=Utf8(),
     shell_complete=launcher_names,
     help="Check the nodes that this launcher reaches.",
 )
-@click.option("--hosts", metavar="A,B", type=Utf8Text(), help="Nodes for the launcher; also names from llmperf.toml.")
+@click.option("--hosts", metavar="A,B", type=Utf8(), help="Nodes for the launcher; also names from llmperf.toml.")
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes; all of --hosts by default.")
 @click.option(
     "--vendor",
     metavar="V",
-    type=Utf8Text(),
+    type=Utf8(),
     shell_complete=plugin_names,
     help="Whose devices; the best on the nodes by default.",
 )
-@click.option("--interface", metavar="NAME", type=Utf8Text(), help="Network interface of the nodes.")
-@click.option("--python", metavar="PATH", type=Utf8Text(), help="Python of the ranks, as for llmperf run.")
+@click.option("--interface", metavar="NAME", type=Utf8(), help="Network interface of the nodes.")
+@click.option("--python", metavar="PATH", type=Utf8(), help="Python of the ranks, as for llmperf run.")
 @json_option
 @click.pass_obj
 def doctor(called: CalledCommand, /, as_json: bool, **options: Any) -> None:

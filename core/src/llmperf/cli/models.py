@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.completion import model_names
-from llmperf.cli.options import Utf8Text
+from llmperf.cli.options import Utf8
 from llmperf.cli.output import big, json_option, print_json, print_table, print_text, say_left_out
 from llmperf.errors import UserError
 
@@ -28,7 +28,7 @@ Examples:
 
 
 @click.command("models", epilog=EXAMPLES)
-@click.argument("name", type=Utf8Text(), required=False, shell_complete=model_names)
+@click.argument("name", type=Utf8(), required=False, shell_complete=model_names)
 @click.argument("config", type=click.Path(path_type=Path), required=False)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
 @click.option(

@@ -18,7 +18,7 @@ def is_utf8(text: str) -> bool:
     return True
 
 
-class Utf8Text(click.types.StringParamType):
+class Utf8(click.types.StringParamType):
     """A text in UTF-8."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:

@@ -10,7 +10,7 @@ import click
 
 from llmperf.cli.colour import warn
 from llmperf.cli.completion import case_names, launcher_names, plugin_names, settings
-from llmperf.cli.options import Seconds, Utf8Text
+from llmperf.cli.options import Seconds, Utf8
 from llmperf.cli.output import json_option
 from llmperf.files.text import printable
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 OPTIONS = (
-    click.argument("case", default="default", type=Utf8Text(), shell_complete=case_names),
-    click.option("--vendor", metavar="V", type=Utf8Text(), shell_complete=plugin_names,
+    click.argument("case", default="default", type=Utf8(), shell_complete=case_names),
+    click.option("--vendor", metavar="V", type=Utf8(), shell_complete=plugin_names,
                  help="Whose devices; the best here by default."),
-    click.option("--framework", metavar="F", type=Utf8Text(), shell_complete=plugin_names,
+    click.option("--framework", metavar="F", type=Utf8(), shell_complete=plugin_names,
                  help="The case's own by default."),
     click.option("--devices", metavar="N", type=click.IntRange(min=1), help="Ranks on this node."),
-    click.option("--set", "settings", metavar="PATH=VALUE", type=Utf8Text(), multiple=True, shell_complete=settings,
+    click.option("--set", "settings", metavar="PATH=VALUE", type=Utf8(), multiple=True, shell_complete=settings,
                  help="Change one setting; may be repeated."),
     click.option("--overlay", "overlays", metavar="FILE", type=click.Path(), multiple=True,
                  help="Settings from an overlay file; --set takes precedence. May be repeated."),
-    click.option("--launcher", metavar="L", default="local", show_default=True, type=Utf8Text(),
+    click.option("--launcher", metavar="L", default="local", show_default=True, type=Utf8(),
               shell_complete=launcher_names,
                  help="What brings the ranks to the nodes."),
-    click.option("--hosts", metavar="A,B", type=Utf8Text(), help="Nodes for the launcher; also names from llmperf.toml."),
-    click.option("--interface", metavar="NAME", type=Utf8Text(),
+    click.option("--hosts", metavar="A,B", type=Utf8(), help="Nodes for the launcher; also names from llmperf.toml."),
+    click.option("--interface", metavar="NAME", type=Utf8(),
                  help="Network interface over which the nodes reach one another."),
-    click.option("--container-image", metavar="IMAGE", type=Utf8Text(),
+    click.option("--container-image", metavar="IMAGE", type=Utf8(),
                  help="Container image of the nodes; see [containers] in llmperf.toml."),
-    click.option("--python", metavar="PATH", type=Utf8Text(),
+    click.option("--python", metavar="PATH", type=Utf8(),
                  help="Python of the ranks: a path, or an environment's name from llmperf.toml."),
     click.option("--stall-timeout", metavar="SECONDS", type=Seconds(), default=300.0, show_default=True,
                  help="A run in which no rank finishes a step for so long, and for 3 of its steps, has hung."),

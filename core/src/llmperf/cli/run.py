@@ -12,7 +12,7 @@ import click
 from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
-from llmperf.cli.options import Folder, Minutes, Utf8Text
+from llmperf.cli.options import Folder, Minutes, Utf8
 from llmperf.cli.output import language_option, print_json, print_table, print_text
 from llmperf.cli.request import request_options, say_what_was_left_out
 from llmperf.files.text import printable
@@ -47,7 +47,7 @@ Examples:
     "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
 )
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
-@click.option("--log", "logs", metavar="NAME=VALUE", type=Utf8Text(), multiple=True, shell_complete=logger_names,
+@click.option("--log", "logs", metavar="NAME=VALUE", type=Utf8(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
 @click.option("--wait-until-idle", metavar="[MINUTES]", type=Minutes(), is_flag=False, flag_value=30.0,
               envvar="LLMPERF_WAIT_UNTIL_IDLE",

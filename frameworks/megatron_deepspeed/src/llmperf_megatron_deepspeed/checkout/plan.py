@@ -18,7 +18,6 @@ from llmperf_megatron_deepspeed.checkout.limits import checkout_problems
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
 
-ENGINE = "checkout"
 START = "llmperf_megatron_deepspeed.checkout.start"
 
 RANK_ENVIRONMENT = {
