@@ -40,6 +40,7 @@ SHARED = {
     "examples": {"llmperf_vendorkit"},
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare"},
+    "llmperf_lora": {"llmperf_huggingface"},
     "llmperf_html": {"llmperf_compare", "llmperf_verify"},
     "llmperf_published": {"llmperf_vendorkit"},
 }

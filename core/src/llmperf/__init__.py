@@ -22,10 +22,12 @@ if TYPE_CHECKING:
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options
     from llmperf.cases.library import Library as Library
+    from llmperf.cases.library import from_table as from_table
     from llmperf.cases.library import library as library
     from llmperf.cases.library import read_case as read_case
+    from llmperf.cases.library import whole_library_for as whole_library_for
     from llmperf.cases.model_facts import check_model as check_model
-    from llmperf.cases.model_import import import_config as import_config
+    from llmperf.cases.model_facts import model_text as model_text
     from llmperf.cases.resolve import challenge_seed as challenge_seed
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
@@ -80,6 +82,7 @@ if TYPE_CHECKING:
     from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.plugins.loading import every_answer as every_answer
+    from llmperf.plugins.loading import owned_answers as owned_answers
     from llmperf.plugins.loading import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.results.curves import StepFigures as StepFigures
@@ -112,6 +115,7 @@ _MOVED = {
     "PeakTable": "llmperf_vendorkit.PeakTable",
     "estimated_kinds": "llmperf.expected_work",
     "huggingface_config": "llmperf_huggingface.export.huggingface_config",
+    "import_config": "llmperf_huggingface.importing.import_config",
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
     "opened_sheets": "llmperf.opened_results",

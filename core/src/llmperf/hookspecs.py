@@ -142,10 +142,10 @@ def llmperf_facts() -> Facts:
 
 @hookspec
 def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
-    """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
+    """Called by llmperf-huggingface for `llmperf models import FILE`, in the controller, for the model that another program's file describes.
 
     Extensions may answer; all answers are collected, and exactly one model is expected. An extension that does not know
-    the file returns none, or raises UserError, which is shown if no other returns a model. The core checks the facts.
+    the file returns none, or raises UserError, which is shown if no other returns a model. The facts are checked like those of a model file.
 
     >>> @llmperf.hookimpl
     ... def llmperf_import_model(path):
@@ -159,7 +159,7 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
 
 @hookspec
 def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
-    """Called in the controller before arguments of `run`, `plan`, `validate`, `report`, `doctor` are read, for options.
+    """Called in the controller before arguments of `run`, `plan`, `models`, `validate`, `report`, `doctor` are read.
 
     The core and extensions may answer; all answers are collected. `command` is the command's name. `begin` receives the
     called command and may change its values or do the whole command: `CalledRun` can plan and start runs,

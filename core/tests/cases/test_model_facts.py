@@ -4,7 +4,7 @@ import re
 
 import pytest
 from llmperf.cases.library import library, read_named
-from llmperf.cases.model_import import model_text
+from llmperf.cases.model_facts import model_text
 from llmperf.errors import UserError
 from llmperf.types import Model
 

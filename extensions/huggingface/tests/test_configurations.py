@@ -9,10 +9,10 @@ import pytest
 from llmperf.accounting.counting import forward_flops
 from llmperf.accounting.parameters import count_parameters
 from llmperf.cases.library import library
-from llmperf.cases.model_import import Imported, import_config, made
 from llmperf.errors import UserError
 from llmperf.types import Model
 from llmperf_huggingface.export import MODEL_TYPES, huggingface_config
+from llmperf_huggingface.importing import Imported, import_config, made
 from llmperf_huggingface.reading import model_of
 
 NAMES = sorted(name for name in library().paths("models") if library().model(name).family in MODEL_TYPES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from llmperf.cases.library import library, read_named
 from llmperf.cli.main import call
 from llmperf.types import Model
@@ -63,3 +64,18 @@ def test_a_file_that_is_not_there_is_refused_in_one_line(capsys):
     assert (code, out) == (2, "")
     assert "nowhere.json: No such file" in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["import"], "expected a Hugging Face configuration, such as config.json, found none"),
+        (["import", "config.json", "-o", "mine.json"], "expected a name that ends in .toml"),
+        (["llama2_7b", "-o", "x.toml"], "--output: only with"),
+        (["llama2_7b", "--force"], "--force: only with"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(capsys, words, message):
+    code, out, err = run(capsys, "models", *words)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 from llmperf.cases.library import library
+from llmperf.cli.validate import text
 from llmperf.files import json_files
-from llmperf.reporting.findings import github, sarif, text
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import Validator, findings
 from llmperf.validation.document_files import read_document
+from llmperf_compare.finding_formats import github, sarif
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published
@@ -441,7 +442,7 @@ def test_a_file_beside_a_document_does_not_hide_it(tmp_path, name):
 def test_findings_in_a_readme_stand_at_its_lines(tmp_path):
     (tmp_path / "README.md").write_text(SOURCES[R300])
     (file,) = Validator().validated(tmp_path)
-    assert f"{tmp_path}/README.md:57:/rows/0/metrics/mfu: LP214 warning" in text([file])
+    assert f"{tmp_path}/README.md:57:/rows/0/metrics/mfu: LP214 warning" in text(file)
     assert f"::warning file={tmp_path}/README.md,line=57,title=LP214::" in github([file])
     places = [one["locations"][0]["physicalLocation"] for one in json.loads(sarif([file]))["runs"][0]["results"]]
     assert [one["region"]["startLine"] for one in places] == [57, 57, 33]

@@ -37,19 +37,19 @@ class Convention:
     source: str = ""
     """Publication of the convention."""
 
+    @property
+    def title(self) -> str:
+        """The name with the programs that count in this way, such as `full (torchtitan, MaxText)`."""
+        users = [*self.known_as, *(f"nearly {program}" for program in self.near)]
+        return f"{self.name} ({', '.join(users)})" if users else self.name
+
 
 @cache
-def conventions() -> dict[str, Convention]:
+def known_conventions() -> dict[str, Convention]:
     """The named conventions."""
     path = Path(__file__).parents[1] / "data" / "conventions.toml"
     tables = read_toml(path)
     return {name: convert({"name": name, **table}, Convention, str(path)) for name, table in tables.items()}
-
-
-def titled(convention: Convention) -> str:
-    """A convention's name with the programs that count in this way, such as `full (torchtitan, MaxText)`."""
-    users = [*convention.known_as, *(f"nearly {program}" for program in convention.near)]
-    return f"{convention.name} ({', '.join(users)})" if users else convention.name
 
 
 def convention_of(text: str, where: str = "convention") -> Convention:
@@ -57,8 +57,8 @@ def convention_of(text: str, where: str = "convention") -> Convention:
 
     Choices are `WEIGHTS+ATTENTION` or `WEIGHTS+ATTENTION+recompute`. UserError with the closest name otherwise.
     """
-    named = {convention.name: convention for convention in conventions().values()}
-    for convention in conventions().values():
+    named = {convention.name: convention for convention in known_conventions().values()}
+    for convention in known_conventions().values():
         named |= {name.casefold(): convention for name in convention.known_as}
     if text.casefold() in named:
         return named[text.casefold()]

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, get_args
 
-from llmperf.accounting.conventions import conventions
+from llmperf.accounting.conventions import known_conventions
 from llmperf.accounting.counting import flops_by
 from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.errors import UserError
@@ -78,7 +78,7 @@ def count_flops(model: Model, workload: Workload) -> FlopCount:
     for name in get_args(ConventionName):
         if name == "windowed" and not model.windowed_layers:
             continue
-        counted = flops_by(conventions()[name], model, workload)
+        counted = flops_by(known_conventions()[name], model, workload)
         per_token.append(
             FlopsPerToken(convention=name, flops=counted.flops, formula=counted.formula, leaves_out=counted.leaves_out)
         )

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.conventions import Attention, conventions
+from llmperf.accounting.conventions import Attention, known_conventions
 from llmperf.accounting.counting import forward_flops
 from llmperf.errors import unknown
 from llmperf.files.json_files import convert
@@ -62,7 +62,7 @@ def weighted_peaks(plan: Plan) -> dict[str, WeightedPeak]:
 def work_shares(model: Model, contract: Contract, convention: str) -> dict[Dtype, float]:
     """Shares of the FLOPs that a convention counts, by the dtype in which a contract has them computed."""
     recipe = precision_recipe(contract.precision)
-    attention: Attention = "none" if contract.packing == "padded" else conventions()[convention].attention
+    attention: Attention = "none" if contract.packing == "padded" else known_conventions()[convention].attention
     flops = forward_flops(model, contract.seq_len, attention)
     total = sum(flops.values())
     shares: dict[Dtype, float] = {}

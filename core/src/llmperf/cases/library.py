@@ -125,13 +125,13 @@ def read_named(path: Path, kind: type[T]) -> T:
 
 
 def _named(path: Path, kind: type[T], data: bytes) -> T:
-    read = document({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))
+    read = from_table({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))
     if read.name != path.stem:
         raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {read.name!r}")
     return read
 
 
-def document(table: Mapping[str, Any], kind: type[T], where: str) -> T:
+def from_table(table: Mapping[str, Any], kind: type[T], where: str) -> T:
     """A model or a case from the tables of its file; UserError for the first invalid key or value."""
     check_table(table, kind, where)
     made = convert(with_unset(table, kind), kind, where)

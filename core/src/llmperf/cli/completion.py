@@ -110,17 +110,9 @@ def _offered(hook: str) -> list[str]:
 @_names
 def rule_codes(param: click.Parameter) -> Iterable[str]:
     """Shell completion for --explain, --select and --ignore: the codes of rules."""
-    from llmperf.validation.catalogue import installed_pairs, open_catalogue
+    from llmperf.validation.catalogue import whole_catalogue
 
-    return sorted({owned.rule.code for owned in open_catalogue(installed_pairs()).all_rules()})
-
-
-@_names
-def convention_names(param: click.Parameter) -> Iterable[str]:
-    """Shell completion for conventions of FLOPs."""
-    from llmperf.accounting.conventions import conventions
-
-    return conventions()
+    return sorted({owned.rule.code for owned in whole_catalogue().all_rules()})
 
 
 def run_folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:

@@ -23,6 +23,7 @@ PROVIDERS = {
     "compare": "llmperf-compare",
     "summary": "llmperf-compare",
     "align": "llmperf-compare",
+    "convert": "llmperf-compare",
     "import": "llmperf-published",
     "site": "llmperf-html",
     "tune": "llmperf-sweep",

@@ -1,14 +1,13 @@
-"""`llmperf models`: the models of the library, the facts of one, and models of configuration files."""
+"""`llmperf models`: the models of the library, and the facts of one."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmperf.cli.completion import model_names
+from llmperf.cli.open_command import OpenCommand, absent
 from llmperf.cli.options import Utf8
 from llmperf.cli.output import big, json_option, print_json, print_table, print_text, say_left_out
 from llmperf.errors import UserError
@@ -18,48 +17,31 @@ if TYPE_CHECKING:
     from llmperf.accounting.counting import ConventionFlops
     from llmperf.types import FlopCount, FlopsPerToken, Model
 
-IMPORT = "import"
 EXAMPLES = """\b
 Examples:
   llmperf models                                     all models, with their sources
   llmperf models qwen3_30b_a3b --seq-len 4096        parameters and FLOPs by component
-  llmperf models import config.json -o mine.toml     a model file of a Hugging Face configuration
 """
 
 
-@click.command("models", epilog=EXAMPLES)
-@click.argument("name", type=Utf8(), required=False, shell_complete=model_names)
-@click.argument("config", type=click.Path(path_type=Path), required=False)
+@click.command("models", cls=OpenCommand, epilog=EXAMPLES)
+@click.argument("names", metavar="[NAME]", nargs=-1, type=Utf8(), shell_complete=model_names)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path),
-    help="With `import`: where to write the model file, which is named after the model.",
-)
-@click.option("--force", is_flag=True, help="With `--output`: replace an existing file.")
 @json_option
-def command(
-    name: str | None, config: Path | None, seq_len: int | None, output: Path | None, force: bool, as_json: bool
-) -> None:
-    """List the models, show one, or import one.
+@click.pass_context
+def command(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:
+    """List the models, or show one.
 
-    NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown. `import CONFIG` makes a
-    model file of a Hugging Face configuration (config.json) and lists what it could not express.
+    NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown.
     """
-    if name == IMPORT:
-        if config is None:
-            raise UserError("import: expected a Hugging Face configuration, such as config.json, found none")
-        _import(config, output, force, as_json)
-        return
-    if config is not None:
-        raise UserError(f"expected one NAME, or {IMPORT} CONFIG, found {name} {config}")
-    if output is not None or force:
-        raise UserError(f"{'--force' if output is None else '--output'}: only with `llmperf models {IMPORT} CONFIG`")
-    if name is None:
-        _list(as_json)
+    if names and (error := absent(ctx, names[0], "a command")):
+        raise error
+    if len(names) > 1:
+        raise UserError(f"expected one NAME, found {' '.join(names)}")
+    if names:
+        _show(names[0], seq_len or 4096, as_json)
     else:
-        _show(name, seq_len or 4096, as_json)
+        _list(as_json)
 
 
 def _list(as_json: bool) -> None:
@@ -115,7 +97,7 @@ def _list(as_json: bool) -> None:
 
 def _show(name: str, seq_len: int, as_json: bool) -> None:
     from llmperf.cases.library import whole_library_for
-    from llmperf.cases.model_import import model_text
+    from llmperf.cases.model_facts import model_text
 
     model = whole_library_for("models", name).model(name, "NAME")
     document = _document(model, seq_len)
@@ -151,7 +133,7 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
 
     Where an extension counts, components are null, and the conventions are those that it gives.
     """
-    from llmperf.accounting.conventions import conventions, titled
+    from llmperf.accounting.conventions import known_conventions
     from llmperf.accounting.counting import flops_by, forward_flops
     from llmperf.accounting.flops import flops_of
     from llmperf.accounting.parameters import count_parameters
@@ -161,7 +143,7 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
 
     workload, plugins = Workload(seq_len=seq_len), plugins_for()
     say_left_out(plugins.left_out)
-    flops, known = flops_of(plugins, model, workload), conventions()
+    flops, known = flops_of(plugins, model, workload), known_conventions()
     by_core = flops.counted_by == "core"
     counted: dict[str, ConventionFlops | FlopsPerToken] = {str(entry.convention): entry for entry in flops.per_token}
     if by_core:
@@ -181,7 +163,7 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
                 "flops": entry.flops,
                 "formula": entry.formula,
                 "leaves_out": entry.leaves_out,
-                "title": titled(known[name]),
+                "title": known[name].title,
                 "source": known[name].source,
             }
             for name, entry in counted.items()
@@ -194,37 +176,3 @@ def _print_parts(title: str, parts: dict[str, int], total: int) -> None:
     for name, parameters in parts.items():
         click.echo(f"  {name:26}{parameters:>20,}  {100 * parameters / total:5.1f} %")
     click.echo(f"  {'total':26}{total:>20,}")
-
-
-def _import(config: Path, output: Path | None, force: bool, as_json: bool) -> None:
-    from llmperf.accounting.parameters import count_parameters
-    from llmperf.cases.library import check_own_name
-    from llmperf.cases.model_import import import_config, model_text
-    from llmperf.files.json_files import builtins, write_bytes
-
-    name = "imported" if output is None else output.stem
-    if output is not None and output.suffix != ".toml":
-        raise UserError(f"--output: expected a name that ends in .toml, found {str(output)!r}")
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
-        raise UserError(f"--output: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
-    if output is not None:
-        check_own_name(output, "--output")
-        if output.is_symlink():
-            raise UserError(f"{output}: expected a place for a file, found a link")
-        if output.exists() and not force:
-            raise UserError(f"{output}: exists already; --force replaces it")
-    found = import_config(config, name)
-    count, text = count_parameters(found.model), model_text(found.model)
-    if output is not None:
-        write_bytes(output, text.encode())
-    if as_json:
-        print_json({"model": builtins(found.model), "not_expressed": found.not_expressed, "notes": found.notes})
-        return
-    click.echo(text if output is None else f"wrote {output}", nl=output is not None)
-    active = "" if found.model.mixture is None else f", of which a token passes {count.active:,}"
-    note = "nominal figures are counts to two digits: change them if its name says otherwise"
-    click.echo(f"{count.total:,} parameters{active}; {note}", err=True)
-    for line in found.not_expressed:
-        click.echo(f"not expressed: {line}", err=True)
-    for line in found.notes:
-        click.echo(f"note: {line}", err=True)

@@ -8,13 +8,13 @@ from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completion import rule_codes, run_folders
-from llmperf.cli.open_command import CalledCommand, OpenCommand
+from llmperf.cli.open_command import CalledCommand, OpenCommand, absent
 from llmperf.cli.output import language_option, print_text
 from llmperf.types.texts import Text
 
@@ -36,7 +36,7 @@ Examples:
   llmperf validate submission.zip              what llmperf pack made, against its manifest
   llmperf validate README.md                   a published document, as llmperf import reads it
   llmperf validate cases/mine.toml models/mine.toml
-  llmperf validate runs/ --ignore LP605 --format sarif > findings.sarif
+  llmperf validate runs/ --ignore LP605
   llmperf validate --json runs/ | jq '.[].findings[].code'
   llmperf validate --rules                     all rules, also those of installed plugins
   llmperf validate --explain LP301
@@ -45,14 +45,24 @@ Each line is  path:/json/pointer: CODE severity message, of Markdown with the li
 """
 
 
+class Format(click.Choice):  # type: ignore[type-arg]
+    """A format of findings: those of packages that are not installed name the package."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The name; click's error for an unknown one."""
+        if value not in self.choices and ctx is not None and (error := absent(ctx, f"--format {value}")):
+            raise error
+        return super().convert(value, param, ctx)
+
+
 def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
     """Print the page of a rule of the core or of any installed plugin."""
     if code is None or ctx.resilient_parsing:
         return
-    from llmperf.validation.catalogue import forget_catalogues
+    from llmperf.validation.catalogue import forget_catalogues, whole_catalogue
 
     forget_catalogues()
-    click.echo(_whole_catalogue().page(code, "--explain"), nl=False)
+    click.echo(whole_catalogue().page(code, "--explain"), nl=False)
     ctx.exit()
 
 
@@ -61,12 +71,12 @@ def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if not wanted or ctx.resilient_parsing:
         return
     from llmperf.cli.output import print_table
-    from llmperf.validation.catalogue import forget_catalogues
+    from llmperf.validation.catalogue import forget_catalogues, whole_catalogue
 
     forget_catalogues()
     rows = [
         (owned.rule.code, owned.rule.severity, owned.rule.title, ", ".join(owned.rule.kinds), owned.owner.distribution)
-        for owned in _whole_catalogue().all_rules()
+        for owned in whole_catalogue().all_rules()
     ]
     print_table(("code", "severity", "rule", "checks", "package"), rows)
     ctx.exit()
@@ -90,33 +100,31 @@ class CalledValidate(CalledCommand):
 
 
 class ValidateCommand(OpenCommand):
-    """A command to which plugins add checks."""
+    """A command to which plugins add checks and formats."""
 
     called = CalledValidate
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters; `--format` offers the formats of plugins too."""
+        for option in (params := super().get_params(ctx)):
+            if isinstance(option.type, Format):
+                further = (name for _, group in self.added(ctx).groups for name in group.formats)
+                option.type = Format(["text", "json", *further])
+        return params
 
 
 @click.command("validate", cls=ValidateCommand, epilog=EXAMPLES)
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
 )
-@click.option("--format", "wanted", type=click.Choice(["text", "json", "github", "sarif", "junit"]), default="text",
+@click.option("--format", "wanted", type=Format(["text", "json"]), default="text",
               show_default=True, help="Format of the findings.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @language_option
-@click.option(
-    "--select",
-    metavar="CODE",
-    multiple=True,
-    shell_complete=rule_codes,
-    help="Only rules whose code begins so; may be repeated.",
-)
-@click.option(
-    "--ignore",
-    metavar="CODE",
-    multiple=True,
-    shell_complete=rule_codes,
-    help="Not rules whose code begins so; may be repeated.",
-)
+@click.option("--select", metavar="CODE", multiple=True, shell_complete=rule_codes,
+              help="Only rules whose code begins so; may be repeated.")  # fmt: skip
+@click.option("--ignore", metavar="CODE", multiple=True, shell_complete=rule_codes,
+              help="Not rules whose code begins so; may be repeated.")  # fmt: skip
 @click.option("--rules", is_flag=True, expose_value=False, callback=_list_rules,
               help="List all rules, also those of installed plugins.")  # fmt: skip
 @click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
@@ -179,7 +187,9 @@ def command(
             else:
                 click.echo(word(line, language), err=True)
     else:
-        code = _print_document(list(files), wanted)
+        checked = list(files)
+        click.echo(_rendered(ctx, wanted, checked), nl=False)
+        code = max((_code(file) for file in checked), default=0)
     for done in called.endings:
         done(kept or ())
     ctx.exit(2 if catalogue.faults else code)
@@ -195,17 +205,60 @@ def _timed(files: Iterable[FileFindings], kept: list[FileFindings] | None) -> It
         begin = perf_counter()
 
 
-def _print_document(files: list[FileFindings], wanted: str) -> int:
-    """Print all findings as one document; returns the exit code."""
-    from llmperf.reporting.findings import FORMATS
+def _rendered(ctx: click.Context, wanted: str, files: list[FileFindings]) -> str:
+    """All findings as one document: JSON, or the format of a plugin."""
+    if wanted == "json":
+        return as_json(files)
+    from llmperf.plugins.faults import blaming, of_kind
+    from llmperf.validation.reading import lines_of
 
-    click.echo(FORMATS[wanted](files), nl=False)
-    return max((_code(file) for file in files), default=0)
+    command = ctx.command
+    assert isinstance(command, ValidateCommand)
+    placed = [
+        file if file.lines else replace(file, lines=lines_of(file.path, (finding.path for finding in file.findings)))
+        for file in files
+    ]
+    owner, group = next(owned for owned in command.added(ctx).groups if wanted in owned[1].formats)
+    what = f"the format {wanted}"
+    with blaming(owner, what):
+        return of_kind(owner, what, group.formats[wanted](placed), str)
+
+
+def as_json(files: Sequence[FileFindings]) -> str:
+    """A list of files, each with its kind and its findings; for kinds with rows also the verdict on each row."""
+    from llmperf.files.json_files import encode_pretty
+    from llmperf.files.text import encodable
+
+    listed = [
+        {
+            "path": encodable(str(file.path)),
+            "kind": file.kind,
+            "findings": [
+                replace(finding, path=encodable(finding.path), message=encodable(finding.message))
+                for finding in file.findings
+            ],
+            **({"rows": [verdict.document() for verdict in file.verdicts]} if file.verdicts else {}),
+        }
+        for file in files
+    ]
+    return encode_pretty(listed).decode()
+
+
+def text(file: FileFindings, language: str = "en") -> str:
+    """One line for each finding, as linters print them: `path:/json/pointer: CODE severity message`."""
+    from llmperf.files.text import printable
+    from llmperf.reporting.words import recorded, word
+
+    lines = []
+    for finding in file.findings:
+        place = ":".join(filter(None, [str(file.path), str(file.lines.get(finding.path, "")), finding.path]))
+        words = finding.code, word(finding.severity, language), recorded(finding.message, language)
+        lines.append(printable(f"{place}: {' '.join(words)}") + "\n")
+    return "".join(lines)
 
 
 def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict[str, list[Verdict]]]:
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
-    from llmperf.reporting.findings import text
     from llmperf.reporting.words import finding_text, sentence, word
     from llmperf.validation.catalogue import RULESET, counted
     from llmperf.validation.causes import Repeats
@@ -217,7 +270,7 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
         file = repeats.without(full)
         if file.verdicts:
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
-        print_text(painted_severities(text([file], language)), nl=False)
+        print_text(painted_severities(text(file, language)), nl=False)
         for line in _by_outcome(file.verdicts, language):
             click.echo(f"{file.path}: {line}", err=True)
         totals = [total + counted(full.findings, severity) for total, severity in zip(totals, SEVERITIES, strict=True)]
@@ -265,20 +318,14 @@ def _code(file: FileFindings) -> int:
 def _codes(typed: Sequence[str], option: str, catalogue: Catalogue) -> tuple[str, ...]:
     """Beginnings of codes; UserError for one with which no code of an installed rule begins."""
     from llmperf.errors import UserError
+    from llmperf.validation.catalogue import whole_catalogue
 
     if not typed:
         return ()
     try:
         return catalogue.prefixes(typed, option)
     except UserError:
-        return _whole_catalogue().prefixes(typed, option)
-
-
-def _whole_catalogue() -> Catalogue:
-    """The rules of the core and of every installed plugin."""
-    from llmperf.validation.catalogue import installed_pairs, open_catalogue
-
-    return open_catalogue(installed_pairs())
+        return whole_catalogue().prefixes(typed, option)
 
 
 def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:

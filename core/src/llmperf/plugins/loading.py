@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import ModuleType
@@ -327,12 +326,22 @@ def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
     return plugins_for((found.role, found.name) for found in discover()).answering(hook, role)
 
 
-def every_answer(hook: str, role: Role) -> Iterator[Any]:
-    """Each answer of a role's plugins to a collecting hook, loaded one by one; those that fail are skipped."""
+def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
+    """Each answer of a role's plugins to a collecting hook, with its plugin as errors name it.
+
+    Plugins are loaded one by one; one that fails is skipped, with a line in `faults`.
+    """
     for found in (one for one in discover() if one.role == role):
-        with suppress(LlmperfError):
-            answers = Plugins([found]).collect_sound(hook, [])
-            yield from (item for key, item in answers if not key.startswith("core:"))
+        try:
+            answers = Plugins([found]).collect_sound(hook, faults, **arguments)
+            yield from ((who(found), item) for key, item in answers if not key.startswith("core:"))
+        except LlmperfError as error:
+            faults.append(str(error))
+
+
+def every_answer(hook: str, role: Role) -> Iterator[Any]:
+    """Each answer of a role's plugins to a collecting hook; plugins that fail are skipped."""
+    return (item for _, item in owned_answers(hook, role, []))
 
 
 def _usable(found: Found) -> ModuleType:

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from llmperf.reporting.cells import settings as settings
     from llmperf.reporting.cells import shown as shown
     from llmperf.reporting.exports import sheet_values as sheet_values
-    from llmperf.reporting.findings import answer_findings as answer_findings
     from llmperf.reporting.language import language_of_locale as language_of_locale
     from llmperf.reporting.language import language_option as language_option
     from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
@@ -86,6 +85,7 @@ _MOVED = {
         "comparison": "compare speed_line",
         "comparison_page": "COMPARED",
         "cost": "Costing costing_for used_prices with_cost",
+        "finding_formats": "answer_findings",
         "kind_texts": "disturbed_lines",
         "prices": "one_model",
         "ranking": "Entry Interval Standing standings",

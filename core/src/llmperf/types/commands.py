@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 class CommandOptions:
     """Options that a plugin adds to one of llmperf's commands."""
 
-    options: Sequence[click.Option]
+    options: Sequence[click.Option] = ()
     """Each with a name that neither the command nor another plugin uses."""
     begin: Callable[[Any], int | None] | None = None
     """Called with the `CalledCommand` (`CalledRun`, `CalledValidate`, `CalledReport`), after its options were read and
     before it does anything. None: the command goes on, with the values as they are then. A number: the plugin has done
     all of it, and the command ends with this exit code. UserError, or click's UsageError, for values that do not go
     together."""
+    formats: Mapping[str, Callable[[Sequence[FileFindings]], str]] = field(default_factory=dict)
+    """Formats of `llmperf validate --format`: the document of the findings of all files, which have their lines."""
     examples: str = ""
     """Lines for the examples in the command's help."""
     prepare: Callable[[Any], None] | None = None

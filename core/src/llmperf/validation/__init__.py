@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue
+    from llmperf.validation.catalogue import whole_catalogue as whole_catalogue
     from llmperf.validation.check import Validator as Validator
     from llmperf.validation.check import findings as findings
     from llmperf.validation.check import judgement as judgement

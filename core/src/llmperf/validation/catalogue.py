@@ -255,6 +255,11 @@ def open_catalogue(named: Iterable[tuple[str, str]] = ()) -> Catalogue:
     return _opened(frozenset(named) & installed_pairs())
 
 
+def whole_catalogue() -> Catalogue:
+    """The catalogue of the core and every installed plugin."""
+    return open_catalogue(installed_pairs())
+
+
 @cache
 def _opened(pairs: frozenset[tuple[Role, str]]) -> Catalogue:
     opened = Catalogue(plugins_for(sorted(pairs), installed()))

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from llmperf.reporting import answer_findings, overview_cells, printable
+from llmperf.reporting import overview_cells, printable
 from llmperf.types import FileFindings, Finding
 
 from llmperf_compare.comparison import Comparison, speed_line
+from llmperf_compare.finding_formats import answer_findings
 from llmperf_compare.kind_texts import disturbed_lines, short_text
 from llmperf_compare.kinds import AnyComparison, BaselineComparison, Group
 from llmperf_compare.ranked_kinds import ImportedRow

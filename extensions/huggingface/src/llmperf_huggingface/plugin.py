@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import ImportedModel
+    from llmperf.types import CommandOptions, ImportedModel
 
 
 @hookimpl
@@ -17,3 +18,12 @@ def llmperf_import_model(path: Path) -> list[ImportedModel]:
     from llmperf_huggingface.reading import model_in
 
     return [model_in(path)]
+
+
+@hookimpl
+def llmperf_command_options(command: str) -> Iterator[CommandOptions]:
+    """`llmperf models import`."""
+    if command == "models":
+        from llmperf_huggingface.importing import import_options
+
+        yield import_options()

@@ -67,7 +67,9 @@ def read_json(path: Path) -> dict[str, Any]:
 
 def _config_problems(path: Path, model: Model) -> Iterator[str]:
     """Facts of the configuration that are not the model's, and what facts cannot express."""
-    stored = llmperf.import_config(path, model.name)
+    from llmperf_huggingface.importing import import_config
+
+    stored = import_config(path, model.name)
     for name, expected, found in _differences(model, stored.model):
         yield f"config.json: {name}: expected {expected} ({model.name}), found {found}"
     for line in stored.not_expressed:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.conventions import conventions
+from llmperf.accounting.conventions import known_conventions
 from llmperf.accounting.precisions import precision_recipe, weighted_peak, work_shares
 from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import Dtype
@@ -62,7 +62,7 @@ def _parts(result: Result, mfu: Mfu, peak: WeightedPeak, path: str) -> Iterator[
     if not recipe.mixed:
         yield path, Text("expected null ({} has all products in {}), found a peak", recipe.name, recipe.products)
         return
-    if mfu.convention not in conventions():  # LP303 reports it
+    if mfu.convention not in known_conventions():  # LP303 reports it
         return
     shares = work_shares(result.model, result.contract, mfu.convention)
     found = {part.dtype: part for part in peak.parts}

@@ -1,21 +1,18 @@
-"""`llmperf convert`."""
+"""Re-express a published figure in another convention of FLOPs, and of another peak."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import click
-
-from llmperf.accounting.conventions import Convention, titled
-from llmperf.accounting.counting import flops_by
-from llmperf.cli.completion import convention_names, model_names
-from llmperf.cli.options import Finite, Utf8
-from llmperf.cli.output import json_option, print_json
+from llmperf import Finite, json_option, model_names, print_json
 from llmperf.errors import UserError, unknown
-from llmperf.types.flop_counts import Workload
-from llmperf.types.models import Model
+from llmperf.types import Dtype, Workload
+
+if TYPE_CHECKING:
+    from llmperf.accounting import Convention
+    from llmperf.types import Model
 
 EXAMPLES = """\b
 Examples:
@@ -30,34 +27,23 @@ LARGEST_LIKELY_PERCENT = 200
 """A larger number without a unit is not taken for an MFU that lacks its sign."""
 
 
+def convention_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Shell completion for conventions of FLOPs."""
+    from llmperf.accounting import known_conventions
+
+    return [name for name in known_conventions() if name.startswith(incomplete)]
+
+
 @click.command("convert", epilog=EXAMPLES)
-@click.argument("figure", type=Utf8())
-@click.option(
-    "--model",
-    type=Utf8(),
-    required=True,
-    shell_complete=model_names,
-    help="A model of the library, or a model file.",
-)
+@click.argument("figure")
+@click.option("--model", required=True, shell_complete=model_names, help="A model of the library, or a model file.")
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), required=True, help="Tokens in a sequence.")
-@click.option(
-    "--from",
-    "origin",
-    metavar="CONVENTION",
-    type=Utf8(),
-    shell_complete=convention_names,
-    help="In which the figure was published.",
-)
-@click.option(
-    "--to",
-    "target",
-    metavar="CONVENTION",
-    type=Utf8(),
-    shell_complete=convention_names,
-    help="Only this convention; by default all.",
-)
-@click.option("--peak", type=Utf8(), metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
-@click.option("--to-peak", type=Utf8(), metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
+@click.option("--from", "origin", metavar="CONVENTION", shell_complete=convention_names,
+              help="In which the figure was published.")  # fmt: skip
+@click.option("--to", "target", metavar="CONVENTION", shell_complete=convention_names,
+              help="Only this convention; by default all.")  # fmt: skip
+@click.option("--peak", metavar="TFLOPS|DEVICE:DTYPE", help="Peak of one device that the figure is of.")
+@click.option("--to-peak", metavar="TFLOPS|DEVICE:DTYPE", help="The peak to convert to.")
 @click.option("--lora-parameters", type=click.IntRange(min=0, max=2**53), help="Weights are frozen but for these.")
 @click.option("--recomputed", type=Finite(min=0, max=1), help="Share of the blocks whose forward is computed twice.")
 @json_option
@@ -79,9 +65,8 @@ def command(
     and FLOP/s need `--from`. CONVENTION is a name, a program that counts so (torchtitan), or choices such as
     `active+causal`; `llmperf models NAME` lists them.
     """
-    from llmperf.accounting.conventions import convention_of, conventions
-    from llmperf.cases.library import whole_library_for
-    from llmperf.types import Workload
+    from llmperf import whole_library_for
+    from llmperf.accounting import convention_of, flops_by, known_conventions
 
     facts = whole_library_for("models", model).model(model, "--model")
     share = recomputed or 0.0
@@ -94,30 +79,29 @@ def command(
         raise UserError(f"--from: a throughput follows no convention, found {figure!r}; nearest: {nearest}")
     of = None if peak is None else _peak(peak, "--peak")
     source = None if origin is None else convention_of(origin, "--from")
-    if unit == "tokens/s":
+    if source is None:
+        if unit != "tokens/s":
+            names = ", ".join(known_conventions())
+            raise UserError(f"--from: expected the convention of {figure!r}, found none; expected one of: {names}")
         tokens = number
-    elif source is None:
-        names = ", ".join(conventions())
-        raise UserError(f"--from: expected the convention of {figure!r}, found none; expected one of: {names}")
-    elif unit == "tflop/s":
-        tokens = tokens_of(number * FLOPS_PER_TERA, source, facts, workload)
-    elif of is None:
-        raise UserError(f"--peak: expected the peak that {figure!r} is of, found none")
     else:
-        tokens = tokens_of(number / 100 * of, source, facts, workload)
-    wanted = list(conventions().values()) if target is None else [convention_of(target, "--to")]
+        if unit == "%" and of is None:
+            raise UserError(f"--peak: expected the peak that {figure!r} is of, found none")
+        flops = number / 100 * of if unit == "%" and of is not None else number * FLOPS_PER_TERA
+        tokens = flops / flops_by(source, facts, workload).flops
+    wanted = list(known_conventions().values()) if target is None else [convention_of(target, "--to")]
     final = of if to_peak is None else _peak(to_peak, "--to-peak")
-    given = [converted(tokens, source, facts, workload, of)] if source is not None else []
+    given = None if source is None else converted(tokens, source, facts, workload, of)
     results = [converted(tokens, convention, facts, workload, final) for convention in wanted]
     if as_json:
-        print_json({"model": facts.name, "seq_len": seq_len, "from": given[0] if given else None, "to": results})
+        print_json({"model": facts.name, "seq_len": seq_len, "from": given, "to": results})
         return
-    for entry in given:
-        click.echo(f"published, {entry.title}")
-        click.echo(f"  {entry.how}\n  GFLOP per token: {entry.formula} = {entry.flops_per_token / 1e9:.6g} x 10^9\n")
+    if given is not None:
+        click.echo(f"published, {given['title']}\n  {given['how']}")
+        click.echo(f"  GFLOP per token: {given['formula']} = {given['flops_per_token'] / 1e9:.6g} x 10^9\n")
     for entry in results:
-        click.echo(f"{entry.title}\n  {entry.how}\n  per token: {entry.formula}")
-    if any(entry.mfu is not None and entry.mfu > 1 for entry in (*given, *results)):
+        click.echo(f"{entry['title']}\n  {entry['how']}\n  per token: {entry['formula']}")
+    if any((entry["mfu"] or 0) > 1 for entry in (*([given] if given else []), *results)):
         click.echo("note: more than the peak: figure, convention, peak or device count is not what it is taken for")
 
 
@@ -136,8 +120,7 @@ def _peak(text: str, where: str) -> float:
         if not float(text):
             raise UserError(f"{where}: expected TFLOP/s above 0, found {text}")
         return float(text) * FLOPS_PER_TERA
-    from llmperf.types import Dtype
-    from llmperf.validation.installed import installed_vendors, vendor_catalogue
+    from llmperf.validation import installed_vendors, vendor_catalogue
 
     name, _, dtype = text.rpartition(":")
     if not name:
@@ -161,50 +144,26 @@ def _peak(text: str, where: str) -> float:
     raise unknown(where, "device", name, devices)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Converted:
-    """A figure in one convention, with how it was computed."""
-
-    convention: str
-    """Convention of MFU and FLOP/s."""
-    title: str
-    """Its name, and the programs that count in this way."""
-    flops_per_token: float
-    """FLOPs per token by this convention."""
-    formula: str
-    """Formula of the FLOPs per token, with the figures filled in."""
-    tokens_per_second_per_device: float
-    """The same in every convention."""
-    flops_per_second_per_device: float
-    """Tokens per second times FLOPs per token."""
-    mfu: float | None
-    """A share; None without a peak."""
-    how: str
-    """The formula of the MFU, or of the FLOP/s without a peak, with the figures filled in."""
-
-
-def tokens_of(flops_per_second: float, convention: Convention, model: Model, workload: Workload) -> float:
-    """Tokens per second of a device that computes so many FLOP/s by a convention."""
-    return flops_per_second / flops_by(convention, model, workload).flops
-
-
 def converted(
     tokens_per_second: float, convention: Convention, model: Model, workload: Workload, peak: float | None
-) -> Converted:
-    """A throughput of one device, expressed by a convention; `peak` in FLOP/s is that of the MFU."""
+) -> dict[str, Any]:
+    """A throughput of one device by a convention, with the formulas; `peak` in FLOP/s is that of the MFU, a share."""
+    from llmperf.accounting import flops_by
+
     counted = flops_by(convention, model, workload)
     rate = tokens_per_second * counted.flops
-    each = f"{tokens_per_second:,.6g} token/s x {counted.flops / 1e9:.6g} GFLOP"
-    how = f"{each} = {rate / 1e12:.4g} TFLOP/s"
-    if peak is not None:
-        how = f"{each} / {peak / 1e12:,.6g} TFLOP/s = {100 * rate / peak:.2f} %"
-    return Converted(
-        convention=convention.name,
-        title=titled(convention),
-        flops_per_token=counted.flops,
-        formula=counted.formula,
-        tokens_per_second_per_device=tokens_per_second,
-        flops_per_second_per_device=rate,
-        mfu=None if peak is None else rate / peak,
-        how=how,
-    )
+    how = f"{tokens_per_second:,.6g} token/s x {counted.flops / 1e9:.6g} GFLOP"
+    if peak is None:
+        how += f" = {rate / 1e12:.4g} TFLOP/s"
+    else:
+        how += f" / {peak / 1e12:,.6g} TFLOP/s = {100 * rate / peak:.2f} %"
+    return {
+        "convention": convention.name,
+        "title": convention.title,
+        "flops_per_token": counted.flops,
+        "formula": counted.formula,
+        "tokens_per_second_per_device": tokens_per_second,
+        "flops_per_second_per_device": rate,
+        "mfu": None if peak is None else rate / peak,
+        "how": how,
+    }

@@ -1,12 +1,11 @@
-"""Models of other programs' files: read by extensions, checked by the core, refused in one line."""
+"""Models of other programs' files: read by extensions, checked like model files, refused in one line."""
 
 import json
 
 import pytest
-from llmperf.cases.model_import import import_config
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.plugins import loading
+from llmperf_huggingface.importing import import_config
 
 READER = """
 from llmperf import hookimpl
@@ -64,21 +63,3 @@ def test_a_file_that_two_extensions_read_names_both(acme, install):
     install("llmperf-other-models", "other-models", READER, role="extension")
     with pytest.raises(UserError, match=r"read by .*llmperf-acme-models.* and .*llmperf-other-models"):
         import_config(acme, "mine")
-
-
-def test_a_package_that_is_broken_is_named_with_the_reason(monkeypatch, install, tmp_path):
-    install("llmperf-half", "half", "raise RuntimeError('half installed')", role="extension")
-    ours = [found for found in loading.discover() if found.name == "half"]
-    monkeypatch.setattr(loading, "discover", lambda: ours)
-    with pytest.raises(UserError, match=r"install it with: .*; extension 'half' .* half installed"):
-        import_config(tmp_path / "config.json", "mine")
-
-
-def test_without_an_extension_that_reads_models_the_package_is_named_and_models_are_shown(monkeypatch, capsys):
-    monkeypatch.setattr(loading, "discover", list)
-    assert call(["models", "import", "config.json", "-o", "mine.toml"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "config.json: llmperf-huggingface reads configurations of Hugging Face; install it with: " in err
-    assert err.count("\n") == 1
-    assert call(["models", "llama_tiny"]) == 0

@@ -1,0 +1,87 @@
+"""`llmperf models` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from llmperf.cases.library import library
+from llmperf.cases.model_facts import model_text
+from llmperf.cli.main import call
+from llmperf.plugins import loading
+
+
+def run(capsys, *words):
+    code = call(list(words))
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_a_model_is_shown_with_parameters_and_flops_by_component(capsys):
+    code, out, _ = run(capsys, "models", "gpt_oss_20b", "--seq-len", "4096")
+    assert code == 0
+    for line in (
+        r"experts +19,110,297,600",
+        r"total +20,914,757,184",
+        r"a token passes +4,187,440,704",
+        r"attention +1\.61061 +0\.805306 +0\.42",
+        r"full \(torchtitan, MaxText\) +26\.48\d+",
+        r"causal \(nearly Megatron-Core, nearly NeMo\) +24\.06",
+        r"megatron_core \(Megatron-Core, Megatron-LM, NeMo\) +24\.0[56]",
+        r"windowed +22\.9",
+    ):
+        assert re.search(line, out), line
+
+
+def test_a_model_as_json(capsys):
+    code, out, _ = run(capsys, "models", "deepseek_v3", "--json")
+    assert code == 0
+    document = json.loads(out)
+    assert document["total_parameters"] == 671_026_404_352
+    assert sum(document["parameters"].values()) == document["total_parameters"]
+    assert document["seq_len"] == 4096
+    assert {entry["convention"] for entry in document["conventions"]} >= {
+        "nominal",
+        "full",
+        "causal",
+        "megatron_bridge",
+    }
+
+
+def test_an_unknown_model_names_the_closest(capsys):
+    code, _, err = run(capsys, "models", "qwen3_30b_a3")
+    assert code == 2
+    assert "did you mean 'qwen3_30b_a3b'?" in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["models", "llama2_7b", "other"], "expected one NAME, found llama2_7b other"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(capsys, words, message):
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_family_without_attention_is_neither_counted_nor_planned(tmp_path, capsys):
+    text = model_text(library().model("llama_tiny"))
+    for family in ("mamba", "jamba"):
+        (tmp_path / "mine.toml").write_text(text.replace('name = "llama_tiny"', 'name = "mine"').replace(
+            'family = "llama"', f'family = "{family}"'))  # fmt: skip
+        for words in (["models", str(tmp_path / "mine.toml")],
+                      ["plan", "default", "--set", f"model={tmp_path / 'mine.toml'}"]):  # fmt: skip
+            assert call(words) == 2
+            expected = "expected a transformer with attention in every layer, or an extension that counts the model"
+            assert f"model mine: family: {expected}, found '{family}'" in capsys.readouterr().err
+
+
+def test_models_are_shown_without_extensions(monkeypatch, capsys):
+    monkeypatch.setattr(loading, "discover", list)
+    assert call(["models", "llama_tiny"]) == 0
+    assert call(["models", "import", "config.json"]) == 2
+    assert "import is a command of llmperf-huggingface; install it with: " in capsys.readouterr().err

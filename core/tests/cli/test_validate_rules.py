@@ -1,0 +1,91 @@
+"""`llmperf validate`: choosing rules, their pages, and the lines of findings."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.validation.catalogue import open_catalogue
+from llmperf.validation.reading import lines_of
+
+
+@pytest.fixture
+def wrong(example, tmp_path):
+    """A result with a wrong throughput and a stand-in for a device."""
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    example["hardware"]["simulated"] = True
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(example, indent=2))
+    return str(path)
+
+
+def run(capsys, *words):
+    code = call(["validate", *words])
+    return code, capsys.readouterr().out
+
+
+def test_rules_are_chosen_by_the_beginning_of_their_code(wrong, capsys):
+    assert run(capsys, wrong, "--select", "LP605")[0] == 0
+    assert "LP605" in run(capsys, wrong, "--select", "LP6")[1]
+    code, lines = run(capsys, wrong, "--ignore", "LP2", "--ignore", "LP3", "--ignore", "LP7")
+    assert code == 0
+    assert "LP201" not in lines
+
+
+def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys):
+    for option in ("--select", "--ignore", "--explain"):
+        assert call(["validate", option, "LP2081", wrong]) == 2
+        assert "did you mean 'LP208'?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--select", "--ignore", "--explain"])
+@pytest.mark.parametrize(
+    ("code", "advice"),
+    [
+        ("XX1", "`llmperf validate --rules` lists all rules"),
+        ("", "`llmperf validate --rules` lists all rules"),
+        ("lp30x", "did you mean 'LP3"),
+    ],
+)
+def test_what_is_no_code_at_all_is_refused_too(wrong, capsys, option, code, advice):
+    assert call(["validate", option, code, wrong]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert f"{option}: unknown rule {code!r}; {advice}" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_code_may_be_in_lower_case(wrong, capsys):
+    assert "LP605" in run(capsys, wrong, "--select", "lp6")[1]
+    assert "LP605" not in run(capsys, wrong, "--ignore", "lp605")[1]
+    assert run(capsys, "--explain", "lp301") == run(capsys, "--explain", "LP301")
+
+
+def test_every_rule_is_explained(capsys):
+    catalogue = open_catalogue()
+    for code in (owned.rule.code for owned in catalogue.all_rules()):
+        page = catalogue.page(code, "--explain")
+        assert page.startswith(f"# {code}: ")
+    assert run(capsys, "--explain", code) == (0, page)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("x.json", '{\n "a": [1,\n  {"b\\"/~": 2,\n "c": {}}]}', {"": 1, "/a": 2, "/a/0": 2, '/a/1/b"~1~0': 3}),
+        ("x.json", '{\n "a": {\n  "b": 1}}', {"/a/b": 3, "/a/missing": 2, "/none": 1}),
+        ("x.json", '{"a": 1,\n "a": 2, "n": -1.5e3,\n\n "t": true}', {"/a": 1, "/n": 2, "/t": 4}),
+        ("x.json", '{"a": [[],\n [],\n {"b": ["c,}"\n, 1]}]}', {"/a/1": 2, "/a/2/b/1": 4}),
+        ("x.jsonl", "{}\n{}\n", {"/1/step": 2, "": None}),
+        ("x.toml", 'name = "x"\n[contract]\nsteps = 1\n[[more]]\n', {"/contract/steps": 3, "/more/0/x": 4, "/name": 1}),
+    ],
+)
+def test_the_line_of_a_pointer(tmp_path, name, text, lines):
+    (tmp_path / name).write_text(text)
+    found = lines_of(tmp_path / name, lines)
+    assert {pointer: found.get(pointer) for pointer in lines} == lines
+
+
+def test_a_file_that_cannot_be_read_has_no_lines(tmp_path):
+    assert lines_of(tmp_path / "none.json", ["/a"]) == {}

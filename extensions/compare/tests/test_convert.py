@@ -1,0 +1,69 @@
+"""`llmperf convert` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from llmperf.cli.main import call
+
+LLAMA = ["--model", "llama3_1_8b", "--seq-len", "8192"]
+
+
+def run(capsys, *words):
+    code = call(["convert", *words])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["50%", *LLAMA], "--from: expected the convention of '50%', found none"),
+        (["50%", *LLAMA, "--from", "palm"], "--peak: expected the peak that '50%' is of, found none"),
+        (["half", *LLAMA], "FIGURE: expected a number above 0 with %, TFLOP/s or tokens/s"),
+        (["0", *LLAMA], "FIGURE: expected a number above 0"),
+        (["9", *LLAMA, "--to", "megatron-coer"], "did you mean 'megatron-core'?"),
+        (["9", *LLAMA, "--peak", "H100"], "--peak: expected TFLOP/s or DEVICE:DTYPE"),
+        (["9", *LLAMA, "--peak", "0"], "--peak: expected TFLOP/s above 0"),
+    ],
+)
+def test_wrong_words_are_refused_in_one_line(capsys, words, message):
+    code, out, err = run(capsys, *words)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("figure", "origin", "target", "peak", "share"),
+    [
+        ("10682", [], "nominal", "989.4", 51.8),  # NVIDIA dgxc 25.04 prints 62.47 by the way of `full`
+        ("10682", [], "full", "989.4", 62.5),
+        ("62.5%", ["--from", "torchtitan"], "causal", "989.4", 55.6),
+        ("51.8%", ["--from", "nominal"], "causal", "989.4", 55.6),
+        ("618.6 TFLOP/s", ["--from", "full"], "nominal", "989.4", 51.8),
+        ("30624", [], "Megatron-Core", "4500", 35.0),
+    ],
+)
+def test_published_figures_are_those_of_other_conventions(capsys, figure, origin, target, peak, share):
+    code, out, _ = run(capsys, figure, *LLAMA, *origin, "--to", target, "--peak", peak, "--json")
+    assert code == 0
+    (found,) = json.loads(out)["to"]
+    assert 100 * found["mfu"] == pytest.approx(share, abs=0.06)
+    assert "token/s x" in found["how"]
+
+
+def test_another_peak(capsys):
+    words = ["--from", "causal", "--to", "causal", "--peak", "1979", "--to-peak", "989.5", "--json"]
+    (found,) = json.loads(run(capsys, "37.6%", *LLAMA, *words)[1])["to"]
+    assert found["mfu"] == pytest.approx(0.752)
+
+
+def test_the_formula_is_shown(capsys):
+    words = ["--from", "torchtitan", "--to", "causal", "--peak", "989.4"]
+    code, out, _ = run(capsys, "62.5%", *LLAMA, *words)
+    assert code == 0
+    assert "\ncausal (nearly Megatron-Core, nearly NeMo)" in out
+    assert "6 x (8,030,261,248 - 525,336,576) + 6 x 32 x 4,096 x 8,192" in out
+    assert "/ 989.4 TFLOP/s = 55.5" in out
