@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 33050,
+    "core": 32600,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -45,10 +45,10 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/remote": 2450,
     "launchers/slurm": 850,
     "launchers/ssh": 550,
-    "extensions/compare": 3550,
+    "extensions/compare": 3900,
     "extensions/estimate": 2850,
     "extensions/html": 2200,
-    "extensions/huggingface": 600,
+    "extensions/huggingface": 700,
     "extensions/peak": 1000,
     "extensions/published": 6900,
     "extensions/screening": 1400,

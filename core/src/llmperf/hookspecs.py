@@ -142,10 +142,11 @@ def llmperf_facts() -> Facts:
 
 @hookspec
 def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
-    """Called by llmperf-huggingface for `llmperf models import FILE`, in the controller, for the model that another program's file describes.
+    """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
 
     Extensions may answer; all answers are collected, and exactly one model is expected. An extension that does not know
-    the file returns none, or raises UserError, which is shown if no other returns a model. The facts are checked like those of a model file.
+    the file returns none, or raises UserError, which is shown if no other returns a model. The command is one of
+    llmperf-huggingface. The facts are checked like those of a model file.
 
     >>> @llmperf.hookimpl
     ... def llmperf_import_model(path):

@@ -1,4 +1,4 @@
-"""`llmperf models import` of Hugging Face configurations, as a user meets it."""
+"""`llmperf models import`: configurations of Hugging Face, and files that other extensions read."""
 
 from __future__ import annotations
 
@@ -7,8 +7,27 @@ import json
 import pytest
 from llmperf.cases.library import library, read_named
 from llmperf.cli.main import call
+from llmperf.errors import UserError
 from llmperf.types import Model
 from llmperf_huggingface.export import huggingface_config
+from llmperf_huggingface.importing import import_config
+
+READER = """
+from llmperf import hookimpl
+from llmperf.types import ImportedModel
+
+FACTS = {"family": "llama", "layers": 2, "hidden_size": 64, "intermediate_size": 128, "attention_heads": 4,
+         "kv_heads": 4, "vocab_size": 128, "max_positions": 64, "norm_eps": 1e-5, "position_encoding": "rope",
+         "rope_theta": 10000.0}
+
+@hookimpl
+def llmperf_import_model(path):
+    if path.suffix == ".acme":
+        facts = {**FACTS, **json.loads(path.read_text())}
+        yield ImportedModel(facts=facts, source=path.name, not_expressed=("colour = red",))
+
+import json
+"""
 
 
 def run(capsys, *words):
@@ -50,8 +69,7 @@ def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_pa
     config = huggingface_config(library().model("llama3_tiny"))
     (tmp_path / "config.json").write_text(json.dumps(config))
     (tmp_path / "huge.json").write_text(json.dumps({**config, "num_hidden_layers": 10**12}))
-    code, _, err = run(capsys, "models", "import", "config.json", "-o", "llama2_7b.toml")
-    assert code == 2
+    _, _, err = run(capsys, "models", "import", "config.json", "-o", "llama2_7b.toml")
     assert "'llama2_7b' is the name of a shipped model" in err
     code, _, err = run(capsys, "models", "import", "huge.json", "-o", "mine.toml")
     assert code == 2
@@ -59,18 +77,12 @@ def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_pa
     assert not list(tmp_path.glob("*.toml"))
 
 
-def test_a_file_that_is_not_there_is_refused_in_one_line(capsys):
-    code, out, err = run(capsys, "models", "import", "nowhere.json")
-    assert (code, out) == (2, "")
-    assert "nowhere.json: No such file" in err
-    assert err.count("\n") == 1
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["import"], "expected a Hugging Face configuration, such as config.json, found none"),
         (["import", "config.json", "-o", "mine.json"], "expected a name that ends in .toml"),
+        (["import", "nowhere.json"], "nowhere.json: No such file"),
         (["llama2_7b", "-o", "x.toml"], "--output: only with"),
         (["llama2_7b", "--force"], "--force: only with"),
     ],
@@ -79,3 +91,43 @@ def test_wrong_words_are_refused_in_one_line(capsys, words, message):
     code, out, err = run(capsys, "models", *words)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert message in err
+
+
+@pytest.fixture
+def acme(install, tmp_path):
+    """A file that an installed extension reads."""
+    install("llmperf-acme-models", "acme-models", READER, role="extension")
+    path = tmp_path / "small.acme"
+    path.write_text("{}")
+    return path
+
+
+def test_an_extension_reads_files_of_another_program(acme, capsys):
+    assert call(["models", "import", str(acme), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["model"]["layers"], document["model"]["source"]) == (2, "small.acme")
+    assert document["model"]["nominal_parameters"] == 99_000
+    assert document["not_expressed"] == ["colour = red"]
+
+
+@pytest.mark.parametrize(
+    ("facts", "message"),
+    [
+        ({"kv_heads": 3}, "small.acme: kv_heads: expected a divisor of attention_heads 4, found 3"),
+        ({"novel": 1}, "small.acme: unknown key 'novel'"),
+        ({"layers": "two"}, "small.acme: Expected `int`, got `str`"),
+        ([], "extension 'acme-models' (llmperf-acme-models): llmperf_import_model raised TypeError"),
+    ],
+)
+def test_facts_that_do_not_fit_are_refused_in_one_line(acme, facts, message):
+    acme.write_text(json.dumps(facts))
+    with pytest.raises(UserError) as refused:
+        import_config(acme, "mine")
+    assert message in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_file_that_two_extensions_read_names_both(acme, install):
+    install("llmperf-other-models", "other-models", READER, role="extension")
+    with pytest.raises(UserError, match=r"read by .*llmperf-acme-models.* and .*llmperf-other-models"):
+        import_config(acme, "mine")

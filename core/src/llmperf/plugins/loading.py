@@ -274,12 +274,9 @@ def load_for(vendor: str | None, framework: str | None, installed: Iterable[Foun
     An extension that cannot be imported is skipped and listed in `Plugins.left_out`; an extension that breaks a rule of
     the hooks is a PluginError. `installed` saves looking for plugins again.
     """
-    known, chosen = list(discover() if installed is None else installed), []
-    if vendor is not None:
-        chosen.append(find("vendor", vendor, known))
-    if framework is not None:
-        chosen.append(find("framework", framework, known))
-    plugins = Plugins(chosen)
+    known = list(discover() if installed is None else installed)
+    chosen: list[tuple[Role, str | None]] = [("vendor", vendor), ("framework", framework)]
+    plugins = Plugins(find(role, name, known) for role, name in chosen if name is not None)
     for extension in [find("extension", name, known) for name in names("extension", known)]:
         try:
             module = _usable(extension)
