@@ -332,12 +332,17 @@ def install(tmp_path, monkeypatch):
         needed = "".join(f"Requires-Dist: {one}\n" for one in requires)
         (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n{needed}")
         (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
+        look_again()
+
+    def look_again():
+        """What is installed is looked up once in a process."""
+        if catalogue := sys.modules.get("llmperf.validation.catalogue"):
+            catalogue.forget_catalogues()
 
     yield put
     for module in modules:
         sys.modules.pop(module, None)
-    if catalogue := sys.modules.get("llmperf.validation.catalogue"):
-        catalogue.forget_catalogues()  # what is installed is looked up once in a process
+    look_again()
 
 
 @pytest.fixture

@@ -197,11 +197,6 @@ def test_a_dry_run_starts_nothing(capsys, tmp_path):
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_completion_scripts(capsys, shell):
-    assert "_LLMPERF_COMPLETE" in run(capsys, "completion", shell)[1]
-
-
 def test_a_bug_keeps_its_traceback():
     program = (
         "import sys, llmperf.cli.program as p, llmperf.cli.listings as c;"
@@ -230,11 +225,6 @@ def test_a_run_goes_on_when_nobody_reads_its_output_any_more(stub_site, tmp_path
     (run,) = tmp_path.iterdir()
     assert (done.returncode, json.loads((run / "result.json").read_text())["status"]) == (0, "complete")
     assert (run / "report.md").exists()
-
-
-def test_no_colour_where_there_is_no_terminal():
-    done = subprocess.run([sys.executable, "-m", "llmperf", "rum"], capture_output=True, text=True, timeout=100)
-    assert "\x1b" not in done.stderr
 
 
 @pytest.mark.slow

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from llmperf import architecture_problems
 from llmperf.cases.library import library
 from llmperf.planning.build import plan_only
 from llmperf.planning.plugin_checks import ARCHITECTURE
-from llmperf.planning.states import Refused, Selection, Site
+from llmperf.planning.states import Selection, Site
 from llmperf.types import Contract, Model, Optimizer, RunSpec, Tuning
 
 ON = "A100-SXM4-80GB:1x8"
@@ -54,13 +53,6 @@ def test_every_fact_of_architecture_is_checked():
         if field.default.__class__.__name__ != "_MISSING_TYPE"
     }
     assert given == set(ARCHITECTURE) | known | beside
-
-
-@pytest.mark.parametrize("framework", ["megatron_deepspeed", "paddle"])
-def test_frameworks_refuse_what_they_would_build_wrongly(framework):
-    outcome = plan_only(Selection("default", framework=framework, settings=["model=qwen3_30b_a3b"]), Site(on=ON))
-    assert isinstance(outcome, Refused)
-    assert any("builds models of family" in problem.message for problem in outcome.problems)
 
 
 def test_paddle_builds_known_blocks_of_any_family_and_lists_its_families_for_others():

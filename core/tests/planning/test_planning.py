@@ -15,14 +15,13 @@ from llmperf.planning.launchers import find_launcher
 from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems, routing_problems
 from llmperf.planning.ready import ready, worker_env
 from llmperf.planning.states import Selection, Site
-from llmperf.planning.vendors import Machine, machine_elsewhere, probe_all, this_machine
+from llmperf.planning.vendors import machine_elsewhere, probe_all, this_machine
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own, pip_command
 from llmperf.runfolder.reader import MAX_FILE_BYTES
-from llmperf.types import DeviceInfo, Layout, Mixture, Needs, Offers, Probe, StepRecord, WorkerPlan
+from llmperf.types import DeviceInfo, Mixture, Needs, Offers, Probe, StepRecord
 from llmperf.types.devices import normalised
-from llmperf.validation.catalogue import forget_catalogues
 
 VENDOR = """
 from llmperf import hookimpl
@@ -139,29 +138,22 @@ def test_a_framework_that_has_neither_trainer_nor_script_is_refused(install, cap
     assert "ranks without a script need llmperf_build_trainer, which it does not answer" in capsys.readouterr().err
 
 
-def test_padding_is_refused_for_a_framework_that_would_train_on_it(stub_plan):
+@pytest.mark.parametrize(
+    ("check", "supports", "where", "told"),
+    [
+        (padding_problems, "padding", "packing", "trains on packed sequences only: expected packed, found padded"),
+        (routing_problems, "routing_tables", "routing", "expected learned, found balanced; nearest: --set routing=lea"),
+    ],
+)
+def test_a_contract_that_a_framework_would_not_train_is_refused(stub_plan, check, supports, where, told):
     spec = stub_plan().spec
-    padded = replace(spec, contract=replace(spec.contract, packing="padded"))
-    layout = Layout(nodes=1, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=1)
-    worker = WorkerPlan(layout=layout, needs=Needs(precision="fp32", runtime="torch"), agent=())
-    assert padding_problems(spec, worker) == []
-    assert padding_problems(padded, replace(worker, padding=True)) == []
-    (problem,) = padding_problems(padded, worker)
-    assert problem.where == "contract.packing"
-    assert problem.message.endswith("trains on packed sequences only: expected packed, found padded")
-
-
-def test_routing_tables_are_refused_for_a_framework_that_does_not_use_them(stub_plan):
-    spec = stub_plan().spec
-    mixture = replace(spec.model, mixture=Mixture(experts=8, top_k=2, expert_width=8))
-    balanced = replace(spec, model=mixture, contract=replace(spec.contract, routing="balanced"))
-    layout = Layout(nodes=1, devices_per_node=1, tensor_parallel=1, pipeline_parallel=1, data_parallel=1)
-    worker = WorkerPlan(layout=layout, needs=Needs(precision="fp32", runtime="torch"), agent=())
-    assert routing_problems(replace(spec, model=mixture), worker) == []
-    assert routing_problems(balanced, replace(worker, routing_tables=True)) == []
-    (problem,) = routing_problems(balanced, worker)
-    assert problem.where == "contract.routing"
-    assert "expected learned, found balanced; nearest: --set routing=learned" in problem.message
+    spec = replace(spec, model=replace(spec.model, mixture=Mixture(experts=8, top_k=2, expert_width=8)))
+    asked = replace(spec, contract=replace(spec.contract, packing="padded", routing="balanced"))
+    worker = replace(stub_plan().worker, padding=False, routing_tables=False)
+    assert check(spec, worker) == check(asked, replace(worker, **{supports: True})) == []
+    (problem,) = check(asked, worker)
+    assert problem.where == f"contract.{where}"
+    assert told in problem.message
 
 
 def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, capsys, monkeypatch):
@@ -182,13 +174,6 @@ def test_an_accelerator_is_preferred_to_the_host(install):
     install("llmperf-acme", "acme", vendor("acme", 2))
     assert this_machine(None).vendor == "acme"
     assert this_machine("cpu").vendor == "cpu"
-
-
-def test_two_vendors_with_accelerators_have_to_be_chosen_between(install):
-    install("llmperf-acme", "acme", vendor("acme", 1))
-    install("llmperf-bolt", "bolt", vendor("bolt", 1))
-    with pytest.raises(UserError, match="several vendors have devices here: acme, bolt; choose one with --vendor"):
-        this_machine(None)
 
 
 def test_a_broken_or_empty_vendor_does_not_stop_the_others(install):
@@ -245,7 +230,7 @@ BAD_CATALOGUES = {
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
-def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, capsys, source, reason):
+def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, example, tmp_path, capsys, source, reason):
     install("llmperf-odd", "odd", CATALOGUE.format(source))
     elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
     for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
@@ -255,32 +240,17 @@ def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, capsy
         assert reason in out + err
     assert call(["plan", "--on", "Odd 9:1x2"]) == 2
     assert reason in capsys.readouterr().err  # which may be why the device is unknown
-
-
-@pytest.fixture
-def looked_again():
-    """The validator keeps what it saw of the vendors for the whole process."""
-    forget_catalogues()
-    yield
-    forget_catalogues()
-
-
-@pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
-def test_a_result_of_a_vendor_whose_plugin_is_broken_is_not_called_checked(
-    install, example, tmp_path, capsys, looked_again, source, reason
-):
-    install("llmperf-odd", "odd", CATALOGUE.format(source))
     example["hardware"]["vendor"] = "odd"
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     call(["validate", str(path), "--select", "LP904"])
-    out = capsys.readouterr().out
     said = "expected a plugin that says what it publishes; its devices were not checked: vendor 'odd' (llmperf-odd)"
+    out = capsys.readouterr().out
     assert f"LP904 warning {said}" in out
     assert reason[:40] in out
 
 
-def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys, looked_again):
+def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys):
     device = "DeviceInfo(index=0, model='Odd 1', memory_bytes=2**34)"
     offers = "Offers(precisions=('fp32',), runtimes=('torch',), collective_backend='gloo')"
     source = CATALOGUE.format(f"yield Probe(vendor='odd', devices=({device},), offers={offers})")
@@ -303,7 +273,7 @@ def test_a_probe_of_another_vendors_name_is_refused(install, capsys):
 
 
 ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"
-BAD_EXTENSIONS = {
+BAD_ANSWERS = {
     "variables raise": ("llmperf_worker_env(plan)", "raise OSError('gone')", "llmperf_worker_env raised OSError: gone"),
     "variables are none": (
         "llmperf_worker_env(plan)",
@@ -322,15 +292,21 @@ BAD_EXTENSIONS = {
         "expected a FlopCount of llmperf_count_flops, found int",
     ),
     "folders raise": ("llmperf_resources()", "raise OSError('gone')", "llmperf_resources raised OSError: gone"),
+    "workers are none": (
+        "llmperf_plan_workers(spec, probe)",
+        "return None",
+        "expected a WorkerPlan of llmperf_plan_workers, found NoneType",
+    ),
 }
 
 
-@pytest.mark.parametrize(("hook", "body", "reason"), BAD_EXTENSIONS.values(), ids=BAD_EXTENSIONS)
-def test_a_bad_answer_of_an_extension_is_an_error_that_names_it(install, capsys, hook, body, reason):
-    install("llmperf-odd", "odd", ANSWERS.format(hook, body), role="extension")
-    assert call(["plan"]) == 2
+@pytest.mark.parametrize(("hook", "body", "reason"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
+def test_a_bad_answer_of_a_plugin_is_an_error_that_names_it(install, capsys, hook, body, reason):
+    role = "framework" if "workers" in hook else "extension"
+    install("llmperf-odd", "odd", ANSWERS.format(hook, body), role=role)
+    assert call(["plan", *(["--framework", "odd"] if role == "framework" else [])]) == 2
     err = capsys.readouterr().err
-    assert err.startswith(f"llmperf: extension 'odd' (llmperf-odd): {reason}")
+    assert err.startswith(f"llmperf: {role} 'odd' (llmperf-odd): {reason}")
     assert err.count("\n") == 1
 
 
@@ -347,14 +323,6 @@ def test_a_bad_peak_is_reported_before_a_run_folder_is_made(install, capsys, tmp
     assert call(["run", "--vendor", "odd", "--out", str(tmp_path / "runs")]) == 2
     assert f"vendor 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
     assert not (tmp_path / "runs").exists()
-
-
-def test_a_bad_plan_of_a_framework_names_the_framework(install, capsys):
-    source = ANSWERS.format("llmperf_plan_workers(spec, probe)", "return None")
-    install("llmperf-odd", "odd", source, role="framework")
-    assert call(["plan", "--set", "tuning.framework=odd"]) == 2
-    reason = "expected a WorkerPlan of llmperf_plan_workers, found NoneType"
-    assert f"framework 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -472,6 +440,15 @@ def test_the_published_13b_row_of_307_s_a_step_has_time_for_its_first_step():
     assert plan.batch.tokens_per_step == 2048 * 2048
     assert 3 * 307 < plan.slow_step_seconds < 3600
     assert plan.first_step_seconds == plan.slow_step_seconds > plan.startup_seconds
+
+
+@pytest.mark.parametrize(("name", "value", "nearest"), [("pipeline_schedule", "zero_bubble", "1f1b"),
+                                                        ("virtual_stages", "2", "1")])  # fmt: skip
+def test_a_setting_that_the_framework_does_not_list_is_refused(name, value, nearest):
+    found = plan_run(Selection("llama2_7b_lora", settings=(f"{name}={value}",)), Site(vendor="cpu", devices=1)).problems
+    (problem,) = [problem for problem in found if problem.code == "setting_not_supported"]
+    assert problem.where == f"tuning.{name}"
+    assert f"nearest: --set {name}={nearest}" in problem.message
 
 
 def test_fewer_accelerators_than_the_case_asks_for_are_used(install):
@@ -624,10 +601,6 @@ def test_run_ids_are_plain_folder_names():
     assert "/" not in name
     assert " " not in name
     assert run_id("a", "b", "c") != run_id("a", "b", "c")
-
-
-def test_a_machine_is_here_or_elsewhere():
-    assert Machine("acme", PROBE, 1, here=True).divisible is False
 
 
 @pytest.mark.slow

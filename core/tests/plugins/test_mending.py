@@ -277,12 +277,6 @@ def test_two_vendors_that_see_the_same_kind_are_a_choice_of_the_users(install, c
     assert capsys.readouterr().err == line
 
 
-def test_an_accelerator_comes_before_every_cpu(install, capsys):
-    install("zzz-acme", "zzz", EMPTY + PROBE.format(name="zzz", kind="accelerator"))
-    call(["plan", "default", "--framework", "pytorch", "--json"])
-    assert json.loads(capsys.readouterr().out)["plan"]["vendor"] == "zzz"
-
-
 @pytest.mark.slow
 def test_a_missing_packaging_is_named(install, monkeypatch, capsys):
     install("llmperf-acme", "acme", EMPTY, requires=("msgspec~=0.1",))

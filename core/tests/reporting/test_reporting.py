@@ -11,9 +11,7 @@ from pathlib import Path
 import llmperf_schemas
 import pytest
 import wcwidth
-from click.testing import CliRunner
 from llmperf.cli.main import call
-from llmperf.cli.report import command
 from llmperf.files import json_files
 from llmperf.reporting.cells import fix_hp, shown
 from llmperf.reporting.exports import CsvReporter, sheet_values
@@ -430,10 +428,6 @@ def test_missing_run_and_unknown_format(tmp_path, example, capsys):
     first, second = capsys.readouterr().err.splitlines()
     assert "no such file or folder" in first
     assert "did you mean 'markdown'?" in second
-
-
-def test_help_has_examples():
-    assert "llmperf report runs/* --format csv -o runs.csv" in CliRunner().invoke(command, ["--help"]).output
 
 
 def test_reporters_that_raise_are_told_with_their_plugin(install, run_folder, capsys):

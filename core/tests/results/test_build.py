@@ -154,26 +154,30 @@ def test_without_a_peak_there_is_no_mfu_and_the_reason_is_told(folder):
     assert result.notes == ("no MFU: nobody knows the peak of a stub",)
 
 
-def test_power_is_the_mean_of_the_measured_window(folder):
-    folder.build()
+def sample(folder, readings):
+    """Record readings: when, and what is known of each device then."""
     with Recorder(folder.run / filenames.MEMORY) as recorder:
-        for at, watts, used in ((99.0, 1.0, 50), (102.0, 100.0, 70), (104.0, 200.0, 60), (111.0, 1.0, 10)):
-            device = DeviceSample(index=0, memory_used_bytes=used, memory_total_bytes=99, power_watts=watts)
-            recorder.write(MemorySample(at=1e9, monotonic=at, query_seconds=0.0, devices=(device,)))
-    figures = build_result(folder.run).metrics
-    assert figures.power_watts == 150.0
-    assert figures.utilisation_percent is None
-    assert (figures.device_memory_used_bytes, figures.device_memory_total_bytes) == (70, 99)
+        for at, *devices in readings:
+            nothing = {"memory_used_bytes": None, "memory_total_bytes": None}
+            samples = tuple(DeviceSample(index=index, **(nothing | known)) for index, known in enumerate(devices))
+            recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=samples))
 
 
 def sampled(folder, readings):
-    """The figures of the folder with one sample a reading: when, and what is known of the device then."""
+    """The figures of the folder with these readings."""
     folder.build()
-    with Recorder(folder.run / filenames.MEMORY) as recorder:
-        for at, known in readings:
-            device = DeviceSample(index=0, memory_used_bytes=None, memory_total_bytes=None, **known)
-            recorder.write(MemorySample(at=1e9, monotonic=at, query_seconds=0.0, devices=(device,)))
+    sample(folder, readings)
     return build_result(folder.run).metrics
+
+
+def test_power_is_the_mean_of_the_measured_window(folder):
+    read = ((99.0, 1.0, 50), (102.0, 100.0, 70), (104.0, 200.0, 60), (111.0, 1.0, 10))
+    known = {"memory_total_bytes": 99}
+    figures = sampled(folder, [(at, {"power_watts": watts, "memory_used_bytes": used} | known)
+                               for at, watts, used in read])  # fmt: skip
+    assert figures.power_watts == 150.0
+    assert figures.utilisation_percent is None
+    assert (figures.device_memory_used_bytes, figures.device_memory_total_bytes) == (70, 99)
 
 
 def test_power_is_energy_over_time_where_the_energy_is_known(folder):
@@ -243,10 +247,7 @@ def test_what_one_of_two_devices_showed_is_not_taken_for_both(folder, name, figu
     folder.build()
     for known, expected in ((ON_BOTH, value), ({**ON_BOTH, name: None}, None)):
         (folder.run / filenames.MEMORY).unlink(missing_ok=True)
-        with Recorder(folder.run / filenames.MEMORY) as recorder:
-            for at in range(99, 112):
-                devices = (DeviceSample(index=0, **ON_BOTH), DeviceSample(index=1, **known))
-                recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=devices))
+        sample(folder, [(at, ON_BOTH, known) for at in range(99, 112)])
         result = build_result(folder.run)
         assert getattr(result.metrics, figure) == expected
         told = [one for one in result.notes if "of 2 devices" in one]
@@ -258,14 +259,8 @@ def test_power_that_the_tool_does_not_show_is_unknown_and_a_note_says_why(folder
     problem = "tool: power_watts of a card with several chips is left out"
     folder.plan = replace(folder.plan, device_share=1.0, probe=replace(folder.plan.probe, problems=(problem,)))
     folder.build()
-    (folder.run / filenames.MEMORY).unlink(missing_ok=True)
-    devices = tuple(
-        DeviceSample(index=index, memory_used_bytes=used * 2**30, memory_total_bytes=9 * 2**30)
-        for index, used in ((0, 8), (1, 7))
-    )
-    with Recorder(folder.run / filenames.MEMORY) as recorder:
-        for at in range(99, 112):
-            recorder.write(MemorySample(at=1e9, monotonic=float(at), query_seconds=0.0, devices=devices))
+    devices = [{"memory_used_bytes": used * 2**30, "memory_total_bytes": 9 * 2**30} for used in (8, 7)]
+    sample(folder, [(at, *devices) for at in range(99, 112)])
     result = build_result(folder.run)
     assert (result.metrics.power_watts, result.metrics.energy_joules) == (None, None)
     assert result.metrics.device_memory_used_bytes == 8 * 2**30
@@ -299,23 +294,15 @@ def test_memory_comes_with_the_pipeline_stage(folder):
     ]
 
 
-def test_more_tokens_than_planned_fail_the_run(folder):
-    folder.tokens += 1
-    result = folder.build()
-    assert result.status == "failed"
-    assert (result.failure.rank, result.failure.reason) == (None, "exception")
-    assert result.failure.message == (
-        "framework 'stub' (llmperf-stub): the ranks report 34 tokens in step 1, the first of 6 such, the plan has 32;"
-        " each token is counted once, by one rank"
-    )
-
-
-@pytest.mark.parametrize("tokens", [0, -1])
-def test_a_step_without_tokens_fails_the_run(folder, tokens):
+@pytest.mark.parametrize(("tokens", "reported"), [(17, 34), (0, 0), (-1, -2)])
+def test_more_tokens_than_planned_or_none_fail_the_run(folder, tokens, reported):
     folder.tokens = tokens
     result = folder.build()
-    assert result.status == "failed"
-    assert f"the ranks report {2 * tokens} tokens in step 1, the first of 6 such, the pl" in result.failure.message
+    assert (result.status, result.failure.rank, result.failure.reason) == ("failed", None, "exception")
+    assert result.failure.message == (
+        f"framework 'stub' (llmperf-stub): the ranks report {reported} tokens in step 1, the first of 6 such, the plan"
+        " has 32; each token is counted once, by one rank"
+    )
 
 
 def test_fewer_tokens_than_planned_are_noted(folder):
@@ -353,46 +340,31 @@ def test_a_rank_without_an_end_fails_the_run(folder):
     assert result.metrics.final_loss == 3.5
 
 
-def failure(rank, at):
-    return FailureRecord(rank=rank, at=at, exception="RuntimeError", message="connection reset", traceback="")
+def left(rank, at, **how):
+    return RankExit(rank=rank, pid=1, at=at, **how)
 
 
-def test_it_began_with_the_rank_that_was_killed_not_with_its_peer_that_complained(folder):
-    folder.ending = replace(folder.ending, agents=(1,))
-    folder.exits = {
-        1: RankExit(rank=1, pid=1, signal="SIGSEGV", at=50.02),
-        0: RankExit(rank=0, pid=1, exit_code=1, at=51.0),
-    }
-    folder.extra = {0: [failure(0, 50.01)]}
-    result = folder.build()
-    assert (result.failure.rank, result.failure.message) == (1, "rank 1 was killed by SIGSEGV")
-
-
-def test_it_began_with_the_rank_that_left_without_a_word_not_with_its_peer_that_complained(folder):
-    folder.ending, folder.finished = replace(folder.ending, agents=(1,)), set()
-    folder.exits = {
-        1: RankExit(rank=1, pid=1, exit_code=0, at=50.1),
-        0: RankExit(rank=0, pid=1, exit_code=1, at=51.0),
-    }
-    folder.extra = {0: [failure(0, 50.0)]}
-    result = folder.build()
-    assert (result.failure.rank, result.failure.message) == (1, "rank 1 ended with status 0 before its last step")
-
-
-def test_it_began_with_the_exception_not_with_the_abort_that_followed(folder):
-    folder.ending = replace(folder.ending, agents=(1,))
-    folder.exits = {1: RankExit(rank=1, pid=1, signal="SIGABRT", at=60.0)}
-    folder.extra = {0: [failure(0, 50.0)]}
-    assert folder.build().failure.rank == 0
-
-
-def test_a_rank_that_was_told_to_end_is_not_to_blame(folder):
-    folder.ending = replace(folder.ending, agents=(1,))
-    folder.exits = {
-        0: RankExit(rank=0, pid=1, signal="SIGTERM", at=50.0, stopped=True),
-        1: RankExit(rank=1, pid=1, exit_code=3, at=50.1),
-    }
-    assert folder.build().failure.message == "rank 1 ended with status 3"
+@pytest.mark.parametrize(
+    ("exits", "failed_at", "rank", "message"),
+    [
+        ([left(1, 50.02, signal="SIGSEGV"), left(0, 51.0, exit_code=1)], 50.01, 1, "rank 1 was killed by SIGSEGV"),
+        ([left(1, 50.1, exit_code=0), left(0, 51.0, exit_code=1)], 50.0, 1,
+         "rank 1 ended with status 0 before its last step"),
+        ([left(1, 60.0, signal="SIGABRT")], 50.0, 0, "connection reset"),
+        ([left(0, 50.0, signal="SIGTERM", stopped=True), left(1, 50.1, exit_code=3)], None, 1,
+         "rank 1 ended with status 3"),
+    ],
+    ids=["killed, its peer complained", "left, its peer complained", "raised, its peer aborted", "its peer was told"],
+)  # fmt: skip
+def test_a_failure_is_that_of_the_rank_it_began_with(folder, exits, failed_at, rank, message):
+    folder.ending, folder.exits = replace(folder.ending, agents=(1,)), {one.rank: one for one in exits}
+    if failed_at is not None:
+        known = {"exception": "RuntimeError", "message": "connection reset", "traceback": ""}
+        folder.extra = {0: [FailureRecord(rank=0, at=failed_at, **known)]}
+    if exits[0].exit_code == 0:
+        folder.finished = set()
+    failure = folder.build().failure
+    assert (failure.rank, failure.message) == (rank, message)
 
 
 def test_a_controller_that_is_gone_leaves_a_failed_run(folder):

@@ -6,15 +6,13 @@ from dataclasses import replace
 
 import pytest
 from llmperf.errors import UserError
-from llmperf.files import json_files
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.results.run_result import build_result
 from llmperf.results.statistics import kind_of
-from llmperf.runfolder import filenames
-from llmperf.runfolder.recorder import Recorder
 from llmperf.tokens.routing import table_loads
-from llmperf.types import Change, ExpertsRecord, Mixture, PhaseRecord, RankRecord, StepRecord
+from llmperf.types import Change, ExpertsRecord, Mixture
 from llmperf.validation.check import findings
+
+from .test_build import Folder
 
 CODES = {"LP230", "LP231", "LP232", "LP233", "LP234"}
 
@@ -30,22 +28,9 @@ def plan(stub_plan):
 
 def built(run, plan, layers_of):
     """The result of a run whose ranks record these counts; None: a rank records none."""
-    for name in (filenames.RECORDS, filenames.LOGS):
-        (run / name).mkdir(parents=True)
-    json_files.save(run / filenames.PLAN, plan)
-    tokens = plan.batch.tokens_per_step // 2
-    for rank in range(2):
-        with Recorder(filenames.records_path(run, rank)) as recorder:
-            recorder.write(PhaseRecord(rank=rank, phase="measuring", at=1e9, monotonic=100.0))
-            for step in range(1, 7):
-                recorder.write(StepRecord(rank=rank, step=step, measured=step > 1, at=1e9, monotonic=99.0 + step,
-                                          step_seconds=0.1, tokens=tokens, loss=1.0))  # fmt: skip
-            recorder.write(PhaseRecord(rank=rank, phase="evaluating", at=1e9, monotonic=110.0))
-            for layers in layers_of(rank):
-                recorder.write(ExpertsRecord(rank=rank, layers=layers))
-            recorder.write(RankRecord(rank=rank, measured_steps=5, measured_tokens=5 * tokens, window_seconds=4.0,
-                                      peak_memory_bytes=None, evaluation={}, packages={}))  # fmt: skip
-    return build_result(run)
+    folder = Folder(run, plan)
+    folder.extra = {rank: [ExpertsRecord(rank=rank, layers=layers) for layers in layers_of(rank)] for rank in range(2)}
+    return folder.build()
 
 
 def by_table(plan):

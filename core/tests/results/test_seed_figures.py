@@ -180,19 +180,3 @@ def test_published_fp32_fine_tuning_cannot_have_been_fp32() -> None:
     flops = count_flops(facts, Workload(seq_len=512, lora_parameters=4_194_304))
     assert all(2788 * entry.flops > 3 * 19.5e12 for entry in flops.per_token)
     assert 0.4 < 2788 * flops.of("nominal").flops / 156e12 < 0.6
-
-
-def test_4n_of_the_16_bit_peak_is_2n_of_the_tf32_peak() -> None:
-    """Why 36.1 % can be read two ways: the A100's 16-bit peak is exactly twice its TF32 peak, and 4N twice 2N.
-
-    So the published figure says nothing of whether frozen weights were counted (4N) or the backward pass left out
-    (2N, by the other peak). 4N at 312 TFLOP/s is what fp16 training of adapters costs, and what is counted here; the
-    fp32 row has no MFU in the table, and none by 2N either: 2788 token/p/s are 25.0 % by 2N and 50.0 % by 4N of TF32.
-    """
-    tf32, n = 156e12, model("llama2_7b").nominal_parameters
-    assert 2 * tf32 == A100
-    assert printed(100 * 4017 * 4 * n / A100, 1) == printed(100 * 4017 * 2 * n / tf32, 1) == "36.1"
-    assert 4017 * 4 * n / A100 == pytest.approx(4017 * 2 * n / tf32, rel=1e-12)
-    assert printed(100 * 4017 * 6 * n / A100, 1) != "36.1"
-    assert printed(100 * 2788 * 2 * n / tf32, 1) == "25.0"
-    assert printed(100 * 2788 * 4 * n / tf32, 1) == "50.0"

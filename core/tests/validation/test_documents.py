@@ -250,14 +250,6 @@ def test_a_broken_line_among_records_is_unreadable(tmp_path):
     assert file.findings[0].message.startswith("line 1: not JSON")
 
 
-def test_help_has_examples():
-    from click.testing import CliRunner
-    from llmperf.cli.validate import command
-
-    shown = CliRunner().invoke(command, ["--help"]).output
-    assert "llmperf validate runs/ID/result.json" in shown
-
-
 def test_the_shipped_cases_and_models_are_valid():
     files = validate_path(Path(llmperf.__file__).parent / "data")
     assert {file.kind for file in files} == {"case", "model"}

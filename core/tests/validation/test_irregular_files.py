@@ -53,13 +53,6 @@ def test_a_pipe_is_refused_by_every_command_that_reads_it(name, tmp_path, capsys
         assert "expected a regular file, found a pipe" in lines[0] or "neither a file nor a folder" in lines[0]
 
 
-def test_a_pipe_in_place_of_a_file_that_a_plan_lists_is_another_text(tmp_path):
-    from llmperf.validation.run_folder import _holds
-
-    os.mkfifo(tmp_path / "config.json")
-    assert not _holds(tmp_path / "config.json", b"")
-
-
 def test_only_regular_files_are_opened(tmp_path, monkeypatch):
     with open_regular(DOCUMENT) as file:
         assert file.read(3) == DOCUMENT.read_bytes()[:3]

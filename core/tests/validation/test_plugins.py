@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import llmperf
@@ -35,36 +34,13 @@ def llmperf_rules():
 
 
 @pytest.fixture
-def install(tmp_path_factory, monkeypatch):
-    """Install a package of one module for this process."""
-    installed = []
-
-    def add(name, group, source):
-        site = tmp_path_factory.mktemp("site")
-        info = site / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[llmperf.{group}.v1]\n{name} = {name}\n")
-        (site / f"{name}.py").write_text(source)
-        monkeypatch.syspath_prepend(str(site))
-        installed.append(name)
-        forget_catalogues()
-        return site
-
-    yield add
-    for name in installed:
-        sys.modules.pop(name, None)
-    monkeypatch.undo()
-    forget_catalogues()
+def acme_rules(install, tmp_path):
+    """The module of an extension `acme_rules`."""
+    install("acme-rules", "acme_rules", RULES, role="extension")
+    return tmp_path / "acme_rules.py"
 
 
-@pytest.fixture
-def acme_site(install):
-    """An extension `acme_rules`."""
-    return install("acme_rules", "extension", RULES)
-
-
-def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, capsys):
+def test_an_installed_rule_speaks_in_validate(acme_rules, tmp_path, example, capsys):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path)]) == 1
@@ -73,7 +49,7 @@ def test_an_installed_rule_speaks_in_validate(acme_site, tmp_path, example, caps
     assert second.startswith(f"{path}:/files: LP705 note ")
 
 
-def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_site, tmp_path, example, capsys):
+def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_rules, tmp_path, example, capsys):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path), "--select", "acme"]) == 1
@@ -89,7 +65,7 @@ def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_site, tmp_pa
     assert row.split() == ["ACME1", "error", "The", "driver", "is", "known", "result", "acme-rules"]
 
 
-def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
+def test_an_installed_rule_speaks_when_a_result_is_made(acme_rules, run_folder):
     result = json_files.load(run_folder / filenames.RESULT, Result)
     checked = check(result, run_folder, load_for(None, None), ())
     assert [one.code for one in checked.findings] == ["ACME1"]
@@ -119,8 +95,8 @@ def test_an_installed_rule_speaks_when_a_result_is_made(acme_site, run_folder):
         ("yield Rule", "raise KeyError('x')\n    yield Rule", "llmperf_rules raised KeyError: 'x'"),
     ],
 )
-def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_site, request, piece, instead, cause):
-    (acme_site / "acme_rules.py").write_text(RULES.replace(piece, instead))
+def test_a_rule_that_fails_is_a_warning_that_names_its_package(acme_rules, request, piece, instead, cause):
+    acme_rules.write_text(RULES.replace(piece, instead))
     run_folder = request.getfixturevalue("run_folder")  # made with the changed extension
     result = json_files.load(run_folder / filenames.RESULT, Result)
     (finding,) = check(result, run_folder, load_for(None, None), ()).findings
@@ -155,7 +131,7 @@ def llmperf_resources():
 
 
 def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, capsys):
-    install("acme_chips", "vendor", VENDOR)
+    install("acme-chips", "acme_chips", VENDOR)
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path)]) == 0
@@ -173,10 +149,10 @@ def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, 
 
 
 def test_fix_hp_is_checked_against_the_case_of_an_installed_plugin(install, tmp_path, example, capsys):
-    site = install("acme_chips", "vendor", VENDOR)
-    (site / "shelf" / "cases").mkdir(parents=True)
+    install("acme-chips", "acme_chips", VENDOR)
+    (tmp_path / "shelf" / "cases").mkdir(parents=True)
     default = Path(llmperf.__file__).parent / "data" / "cases" / "default.toml"
-    (site / "shelf" / "cases" / "acme_case.toml").write_text(
+    (tmp_path / "shelf" / "cases" / "acme_case.toml").write_text(
         default.read_text().replace('name = "default"', 'name = "acme_case"')
     )
     example["case"] = "acme_case"
@@ -218,7 +194,7 @@ def llmperf_rules(kind):
 
 
 def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
-    install("acme_logs", "extension", KIND)
+    install("acme-logs", "acme_logs", KIND, role="extension")
     for name, text in {"a.acme": "ACME\n70 hot\n", "b.acme": "ACME\n20\n", "c.acme": "x\n", "d.acme": "ACME"}.items():
         (tmp_path / name).write_text(text)
     assert call(["validate", str(tmp_path)]) == 1
@@ -240,15 +216,16 @@ def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
 
 
 def test_a_kind_of_document_that_fails_names_its_package(install, tmp_path, capsys):
-    install("acme_logs", "extension", KIND.replace("lines = path.read_text()", "lines = 1 / 0 + path.read_text()"))
+    source = KIND.replace("lines = path.read_text()", "lines = 1 / 0 + path.read_text()")
+    install("acme-logs", "acme_logs", source, role="extension")
     (tmp_path / "a.acme").write_text("ACME\n1\n")
     assert call(["validate", str(tmp_path)]) == 2
     assert "LP001 error extension 'acme_logs' (acme-logs): acme-log raised ZeroDivisionError" in capsys.readouterr().out
 
 
 def test_a_second_kind_of_one_name_is_left_out(install, tmp_path, capsys):
-    install("acme_logs", "extension", KIND)
-    install("acme_more", "extension", KIND.replace("LOG1", "LOG2"))
+    install("acme-logs", "acme_logs", KIND, role="extension")
+    install("acme-more", "acme_more", KIND.replace("LOG1", "LOG2"), role="extension")
     (tmp_path / "b.acme").write_text("ACME\n20\n")
     assert call(["validate", str(tmp_path)]) == 2
     assert "left out: two kinds of document are called 'acme-log', of extension 'acme_logs' (acme-logs) and of ext" in (
@@ -256,8 +233,8 @@ def test_a_second_kind_of_one_name_is_left_out(install, tmp_path, capsys):
     )
 
 
-def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site, tmp_path, example, capsys):
-    (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
+def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_rules, tmp_path, example, capsys):
+    acme_rules.write_text("raise ImportError('libacme is missing')\n")
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
     assert call(["validate", str(path)]) == 2
@@ -266,8 +243,8 @@ def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_site
     assert "1 file: 0 errors" in shown
 
 
-def test_a_broken_extension_stops_no_run_and_stands_in_its_notes(acme_site):
-    (acme_site / "acme_rules.py").write_text("raise ImportError('libacme is missing')\n")
+def test_a_broken_extension_stops_no_run_and_stands_in_its_notes(acme_rules):
+    acme_rules.write_text("raise ImportError('libacme is missing')\n")
     plan = plan_run(Selection("default", framework="pytorch"), Site(vendor="cpu")).plan
     assert [note for note in plan.notes if "libacme is missing" in note] != []
     assert "acme_rules" not in [one.name for one in plan.plugins]
