@@ -254,8 +254,10 @@ def run_folder(tmp_path):
     (run / "records").mkdir(parents=True)
     plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")
     json_files.save(run / filenames.PLAN, plan)
+    vocabulary = math.log(plan.spec.model.vocab_size)
     for rank in range(plan.layout.world_size):
-        lines = [json_files.encode(record) + b"\n" for record in _records(plan, rank)]
+        records = _records(plan, rank, _steps(plan, rank), 0.64, lambda step: vocabulary - 0.1 * step)
+        lines = [json_files.encode(record) + b"\n" for record in records]
         filenames.records_path(run, rank).write_bytes(b"".join(lines))
     json_files.save(filenames.agent_report_path(run, 0), _agent_report(plan))
     json_files.save(run / filenames.ENDING, Ending(cause="ended", at="2026-01-15T09:30:31+00:00", agents=(0,)))
@@ -281,38 +283,41 @@ def _agent_report(plan):
     return AgentReport(node_rank=0, pid=99, ranks=ranks)
 
 
-def _records(plan, rank):
-    """What one rank of a smooth run records: six measured steps of about 0.64 s after the warm-up."""
+def _steps(plan, rank):
+    """Seconds of each step of a smooth run, about 0.64."""
+    contract = plan.spec.contract
+    uneven = UNEVEN if rank % 2 == 0 else UNEVEN[::-1]
+    return [0.64 + uneven[(step - contract.warmup_steps) % len(uneven)] for step in range(contract.steps)]
+
+
+def _records(plan, rank, seconds, mean, loss):
+    """What one rank records whose steps took these seconds, by their mean those of the window."""
     contract, tokens = plan.spec.contract, plan.batch.tokens_per_step // plan.layout.world_size
     at = BEGIN
-    for step in range(1, contract.steps + 1):
+    for step, taken in enumerate(seconds, start=1):
         if step == contract.warmup_steps + 1:
             yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
-        uneven = UNEVEN if rank % 2 == 0 else UNEVEN[::-1]
-        seconds = 0.64 + uneven[(step - contract.warmup_steps - 1) % len(uneven)]
-        at += seconds
-        yield StepRecord(
-            rank=rank,
-            step=step,
-            measured=step > contract.warmup_steps,
-            at=at,
-            monotonic=at - STARTED,
-            step_seconds=seconds,
-            tokens=tokens,
-            loss=math.log(plan.spec.model.vocab_size) - 0.1 * (step - 1),
-        )
+        at += taken
+        known = {"rank": rank, "step": step, "measured": step > contract.warmup_steps, "tokens": tokens}
+        yield StepRecord(**known, at=at, monotonic=at - STARTED, step_seconds=taken, loss=loss(step - 1))
     yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
     steps = contract.steps - contract.warmup_steps
     yield RankRecord(
         rank=rank,
         measured_steps=steps,
         measured_tokens=steps * tokens,
-        window_seconds=0.64 * steps,
+        window_seconds=mean * steps,
         peak_memory_bytes=2**29,
         evaluation={},
         packages={"python": "3.11.7", "torch": "2.15.0"},
     )
     yield PhaseRecord(rank=rank, phase="done", at=at + 3, monotonic=at + 3 - STARTED)
+
+
+@pytest.fixture(scope="session")
+def records_of_a_rank():
+    """A function that gives what a rank records: `records_of_a_rank(plan, rank, seconds_of_steps, mean, loss)`."""
+    return _records
 
 
 @pytest.fixture

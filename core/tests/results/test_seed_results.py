@@ -14,6 +14,7 @@ import re
 import shutil
 from collections import Counter
 from dataclasses import dataclass, replace
+from functools import partial
 
 import pytest
 from llmperf.files import json_files
@@ -23,7 +24,7 @@ from llmperf.planning.states import Selection, Site
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
-from llmperf.types import MemorySample, PhaseRecord, RankRecord, Result, StepRecord
+from llmperf.types import MemorySample, Result
 from llmperf.types.devices import DeviceSample
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings, validate_path
@@ -78,37 +79,6 @@ def step_times(contract, seconds, rank):
     return [seconds * one / mean for one in uneven]
 
 
-def records(plan, rank, seconds):
-    tokens = plan.batch.tokens_per_step // plan.layout.world_size
-    contract, at = plan.spec.contract, BEGIN
-    for step, taken in enumerate(step_times(contract, seconds, rank), start=1):
-        if step == contract.warmup_steps + 1:
-            yield PhaseRecord(rank=rank, phase="measuring", at=at, monotonic=at - STARTED)
-        at += taken
-        yield StepRecord(
-            rank=rank,
-            step=step,
-            measured=step > contract.warmup_steps,
-            at=at,
-            monotonic=at - STARTED,
-            step_seconds=taken,
-            tokens=tokens,
-            loss=loss_at(plan, step - 1),
-        )
-    yield PhaseRecord(rank=rank, phase="evaluating", at=at, monotonic=at - STARTED)
-    steps = contract.steps - contract.warmup_steps
-    yield RankRecord(
-        rank=rank,
-        measured_steps=steps,
-        measured_tokens=steps * tokens,
-        window_seconds=seconds * steps,
-        peak_memory_bytes=20 * 2**30,
-        evaluation={},
-        packages={"python": "3.11.7", "torch": "2.15.0"},
-    )
-    yield PhaseRecord(rank=rank, phase="done", at=at + 1, monotonic=at + 1 - STARTED)
-
-
 def sample(plan, at):
     devices = tuple(
         DeviceSample(
@@ -138,14 +108,16 @@ def keep_agent_reports(plan, run, seconds):
         json_files.save(filenames.agent_report_path(run, node), AgentReport(node_rank=node, pid=1, ranks=tuple(ranks)))
 
 
-def leave_run(row, run):
+def leave_run(row, run, records):
     """What a run leaves in its folder."""
     plan = plan_of(row)
     seconds = plan.batch.tokens_per_step / (row.tokens_per_second * plan.layout.world_size)
     (run / "records").mkdir(parents=True)
     json_files.save(run / filenames.PLAN, plan)
     for rank in range(plan.layout.world_size):
-        lines = [json_files.encode(record) + b"\n" for record in records(plan, rank, seconds)]
+        taken = step_times(plan.spec.contract, seconds, rank)
+        left = records(plan, rank, taken, seconds, partial(loss_at, plan))
+        lines = [json_files.encode(record) + b"\n" for record in left]
         filenames.records_path(run, rank).write_bytes(b"".join(lines))
     times = [BEGIN + seconds * step for step in range(plan.spec.contract.steps + 2)]
     (run / filenames.MEMORY).write_bytes(b"".join(json_files.encode(sample(plan, at)) + b"\n" for at in times))
@@ -158,18 +130,18 @@ def leave_run(row, run):
 class Runs(dict):
     """Runs by the name of their row, each left when it is asked for."""
 
-    def __init__(self, root):
+    def __init__(self, root, records):
         super().__init__()
-        self._root = root
+        self._root, self._records = root, records
 
     def __missing__(self, name):
-        self[name] = leave_run(ROWS[name], self._root / name.replace(" ", "_"))
+        self[name] = leave_run(ROWS[name], self._root / name.replace(" ", "_"), self._records)
         return self[name]
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory):
-    return Runs(tmp_path_factory.mktemp("runs"))
+def runs(tmp_path_factory, records_of_a_rank):
+    return Runs(tmp_path_factory.mktemp("runs"), records_of_a_rank)
 
 
 @pytest.mark.parametrize("name", FEW_STEPS)
@@ -327,7 +299,7 @@ FAULTS = {
     "LP309": put(("/hardware/device_model", "custom"), ("/mfu/0/peak_flops_per_second", 1e12)),
     "LP310": put(("/mfu/0/peak_confidence", "low")),
     "LP401": put(("/metrics/device_memory_used_bytes", times(9))),
-    "LP402": put(("/metrics/rank_memory/0/peak_bytes", times(9))),
+    "LP402": put(("/metrics/rank_memory/0/peak_bytes", times(999))),
     "LP403": put(("/metrics/rank_memory/0/rank", 99)),
     "LP404": put(("/metrics/utilisation_percent", 101.0)),
     "LP405": put(("/metrics/throttling", {"heat": 0.5})),
