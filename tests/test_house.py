@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 3850,
     "extensions/zh": 50,
     "outside tests": 94900,
-    "tests": 50850,
+    "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
