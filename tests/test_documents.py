@@ -14,11 +14,11 @@ from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call, cli, extra_commands
 from llmperf.files.json_files import convert, save
 from llmperf.files.user_files import read_toml
-from llmperf.measuring.script_steps import LineParser
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.results.run_result import build_result
 from llmperf.types import LoggedFacts, LoggedStep, Plan
+from llmperf_scripts.steps import logged_in
 
 ROOT = Path(__file__).parents[1]
 OWN_TEST = ("vendors.md", "extending.md", "own-files.md", "trust.md")
@@ -148,8 +148,7 @@ def test_the_script_framework_of_the_authors_guide_reads_the_lines_that_it_shows
     exec(compile(block("python", "llmperf_parse_log"), "plugin.py", "exec"), module.__dict__)
     plugins = Plugins()
     plugins.register(module, Found("abacus", "framework", "abacus", "llmperf-abacus", "1.0"))
-    parser = LineParser(plugins)
-    assert [parser.parse(line) for line in ("loading data", *lines.splitlines())] == [
+    assert [logged_in(line, plugins.several, "abacus") for line in ("loading data", *lines.splitlines())] == [
         (),
         (LoggedStep(step=1, loss=10.4021, tokens=8192), LoggedFacts(peak_memory_bytes=1_610_612_736)),
         (LoggedStep(step=2, loss=10.1930, tokens=8192), LoggedFacts(peak_memory_bytes=1_717_986_918)),

@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 32600,
+    "core": 32200,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -52,6 +52,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/peak": 1000,
     "extensions/published": 6900,
     "extensions/screening": 1400,
+    "extensions/scripts": 450,
     "extensions/sweep": 3100,
     "extensions/trace": 1150,
     "extensions/tracking": 450,

@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases
-    from llmperf.plugins.loading import every_answer as every_answer
-    from llmperf.plugins.loading import owned_answers as owned_answers
-    from llmperf.plugins.loading import plugins_answering as plugins_answering
+    from llmperf.plugins.facts import every_answer as every_answer
+    from llmperf.plugins.facts import owned_answers as owned_answers
+    from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances

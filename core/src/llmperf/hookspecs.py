@@ -503,7 +503,8 @@ def llmperf_rank_tasks() -> Iterable[RankTask]:
     """Called in each rank of a run that an extension has started by `PlannedTask.run`, for what the rank does.
 
     Extensions may answer; all answers are collected. The task with that name is done after the rank's device is bound,
-    in place of training. The package is installed in the environment of the ranks too.
+    in place of training. The package is installed in the environment of the ranks too. `script` is the task of a plan
+    with a `Script`.
 
     >>> def count(rank):
     ...     rank.enter("measuring")
@@ -549,10 +550,10 @@ def llmperf_profile_steps(
 
 @hookspec(firstresult=True)
 def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
-    """Called in each rank's watcher for each line that its external script prints, to find steps and other facts.
+    """Called in each rank for each line that its external script prints, to find steps and other facts.
 
     The framework owns it; it is needed only if the framework plans a `Script`. A line may hold several answers, or none
-    (None). The core adds the time at which the line arrived, and derives step times if the script prints none.
+    (None). llmperf-scripts adds the time at which the line arrived, and derives step times if the script prints none.
 
     >>> @llmperf.hookimpl
     ... def llmperf_parse_log(line):

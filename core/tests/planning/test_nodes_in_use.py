@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 from llmperf.planning import nodes
 from llmperf.planning.states import Site
+from llmperf.types import Interpreter
 
 
 def test_a_launcher_is_asked_for_nodes_once_for_runs_that_need_the_same(monkeypatch):
@@ -22,3 +23,10 @@ def test_a_launcher_is_asked_for_nodes_once_for_runs_that_need_the_same(monkeypa
     in_use.close()
     in_use.close()
     assert events == ["ask for 1", "give back 1", "ask for 2", "give back 2"]
+
+
+def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
+    old, new = (Interpreter(path="/opt/python", version=version) for version in ("3.10.4", "3.11.0"))
+    command = ("{python}", "-P", "-m", "train")
+    assert nodes.by_interpreter(command, old) == ("{python}", "-m", "train")
+    assert nodes.by_interpreter(command, new) == nodes.by_interpreter(command, None) == command

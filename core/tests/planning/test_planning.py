@@ -86,6 +86,20 @@ def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, capsys, ch
     assert "framework 'abacus' (llmperf-abacus): llmperf_plan_workers: " in line
 
 
+def test_a_plan_with_a_script_names_the_package_that_runs_it(install, monkeypatch, capsys):
+    """Where that package is not installed, before anything starts."""
+    change = "script=Script(command=('x',), step_rank=0)"
+    source = FRAMEWORK.format(change=change, answers="parse_log").replace("(plan, device)", "(line)")
+    install("llmperf-abacus", "abacus", source, role="framework")
+    assert call(["plan", "--vendor", "cpu", "--framework", "abacus"]) == 0
+    monkeypatch.setattr(Plugins, "rank_task", lambda plugins, name: None)
+    capsys.readouterr()
+    assert call(["run", "--vendor", "cpu", "--framework", "abacus"]) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if "script" in line]
+    assert "abacus runs an external script, which takes llmperf-scripts; install it with: " in line
+    assert line.endswith("[framework_unusable]")
+
+
 def abacus(install, name="abacus", **more):
     """A framework that plans, under a name."""
     source = FRAMEWORK.format(change="padding=True", answers="build_trainer")

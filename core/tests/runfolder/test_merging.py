@@ -50,7 +50,7 @@ def test_each_step_comes_once_with_all_its_ranks_whatever_the_size_of_a_line(fol
         first = PhaseRecord(rank=rank, phase="measuring", at=1.0, monotonic=1.0)
         steps = [record(rank, step, loss=None if rank else 10.0**step) for step in range(1, 101 - rank)]
         folder(rank, [first, *steps])
-    failure = FailureRecord(rank=1, at=1.0, exception="E", message="x" * 5000, traceback="")
+    failure = FailureRecord(rank=1, at=1.0, exception="E", message="x" * 4000, traceback="")
     folder(1, [failure])
     steps = merged(folder.run, others)
     assert [step for step, _ in steps] == list(range(1, 101))

@@ -1,4 +1,4 @@
-"""Runs of an external script (a stand-in) through the real agent, watcher and controller: what a user finds after."""
+"""Runs of an external script (a stand-in) through the real agent, rank and controller: what a user finds after."""
 
 from __future__ import annotations
 
@@ -10,20 +10,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from llmperf.planning.nodes import by_interpreter
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import read_records
 from llmperf.running.launched import run_plan
-from llmperf.types import Interpreter, PhaseRecord, StepRecord
-from llmperf.types.plan import Script
+from llmperf.types import Interpreter, PhaseRecord, Script, StepRecord
 from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import run_folder_findings
 
-STAND_IN = Path(__file__).parents[1] / "stub" / "script.py"
+STAND_IN = Path(__file__).parent / "script.py"
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="process groups as Linux has them")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="process groups as Linux has them")]
 
 
 @pytest.fixture
@@ -34,13 +32,16 @@ def run_script(stub_plan, tmp_path, monkeypatch):
         plan = stub_plan(steps=steps, **{"warmup_steps": 2, **options})
         script = (sys.executable, str(STAND_IN), str(told or steps), *arguments)
         monkeypatch.setenv("SCRIPT_TOKENS", str(plan.batch.tokens_per_step))
-        plan = replace(
-            plan,
-            worker=replace(plan.worker, script=Script(command=script, step_rank=1), notes=("a note of the framework",)),
-        )
+        plan = with_script(plan, *script)
         return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub")), tmp_path / "run"
 
     return run
+
+
+def with_script(plan, *command):
+    """A plan whose ranks run a command, as it is planned with this package."""
+    worker = replace(plan.worker, script=Script(command=command, step_rank=1), notes=("a note of the framework",))
+    return replace(plan, worker=worker, recorders=("scripts",), plugins=load_for("stub", "stub").infos())
 
 
 def left_of(plan):
@@ -64,7 +65,6 @@ def phases_of(run, rank):
 PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]
 
 
-@pytest.mark.slow
 def test_a_run_is_complete_and_counted_by_the_core(run_script):
     began = time.monotonic()
     plan, result, run = run_script()
@@ -86,7 +86,6 @@ def test_a_run_is_complete_and_counted_by_the_core(run_script):
     assert "by llmperf's clock" in result.notes[1]
 
 
-@pytest.mark.slow
 def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
     _, result, run = run_script(warmup_steps=0)
     assert result.status == "complete"
@@ -95,7 +94,6 @@ def test_without_a_warm_up_the_window_begins_with_the_first_step(run_script):
     assert "warming up" not in phases_of(run, 1)
 
 
-@pytest.mark.slow
 def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     _, result, _ = run_script("lies")
     assert result.status == "complete"
@@ -104,7 +102,6 @@ def test_a_script_whose_clock_is_wrong_is_told_of(run_script):
     assert "LP206" in [one.code for one in findings("result", result, Catalogue(load_for("stub", "stub")))]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("oddity", ["odd", "child", "torn"])
 def test_odd_output_spoils_nothing(run_script, oddity):
     plan, result, run = run_script(oddity)
@@ -115,7 +112,6 @@ def test_odd_output_spoils_nothing(run_script, oddity):
         assert filenames.log_path(run, 1).read_text().endswith("no newline at the end")
 
 
-@pytest.mark.slow
 def test_a_script_without_step_times_is_timed_by_its_lines(run_script):
     _, result, run = run_script("untimed")
     assert (result.status, result.failure) == ("complete", None)
@@ -126,7 +122,6 @@ def test_a_script_without_step_times_is_timed_by_its_lines(run_script):
     assert "it printed no step times: these are the times between its lines" in result.notes[1]
 
 
-@pytest.mark.slow
 def test_other_tokens_than_the_plans_fail_at_the_first_step_that_shows_them(run_script):
     plan, result, run = run_script("fewer tokens")
     assert (result.status, result.failure.reason) == ("failed", "exception")
@@ -136,7 +131,6 @@ def test_other_tokens_than_the_plans_fail_at_the_first_step_that_shows_them(run_
     assert steps_of(run, 1) == []
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "reason", "rank", "message"),
     [
@@ -157,7 +151,6 @@ def test_a_failure_is_named(run_script, fault, reason, rank, message):
         assert "no more of this" in " ".join(result.failure.log_tail)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fault", "when"),
     [("leaves early", "building, after 0 of 8 steps"), ("leaves", "measuring, after 3 of 8 steps")],
@@ -172,7 +165,6 @@ def test_a_script_that_leaves_its_peers_is_named(run_script, fault, when):
     assert left_of(plan) == []
 
 
-@pytest.mark.slow
 def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script):
     _, result, _ = run_script("in blocks", steps=30)
     assert (result.status, result.failure.reason, result.failure.rank) == ("failed", "exception", 1)
@@ -181,47 +173,26 @@ def test_lines_that_come_in_blocks_do_not_pass_for_speed(run_script):
     assert result.metrics.tokens_per_second_per_device is None
 
 
-@pytest.mark.slow
 def test_steps_of_a_few_milliseconds_are_measured(run_script, monkeypatch):
     monkeypatch.setenv("SCRIPT_SECONDS", "0.002")
     _, result, _ = run_script(steps=200)
     assert (result.status, result.failure) == ("complete", None)
 
 
-@pytest.mark.slow
-def test_a_scripts_command_may_name_its_node(stub_plan, tmp_path):
-    program = "import sys; [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]; print('node', sys.argv[1])"
-    script = Script(command=("{python}", "-c", program, "{node_rank}"), step_rank=1)
-    plan = stub_plan(steps=8)
-    run_plan(replace(plan, worker=replace(plan.worker, script=script)), tmp_path / "run", load_for("stub", "stub"))
-    assert "node 0" in filenames.log_path(tmp_path / "run", 1).read_text()
-
-
-@pytest.mark.slow
-def test_a_scripts_python_is_that_of_the_ranks(stub_plan, tmp_path):
+def test_a_scripts_command_may_name_the_python_of_the_ranks_and_its_node(stub_plan, tmp_path):
     environment, here = tmp_path / "environment", Path(sys.prefix)
     (environment / "bin").mkdir(parents=True)
     (environment / "bin" / "python").symlink_to(Path(sys.executable).resolve())
     (environment / "lib").symlink_to(here / "lib")
     (environment / "pyvenv.cfg").write_bytes((here / "pyvenv.cfg").read_bytes())
-    program = "import sys; print('by', sys.executable); [print('did', n, 0.0, 1.0, flush=True) for n in range(1, 9)]"
-    script = Script(command=("{python}", "-c", program), step_rank=1)
-    plan = stub_plan(steps=8)
+    program = "import sys; print(*sys.argv, sys.executable); [print('did', n, 0.0, 1.0, flush=True) for n in (1, 2)]"
+    plan = with_script(stub_plan(steps=2), "{python}", "-c", program, "of node {node_rank}:")
     path = str(environment / "bin" / "python")
-    interpreter = Interpreter(path=path, version=platform.python_version())
-    plan = replace(plan, interpreter=interpreter, worker=replace(plan.worker, script=script))
+    plan = replace(plan, interpreter=Interpreter(path=path, version=platform.python_version()))
     run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
-    assert f"by {path}" in filenames.log_path(tmp_path / "run", 1).read_text()
+    assert f"of node 0: {path}" in filenames.log_path(tmp_path / "run", 1).read_text()
 
 
-def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
-    old, new = (Interpreter(path="/opt/python", version=version) for version in ("3.10.4", "3.11.0"))
-    command = ("{python}", "-P", "-m", "train")
-    assert by_interpreter(command, old) == ("{python}", "-m", "train")
-    assert by_interpreter(command, new) == by_interpreter(command, None) == command
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("fault", ["hangs", "deaf"])
 def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault):
     plan, result, run = run_script(fault, stall_seconds=4.0)
@@ -231,10 +202,8 @@ def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault)
     assert shown == (fault == "hangs")
 
 
-@pytest.mark.slow
 def test_a_script_that_is_not_there_is_named(stub_plan, tmp_path):
-    plan = stub_plan()
-    plan = replace(plan, worker=replace(plan.worker, script=Script(command=("/no/such/program",), step_rank=1)))
+    plan = with_script(stub_plan(), "/no/such/program")
     result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
     assert result.status == "failed"
     assert "cannot start /no/such/program" in result.failure.message

@@ -6,12 +6,12 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.script_steps import LineParser, ScriptSteps
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import read_records
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types import LoggedFacts, LoggedStep
+from llmperf_scripts.steps import ScriptSteps, logged_in
 
 STEP = LoggedStep(step=1, loss=2.0)
 FACTS = LoggedFacts(peak_memory_bytes=7)
@@ -23,9 +23,8 @@ def steps_of(stub_plan, tmp_path):
 
     def made(steps=6, warmup_steps=1, name="rank"):
         plan = stub_plan(steps=steps, warmup_steps=warmup_steps)
-        recorder = Recorder(tmp_path / f"{name}.jsonl")
-        recorder.__enter__()
-        script = ScriptSteps(plan, 0, recorder, lambda phase, moment: None, Moment(1e9, 100.0), "framework 'stub'")
+        began, write = Moment(1e9, 100.0), Recorder(tmp_path / f"{name}.jsonl").write
+        script = ScriptSteps(plan, 0, write, lambda phase, moment: None, began, "framework 'stub'")
         return script, plan, tmp_path / f"{name}.jsonl"
 
     return made
@@ -42,8 +41,7 @@ def test_steps_that_a_script_skips_keep_their_time_and_lose_their_tokens(steps_o
         steps.take_line(LoggedStep(step=step, seconds=0.5, loss=1.0, skipped=step in (1, 3)), line(step / 2))
     for record in read_records(path):
         other.take_record(record)
-    window = steps.window()
-    assert (window.steps, window.tokens, window.seconds) == (5, 4 * plan.batch.tokens_per_step, 2.5)
+    assert steps.window() == (5, 4 * plan.batch.tokens_per_step, 2.5)
     for written in (path, other_path):
         assert [record.skipped for record in read_records(written)] == [True, False, True, False, False, False]
 
@@ -53,7 +51,7 @@ def test_step_times_are_those_between_lines_where_the_script_prints_none(steps_o
     for step, at in enumerate((3.0, 3.5, 4.5, 5.0), start=1):
         steps.take_line(LoggedStep(step=step, loss=1.0), line(at))
     assert [record.step_seconds for record in read_records(path)] == [3.0, 0.5, 1.0, 0.5]
-    assert (steps.window().seconds, steps.clock) == (2.0, "line arrivals")
+    assert (steps.window()[2], steps.clock) == (2.0, "line arrivals")
 
 
 def test_times_may_be_missing_in_the_warm_up_but_not_without_one(steps_of):
@@ -124,7 +122,7 @@ def test_tokens_are_held_against_the_plan(steps_of):
     [(None, ()), (STEP, (STEP,)), ((STEP, FACTS), (STEP, FACTS)), ([], ()), (iter([FACTS, FACTS]), (FACTS, FACTS))],
 )
 def test_a_line_may_have_several_answers(answer, expected):
-    assert parser(lambda line: answer).parse("step 1") == expected
+    assert parsed(answer) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,19 +136,19 @@ def test_a_line_may_have_several_answers(answer, expected):
         (LoggedStep(step=1, loss=1.0, seconds=math.nan), "LoggedStep.seconds: expected a number of at least 0, found"),
         (LoggedStep(step=1, loss=1.0, tokens=-1), "LoggedStep.tokens: expected a number of at least 0, found -1"),
         (LoggedFacts(parameters=0), "LoggedFacts.parameters: expected a number of at least 1, found 0"),
-        ((STEP for _ in range(1000)), "llmperf_parse_log gave more than 100 answers for one line"),
+        ((STEP for _ in range(1000)), "llmperf_parse_log gave more than 100 items"),
     ],
 )
 def test_an_invalid_answer_names_the_plugin(answer, message):
     with pytest.raises(PluginError) as raised:
-        parser(lambda line: answer).parse("step 1")
+        parsed(answer)
     assert str(raised.value).startswith("framework 'example' (llmperf-example)")
     assert message in str(raised.value)
 
 
-def parser(answer):
-    """A parser whose plugin answers with `answer(line)`."""
+def parsed(answer):
+    """What a line holds by a plugin that answers so."""
     plugins = Plugins()
-    plugin = SimpleNamespace(llmperf_parse_log=llmperf.hookimpl(lambda line: answer(line)))
+    plugin = SimpleNamespace(llmperf_parse_log=llmperf.hookimpl(lambda line: answer))
     plugins.register(plugin, Found("example", "framework", "example", "llmperf-example", "1.0"))
-    return LineParser(plugins)
+    return logged_in("step 1", plugins.several, "framework 'example' (llmperf-example)")

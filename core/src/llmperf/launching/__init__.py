@@ -1,4 +1,4 @@
-"""Agents and the controller. Public are the names that a package needs which has agents work on other nodes."""
+"""Agents and the controller. Public is what packages need that have agents work on other nodes or start programs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,12 @@ if TYPE_CHECKING:
     from llmperf.launching.host import this_host as this_host
     from llmperf.launching.run_here import load_here as load_here
     from llmperf.launching.run_here import node_run as node_run
+    from llmperf.measuring.loop import finite as finite
+    from llmperf.measuring.processes import end_with_parent as end_with_parent
     from llmperf.measuring.processes import left_of_run as left_of_run
     from llmperf.measuring.processes import sweep as sweep
+    from llmperf.measuring.rank_process import startup_modules as startup_modules
+    from llmperf.measuring.worker import check_parameters as check_parameters
     from llmperf.planning.environment_report import PROGRAM as PROGRAM
     from llmperf.planning.environment_report import device_samples as device_samples
     from llmperf.planning.environment_report import environment_report as environment_report
@@ -27,6 +31,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.from_nodes import sound_report as sound_report
     from llmperf.runfolder.logs import HEAD_BYTES as HEAD_BYTES
     from llmperf.runfolder.logs import TAIL_BYTES as TAIL_BYTES
+    from llmperf.runfolder.recorder import Moment as Moment
 
 _HOMES = lazy_names(__file__)
 

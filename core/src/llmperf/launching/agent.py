@@ -31,6 +31,7 @@ from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.types.launching import Interpreter
 from llmperf.types.plan import Plan
 
+RANK_MODULE = "llmperf.measuring.worker"
 GRACE_SECONDS = 1.5
 """Time between asking a rank to end and killing it."""
 LOOK_SECONDS = 0.2
@@ -47,11 +48,6 @@ def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[
     path = sys.executable if interpreter is None else interpreter.path
     safe_path = sys.version_info >= (3, 11) if interpreter is None else interpreter.knows_safe_path
     return (path, *(("-P",) if safe_path else ()), "-m", module)
-
-
-def rank_module(plan: Plan) -> str:
-    """The module that a rank runs: around a trainer or a task, or around an external script."""
-    return "llmperf.measuring.worker" if plan.worker.script is None else "llmperf.measuring.watcher"
 
 
 def agent_argv() -> tuple[str, ...]:
@@ -151,7 +147,7 @@ class Agent:
                 passed_fds = (store.fileno(),)
         with filenames.log_path(self._run, rank).open("ab") as log:
             process = subprocess.Popen(
-                [*python_module(rank_module(self._plan), self._plan.interpreter), "--run-dir", str(self._run)],
+                [*python_module(RANK_MODULE, self._plan.interpreter), "--run-dir", str(self._run)],
                 env={**inherited_environment(self._plan.interpreter), **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

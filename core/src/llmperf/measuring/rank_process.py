@@ -18,15 +18,12 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from llmperf.files import json_files
-from llmperf.files.text import encodable, printable, redacted, secret_values
+from llmperf.files.text import printable
 from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
 
 T = TypeVar("T")
-
-MAX_MESSAGE = 4_000
-MAX_TRACEBACK = 40_000
 
 
 def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
@@ -52,7 +49,10 @@ def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    record = failure(rank, time.time(), name, _message(error, place), text)
+    message = str(error)
+    if isinstance(error, SystemExit):
+        message = f"sys.exit({error.code!r}) before the last step" + (f", {place}" if place else "")
+    record = FailureRecord(rank=rank, at=time.time(), exception=name, message=message, traceback=text)
     for _ in range(2):  # the first write to a full disk frees the reserve, so that the second succeeds
         with suppress(Exception):
             recorder.write(record)
@@ -60,24 +60,6 @@ def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -
     with suppress(OSError):
         print(text, file=sys.stderr, flush=True)
     os._exit(1)
-
-
-def failure(rank: int, at: float, exception: str, message: str, trace: str) -> FailureRecord:
-    """The record of why a rank ended, without secrets, cut to the size of a record."""
-    secrets = secret_values(os.environ)
-    return FailureRecord(
-        rank=rank,
-        at=at,
-        exception=exception,
-        message=encodable(redacted(message, secrets))[:MAX_MESSAGE],
-        traceback=encodable(redacted(trace, secrets))[-MAX_TRACEBACK:],
-    )
-
-
-def _message(error: BaseException, place: str) -> str:
-    if isinstance(error, SystemExit):
-        return f"sys.exit({error.code!r}) before the last step" + (f", {place}" if place else "")
-    return str(error)
 
 
 def leave(code: int) -> NoReturn:

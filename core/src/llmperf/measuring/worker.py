@@ -8,10 +8,12 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
@@ -19,16 +21,17 @@ from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, wrong
 from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
 from llmperf.measuring.rank_process import begin, fail, leave, startup_modules, task_of
-from llmperf.measuring.rank_task import Rank, task_named
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import FURTHER, KINDS
+from llmperf.runfolder.reader import FURTHER, KINDS, RecordFile
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
-from llmperf.types.records import Phase, PhaseRecord, RankRecord, RankRecords, Trainer
+from llmperf.types.records import Phase, PhaseRecord, RankRecord, RankRecords, Record, Trainer
+
+T = TypeVar("T")
 
 RECORDS_HOOK = "llmperf_rank_records"
 FIGURES = "a mapping of names to numbers, empty where there are none, or an iterator of such"
@@ -42,15 +45,38 @@ SIGN_OF_LIFE_SECONDS = 1.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one rank; 0 when it finished. A failure is recorded and ends the process at once with status 1."""
+    """Run one rank; 0 when it finished, otherwise the status of its task. A failure is recorded and ends the process at
+    once with status 1."""
     run, rank = begin("llmperf.measuring.worker", arguments)
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         worker = Worker(run, rank, recorder)
         try:
-            worker.run()
+            return worker.run()
         except BaseException as error:
             fail(recorder, rank, error, worker.place)
-    return 0
+
+
+@dataclass
+class Rank:
+    """Implements `llmperf.types.RankAtTask`."""
+
+    rank: int
+    plan: Plan
+    device: Device
+    run: Path
+    ask: Callable[..., Any]
+    answers: Callable[..., Any]
+    who: Callable[[str], str]
+    enter: Callable[..., None]
+    record: Callable[[object], None]
+
+    def task(self, kind: type[T]) -> T:
+        """The dataclass that the task was given."""
+        return task_of(self.run, f"{self.plan.purpose}.json", kind)
+
+    def follow(self, rank: int) -> Callable[[], list[Record]]:
+        """A function that returns the new records of a rank."""
+        return RecordFile(filenames.records_path(self.run, rank)).new
 
 
 class Worker:
@@ -69,20 +95,28 @@ class Worker:
         """The phase that the rank is in and the plugin that is called in it."""
         return f"while {self._phase}" + (f", in {who(self._owner)}" if self._owner else "")
 
-    def run(self) -> None:
-        """Load, build, train, evaluate; every phase is recorded as it is entered."""
+    def run(self) -> int:
+        """Load, build, train, evaluate, or do a task; returns the status. Every phase is recorded as it is entered."""
         self._enter("starting")
         plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
         plugins = plugins_of(plan)
-        self._owner = plugins.owner("llmperf_setup_device")
-        with bound_device(plugins, plan) as device:
+        task = None if plan.task is None else plugins.rank_task(plan.task)
+        if plan.task is not None and task is None:
+            missing = f"no extension has the task {plan.task!r} in this rank's environment"
+            raise PluginError(f"{missing}; install its package here too")
+        binds = task is None or task[0].binds_device
+        self._owner = plugins.owner("llmperf_setup_device") if binds else None
+        unbound: Any = nullcontext()
+        with bound_device(plugins, plan) if binds else unbound as device:
             self._enter("building")
-            if plan.purpose not in ("run", "profile", "rerun"):
-                rank = Rank(self._rank, plan, device, plugins.ask, self._enter, self._recorder.write, self._run)
-                task_named(plan.purpose, plugins).run(rank)
-                self._enter("done")
-                return
+            if task is not None:
+                asking = (plugins.ask, plugins.several, lambda hook: who(plugins.owner(hook)))
+                rank = Rank(self._rank, plan, device, self._run, *asking, self._enter, self._recorder.write)
+                status = task[0].run(rank) or 0
+                if status == 0:
+                    self._enter("done")
+                return status
             self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
                 check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
@@ -94,7 +128,7 @@ class Worker:
                     self._owner = plugins.owner(HOOK)
                     profile(task_of(self._run, TASK, ProfileTask))
                     self._enter("done")
-                    return
+                    return 0
                 # a rerun compares its steps from the second on with those of the submission
                 warmup = min(1 if plan.purpose == "rerun" else plan.spec.contract.warmup_steps, plan.steps - 1)
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank, further)
@@ -123,8 +157,9 @@ class Worker:
                 if plan.traced_steps:
                     trace_further_steps(profile, plan, partial(self._enter, "evaluating"))
         self._enter("done")
+        return 0
 
-    def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
+    def _enter(self, phase: Phase, moment: tuple[float, float] | None = None) -> None:
         self._phase = phase
         at, monotonic = moment or Moment.now()
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))

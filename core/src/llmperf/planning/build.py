@@ -190,8 +190,11 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
     agent, script = worker.agent, worker.script
     if site.launcher != LOCAL:
         agent = by_interpreter(agent, machine.interpreter)
+    watching: tuple[str, ...] = ()
     if script is not None:
         script = replace(script, command=by_interpreter(script.command, machine.interpreter))
+        task = resolved.plugins.rank_task("script")
+        watching = () if task is None else (task[1].name,)
     return Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
@@ -216,7 +219,7 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
         stall_seconds=resolved.options.stall_seconds,
         startup_seconds=resolved.options.startup_seconds,
         plugins=resolved.plugins.infos(),
-        recorders=resolved.plugins.answering("llmperf_rank_records", "extension"),
+        recorders=tuple(sorted({*resolved.plugins.answering("llmperf_rank_records", "extension"), *watching})),
     )
 
 

@@ -13,9 +13,11 @@ from llmperf.planning.host_facts import injecting
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
+from llmperf.plugins.mending import install_own
+from llmperf.plugins.own_packages import project_packages
 from llmperf.types.devices import Probe
 from llmperf.types.layout import Batch, Layout
-from llmperf.types.plan import Needs, Script, WorkerPlan
+from llmperf.types.plan import Needs, WorkerPlan
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import OPTIONAL_SETTINGS, RunSpec, Tuning
 
@@ -182,6 +184,11 @@ def framework_problems(
     """Mistakes in a framework's plan, which is compared with the core's layout if it is `laid_out`; then what the core
     objects to, unless the framework has a problem with the same setting; then the framework's own problems."""
     faults = worker_problems(spec, worker, plugins) if laid_out else []
+    if worker.script is not None and plugins.rank_task("script") is None:
+        package = project_packages()["tasks"]["script"]
+        mend = f"runs an external script, which takes {package}; install it with: {install_own(package)}"
+        message = f"{spec.tuning.framework} {mend}"
+        faults.append(Problem(code="framework_unusable", where="tuning.framework", message=message))
     reported = {problem.where for problem in worker.problems}
     core = [
         *precision_problems(spec, worker, probe),
@@ -221,12 +228,8 @@ def _start_faults(worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:
     if not plugins.answers(hook):
         what = "ranks without a script need" if worker.script is None else "a script needs"
         yield f"{what} {hook}, which it does not answer"
-    if worker.script is not None:
-        yield from _script_faults(worker.script, worker.layout.world_size)
-
-
-def _script_faults(script: Script, ranks: int) -> Iterator[str]:
-    if not script.command:
+    if worker.script is not None and not worker.script.command:
         yield "script.command: expected the argv of one rank, found none"
-    if not 0 <= script.step_rank < ranks:
-        yield f"script.step_rank: expected one of the ranks 0 to {ranks - 1}, found {script.step_rank}"
+    if worker.script is not None and not 0 <= worker.script.step_rank < worker.layout.world_size:
+        ranks = f"0 to {worker.layout.world_size - 1}"
+        yield f"script.step_rank: expected one of the ranks {ranks}, found {worker.script.step_rank}"

@@ -1,17 +1,42 @@
-"""Facts of loaded plugins, joined, and the catalogues of device models that vendors ship."""
+"""Answers of installed plugins: facts, joined, and the catalogues of device models that vendors ship."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from typing import Any
 
-from llmperf.errors import PluginError
+from llmperf.errors import LlmperfError, PluginError
+from llmperf.hookspecs import Role
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
-from llmperf.plugins.loading import Plugins
+from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.devices import Facts, HostCheck, Probe
 
 HOOK = "llmperf_facts"
+
+
+def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
+    """The names of a role's installed plugins that answer a hook; those that cannot be loaded are skipped."""
+    return plugins_for((found.role, found.name) for found in discover()).answering(hook, role)
+
+
+def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
+    """Each answer of a role's plugins to a collecting hook, with its plugin as errors name it.
+
+    Plugins are loaded one by one; one that fails is skipped, with a line in `faults`.
+    """
+    for found in (one for one in discover() if one.role == role):
+        try:
+            answers = Plugins([found]).collect_sound(hook, faults, **arguments)
+            yield from ((who(found), item) for key, item in answers if not key.startswith("core:"))
+        except LlmperfError as error:
+            faults.append(str(error))
+
+
+def every_answer(hook: str, role: Role) -> Iterator[Any]:
+    """Each answer of a role's plugins to a collecting hook; plugins that fail are skipped."""
+    return (item for _, item in owned_answers(hook, role, []))
 
 
 def joined_facts(plugins: Plugins) -> Facts:

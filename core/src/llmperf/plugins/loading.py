@@ -16,14 +16,14 @@ from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportE
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
-from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
+from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, one_or_several, printing_aside, who
 from llmperf.plugins.hook_names import HookManager, announcing, unasked
 from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
 from llmperf.plugins.requirements import unmet_requirements
 
 if TYPE_CHECKING:
-    from llmperf.types import PluginInfo
+    from llmperf.types import PluginInfo, RankTask
     from llmperf.types.devices import Dtype, PeakFlops
     from llmperf.types.rates import DeviceRates
 
@@ -145,6 +145,19 @@ class Plugins:
     def answer(self, hook: str, kind: type[T], **arguments: Any) -> T:
         """Ask like `ask`, for the controller: PluginError names a plugin that raises or returns another type."""
         return of_kind(self.owner(hook), hook, self._asked(hook, arguments), kind)
+
+    def several(self, hook: str, kinds: tuple[type[T], ...], **arguments: Any) -> tuple[T, ...]:
+        """The answers to a hook that may give one, several or None, checked as in `answer` to be of one of `kinds`."""
+        return one_or_several(self.owner(hook), hook, self._asked(hook, arguments), kinds)
+
+    def rank_task(self, name: str) -> tuple[RankTask, Found] | None:
+        """The task of ranks with that name, and the loaded extension that has it; None if there is none."""
+        from llmperf.types.rank_tasks import RankTask
+
+        for key, task in self.collect_items("llmperf_rank_tasks"):
+            if isinstance(task, RankTask) and task.name == name:
+                return task, self._found[key]
+        return None
 
     def first_answer(self, hook: str, kind: type[T], **arguments: Any) -> tuple[T, Found]:
         """The first answer other than None and its owner; plugins are asked before the core. Checked as in `answer`."""
@@ -316,29 +329,6 @@ def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Itera
 
 _loaded: dict[tuple[frozenset[tuple[Role, str]], tuple[Found, ...]], Plugins] = {}
 """The answers of `plugins_for`: loading and checking all extensions takes a fifth of `llmperf validate FILE`."""
-
-
-def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
-    """The names of a role's installed plugins that answer a hook; those that cannot be loaded are skipped."""
-    return plugins_for((found.role, found.name) for found in discover()).answering(hook, role)
-
-
-def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
-    """Each answer of a role's plugins to a collecting hook, with its plugin as errors name it.
-
-    Plugins are loaded one by one; one that fails is skipped, with a line in `faults`.
-    """
-    for found in (one for one in discover() if one.role == role):
-        try:
-            answers = Plugins([found]).collect_sound(hook, faults, **arguments)
-            yield from ((who(found), item) for key, item in answers if not key.startswith("core:"))
-        except LlmperfError as error:
-            faults.append(str(error))
-
-
-def every_answer(hook: str, role: Role) -> Iterator[Any]:
-    """Each answer of a role's plugins to a collecting hook; plugins that fail are skipped."""
-    return (item for _, item in owned_answers(hook, role, []))
 
 
 def _usable(found: Found) -> ModuleType:

@@ -24,8 +24,8 @@ def project_packages() -> Mapping[str, Any]:
     models by name; `rules` and `loggers` what each extension offers; `documents` the file names of each kind of
     document that the extension of that name reads, or the one among `readers`; `options` the distribution of each
     option that one adds to a command of core; `languages` that of the texts in each language; `sections` those that
-    compute each section of results; `folders` the folder of each distribution in a clone; `needs` its distributions of
-    this project besides core and schemas.
+    compute each section of results; `tasks` that of each task of ranks; `folders` the folder of each distribution in a
+    clone; `needs` its distributions of this project besides core and schemas.
     """
     # pathlib takes a twentieth of the time of `llmperf plugins`
     with open(os.path.join(os.path.dirname(llmperf.__file__), "data", "plugins.json"), "rb") as file:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -12,6 +13,11 @@ from typing import NamedTuple
 import msgspec
 
 from llmperf.errors import RunFailed
+from llmperf.files.text import encodable, redacted, secret_values
+from llmperf.types.records import FailureRecord
+
+MAX_MESSAGE = 4_000
+MAX_TRACEBACK = 40_000
 
 
 class Moment(NamedTuple):
@@ -48,7 +54,12 @@ class Recorder:
             raise self._failed(error) from None
 
     def write(self, record: object) -> None:
-        """Append one record; RunFailed if the disk is full or the file cannot be written."""
+        """Append one record, a failure without secrets; RunFailed if the disk is full or the file cannot be written."""
+        if isinstance(record, FailureRecord):
+            secrets = secret_values(os.environ)
+            message = encodable(redacted(record.message, secrets))[:MAX_MESSAGE]
+            traceback = encodable(redacted(record.traceback, secrets))[-MAX_TRACEBACK:]
+            record = replace(record, message=message, traceback=traceback)
         line = self._encode(record) + b"\n"
         try:
             written = os.write(self._file, line)

@@ -180,6 +180,16 @@ class Plan:
     `contract.steps`; None: all steps are trained."""
 
     @property
+    def task(self) -> str | None:
+        """Name of the task that the ranks do in place of building a trainer and training with it; None if they train.
+
+        `script` runs an external script.
+        """
+        if self.worker.script is not None:
+            return "script"
+        return None if self.purpose in ("run", "profile", "rerun") else self.purpose
+
+    @property
     def steps(self) -> int:
         """Optimiser steps that are trained, warm-up included."""
         return self.spec.contract.steps if self.last_step is None else self.last_step

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -10,20 +10,22 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from llmperf.types.devices import Device
     from llmperf.types.plan import Plan
-    from llmperf.types.records import Phase
+    from llmperf.types.records import Phase, Record
 
 T = TypeVar("T")
 
 
 class RankAtTask(Protocol):
-    """One rank that does a task, in a process of its own and bound to its device."""
+    """One rank that does a task, in a process of its own."""
 
     rank: int
     """Number of the rank."""
     plan: Plan
     """Plan of the run."""
     device: Device
-    """Device of the rank."""
+    """Device of the rank; None if the task binds none."""
+    run: Path
+    """Run folder."""
 
     def task(self, kind: type[T]) -> T:
         """The dataclass that `PlannedTask.run` was given."""
@@ -33,12 +35,28 @@ class RankAtTask(Protocol):
         """The answer of the run's vendor or framework to a hook that it owns; PluginError if neither answers."""
         ...
 
-    def enter(self, phase: Phase) -> None:
-        """Record that a phase begins. Devices and host are read for the whole run, and judged for `measuring`."""
+    def answers(self, hook: str, kinds: tuple[type[T], ...], **arguments: Any) -> tuple[T, ...]:
+        """The answers of the hook's owner, which may give one, several or None; PluginError for any of other kinds."""
+        ...
+
+    def who(self, hook: str) -> str:
+        """The owner of a hook as messages name it: `framework 'acme' (llmperf-acme)`."""
+        ...
+
+    def enter(self, phase: Phase, moment: tuple[float, float] | None = None) -> None:
+        """Record that a phase begins. Devices and host are read for the whole run, and judged for `measuring`.
+
+        `moment` is a `llmperf.launching.Moment`, by default now.
+        """
         ...
 
     def record(self, record: object) -> None:
-        """Write a record at once: a dataclass whose `kind` is the task's name, with the `rank`; see `FurtherRecord`."""
+        """Write a record at once: one of the core's, or a dataclass whose `kind` is the task's name, with the `rank`;
+        see `FurtherRecord`."""
+        ...
+
+    def follow(self, rank: int) -> Callable[[], Sequence[Record]]:
+        """A function that returns the records which another rank has written since the last call."""
         ...
 
 
@@ -48,8 +66,11 @@ class RankTask:
 
     name: str
     """Name for `PlannedTask.run`, and for `Plan.purpose`."""
-    run: Callable[[RankAtTask], None]
-    """Called in each rank, at the same time. An exception ends the run, with its message."""
+    run: Callable[[RankAtTask], int | None]
+    """Called in each rank, at the same time. An exception ends the run, with its message. A status other than 0 and
+    None ends the rank with it, and so the run."""
+    binds_device: bool = True
+    """The rank's device is bound before. False for tasks that leave devices to programs that they start."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Literal
 
 from llmperf.errors import PluginError, RunFailed
-from llmperf.measuring.loop import NonfiniteLoss, Window, finite
-from llmperf.plugins.faults import blaming, of_kind, who
-from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.recorder import Moment, Recorder
-from llmperf.types.logged import LoggedFacts, LoggedFailure, LoggedStep
-from llmperf.types.plan import Plan
-from llmperf.types.records import StepClock, StepRecord
+from llmperf.launching import Moment, finite
+from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Plan, StepRecord
 
 HOOK = "llmperf_parse_log"
 Logged = LoggedStep | LoggedFacts | LoggedFailure
 KINDS: tuple[type[Logged], ...] = (LoggedStep, LoggedFacts, LoggedFailure)
-MAX_ANSWERS = 100
-"""Answers that a plugin may give for one line."""
-MAX_SHOWN = 80
 AT_ONCE_SECONDS = 0.001
 """Lines that arrive closer together than this were buffered and written in one block, unless steps are as short."""
 LATE_SECONDS = 0.1
@@ -29,52 +21,21 @@ LATE_SECONDS = 0.1
 LATE_SHARE = 0.02
 """Rounding of step times that a script prints with few digits, as a share of their sum."""
 
-Enter = Callable[[Literal["warming up", "measuring", "evaluating"], Moment], None]
 
+def logged_in(line: str, answers: Callable[..., tuple[Logged, ...]], who: str) -> tuple[Logged, ...]:
+    """What the framework `who` finds in a line, in its order, by `RankAtTask.answers`.
 
-class LineParser:
-    """Passes lines to the plugin's `llmperf_parse_log` and checks its answers."""
-
-    def __init__(self, plugins: Plugins) -> None:
-        self._plugins = plugins
-        self._owner = plugins.owner(HOOK)
-        self.count = 0
-        """Lines parsed so far."""
-        self.who = who(self._owner)
-        """The plugin's name in messages, such as `framework 'acme' (llmperf-acme)`."""
-
-    def parse(self, line: str) -> tuple[Logged, ...]:
-        """The answers for one line, in the plugin's order; PluginError if the plugin raises or an answer is invalid."""
-        self.count += 1
-        with blaming(self._owner, HOOK):
-            given = self._plugins.ask(HOOK, line=line)
-        if given is None:
-            return ()
-        if isinstance(given, (*KINDS, str, bytes, dict)) or not isinstance(given, Iterable):
-            return (self._checked(given),)
-        answers: list[Any] = []
-        with blaming(self._owner, HOOK):
-            for answer in given:
-                answers.append(answer)
-                if len(answers) > MAX_ANSWERS:
-                    raise PluginError(f"{self.who}: {HOOK} gave more than {MAX_ANSWERS} answers for one line")
-        return tuple(map(self._checked, answers))
-
-    def _checked(self, answer: Any) -> Logged:
-        kind = next((kind for kind in KINDS if isinstance(answer, kind)), None)
-        if kind is None:
-            names = ", ".join(kind.__name__ for kind in KINDS)
-            expected = f"one of {names}, several of them, or None"
-            raise PluginError(f"{self.who}: {HOOK}: expected {expected}, found {repr(answer)[:MAX_SHOWN]}")
-        logged: Logged = of_kind(self._owner, HOOK, answer, kind)
+    PluginError if the plugin raises or an answer is invalid.
+    """
+    found = answers(HOOK, KINDS, line=line)
+    for logged in found:
         # a loss may be NaN: the run then fails for that reason, which is not the plugin's fault
         for name, least in (("step", 1), ("seconds", 0), ("tokens", 0), ("peak_memory_bytes", 0), ("parameters", 1)):
             value = getattr(logged, name, None)
             if value is not None and not (math.isfinite(value) and value >= least):
                 expected = "steps counted from 1" if name == "step" else f"a number of at least {least}"
-                where = f"{self.who}: {HOOK}: {type(logged).__name__}.{name}"
-                raise PluginError(f"{where}: expected {expected}, found {value}")
-        return logged
+                raise PluginError(f"{who}: {HOOK}: {type(logged).__name__}.{name}: expected {expected}, found {value}")
+    return found
 
 
 class ScriptSteps:
@@ -83,17 +44,25 @@ class ScriptSteps:
     `began` is the moment at which the script was started; `who` names the plugin in messages.
     """
 
-    def __init__(self, plan: Plan, rank: int, recorder: Recorder, enter: Enter, began: Moment, who: str) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        rank: int,
+        record: Callable[[object], None],
+        enter: Callable[..., None],
+        began: Moment,
+        who: str,
+    ) -> None:
         self._contract = plan.spec.contract
         self._batch = plan.batch
         self._rank = rank
-        self._recorder = recorder
+        self._record = record
         self._enter = enter
         self._who = who
         self._begin = self._end = began
         self._own_seconds = self._hasty_seconds = 0.0
         self._hasty = self._skipped = 0
-        self.clock: StepClock = "script"
+        self.clock: Literal["device events", "script", "line arrivals"] = "script"
         """Where the measured step times come from."""
         self.done = 0
         """Steps recorded so far."""
@@ -116,8 +85,8 @@ class ScriptSteps:
 
         Without a time of the script's own, a step took the time since the line before (the start, for step 1).
 
-        RunFailed if a step is missing before it, if it is one too many, or if its tokens are not the plan's;
-        NonfiniteLoss if its loss is NaN or infinite.
+        RunFailed if a step is missing before it, if it is one too many, if its tokens are not the plan's,
+        or if its loss is NaN or infinite.
         """
         if step.step <= self.done:
             return
@@ -168,7 +137,7 @@ class ScriptSteps:
             )
         )
         if step.loss is not None and not math.isfinite(step.loss):
-            raise NonfiniteLoss(f"the loss of step {step.step} is {step.loss}")
+            raise RunFailed(f"the loss of step {step.step} is {step.loss}")
 
     def take_record(self, record: StepRecord) -> None:
         """Record a step that the reporting rank has recorded: this rank did it too; its tokens are counted there."""
@@ -177,8 +146,11 @@ class ScriptSteps:
             own = replace(record, rank=self._rank, tokens=0, loss=None, nonfinite=None, grad_norm=None)
             self._write(replace(own, at=now.at, monotonic=now.monotonic))
 
-    def window(self) -> Window:
-        """The measured steps; RunFailed if the script ended before its last step or printed steps in blocks."""
+    def window(self) -> tuple[int, int, float]:
+        """Measured steps, their tokens and seconds.
+
+        RunFailed if the script ended before its last step or printed steps in blocks.
+        """
         steps, warmup = self._contract.steps, self._contract.warmup_steps
         if self.missing:
             raise RunFailed(self.early_end())
@@ -192,7 +164,7 @@ class ScriptSteps:
                 f"{self._who}: {self._hasty} of {measured} measured steps arrived together with the step before:"
                 f" the window is {seconds:.3g} s{own}; flush each line as it is printed, as python -u does"
             )
-        return Window(steps=measured, tokens=(measured - self._skipped) * self._batch.tokens_per_step, seconds=seconds)
+        return measured, (measured - self._skipped) * self._batch.tokens_per_step, seconds
 
     def _write(self, record: StepRecord) -> None:
         if self.done == 0:
@@ -200,7 +172,7 @@ class ScriptSteps:
                 self._enter("warming up", Moment(record.at, record.monotonic))
             else:
                 self._enter("measuring", self._begin)
-        self._recorder.write(record)
+        self._record(record)
         self._skipped += bool(record.measured and record.skipped)
         self.done += 1
         if self.done == self._contract.warmup_steps:

@@ -1,35 +1,36 @@
-"""The rank process around an external script: `python -m llmperf.measuring.watcher --run-dir DIR`.
+"""The task of a rank that runs an external script.
 
-It starts the script as its only child, copies the script's output into the rank's log, and records what the framework's
-`llmperf_parse_log` finds there. The clock of the measured window is this process's, not the script's.
+The rank starts the script as its only child, copies the script's output into its own log, and records what the
+framework's `llmperf_parse_log` finds there. The clock of the measured window is the rank's, not the script's.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, NamedTuple
 
 from llmperf.errors import RunFailed, UserError
-from llmperf.files import json_files
-from llmperf.measuring.processes import end_with_parent
-from llmperf.measuring.rank_process import begin, fail, failure, leave, startup_modules
-from llmperf.measuring.script_steps import HOOK, LineParser, Logged, ScriptSteps
-from llmperf.measuring.worker import check_parameters, plugins_of
-from llmperf.runfolder import filenames
-from llmperf.runfolder.create import fill
-from llmperf.runfolder.reader import RecordFile
-from llmperf.runfolder.recorder import Moment, Recorder
-from llmperf.types.logged import LoggedFacts, LoggedFailure, LoggedStep
-from llmperf.types.plan import Plan, Script
-from llmperf.types.records import Phase, PhaseRecord, RankRecord, StepClock, StepRecord
+from llmperf.launching import Moment, check_parameters, end_with_parent, startup_modules
+from llmperf.types import (
+    FailureRecord,
+    LoggedFacts,
+    LoggedFailure,
+    LoggedStep,
+    RankAtTask,
+    RankRecord,
+    Script,
+    StepRecord,
+)
+
+from llmperf_scripts.steps import HOOK, Logged, ScriptSteps, logged_in
 
 READ_BYTES = 2**16
 DRAIN_SECONDS = 1.0
@@ -43,161 +44,85 @@ the last step. In data, tensor and pipeline parallel training no rank can be mor
 PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_rank", "master_addr", "master_port")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one rank's script to its end; returns its exit code. A failure is recorded and ends both at once."""
-    run, rank = begin("llmperf.measuring.watcher", arguments)
-    with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
-        try:
-            return Watcher(run, rank, recorder).run()
-        except BaseException as error:
-            fail(recorder, rank, error)
+def output_of(process: subprocess.Popen[bytes], log: int) -> Iterator[tuple[list[str], Moment]]:
+    """The next lines of a running process and when they arrived; no lines after POLL_SECONDS without output.
+
+    All that the process prints is copied to the descriptor `log`. The output ends with the process, even if a child of
+    the process still holds the pipe open. A carriage return ends a line too: progress bars use it.
+    """
+    assert process.stdout is not None
+    pipe, rest, until = process.stdout.fileno(), b"", math.inf
+    while True:
+        ended = process.poll() is not None
+        until = min(until, time.monotonic() + DRAIN_SECONDS) if ended else until
+        ready = select.select([pipe], [], [], 0.0 if ended else POLL_SECONDS)[0] and time.monotonic() < until
+        data, moment = os.read(pipe, READ_BYTES) if ready else b"", Moment.now()
+        copied = 0
+        while copied < len(data):
+            copied += os.write(log, data[copied:])
+        *whole, rest = (rest + data).replace(b"\r", b"\n").split(b"\n")
+        rest = rest[-MAX_LINE_BYTES:]
+        yield [line[-MAX_LINE_BYTES:].decode("utf-8", "replace") for line in whole], moment
+        if not data and (ended or ready):
+            break
+    if rest:
+        yield [rest.decode("utf-8", "replace")], Moment.now()
 
 
-class Line(NamedTuple):
-    """One line of output and the moment at which it arrived."""
-
-    text: str
-    moment: Moment
-
-
-class ScriptOutput:
-    """The standard output of a running process; `log` is the descriptor of the file that it is copied to."""
-
-    def __init__(self, process: subprocess.Popen[bytes], log: int) -> None:
-        assert process.stdout is not None
-        self._process = process
-        self._pipe: IO[bytes] = process.stdout
-        self._log = log
-        self._rest = b""
-        self.ended = False
-        """Whether the process has ended and all that it printed has been read."""
-
-    def lines(self, seconds: float) -> Iterator[Line]:
-        """The next lines; waits at most `seconds` for the first of them.
-
-        The output ends with the process, even if a child of the process still holds the pipe open.
-        """
-        ended = self._process.poll() is not None
-        until = time.monotonic() + seconds + DRAIN_SECONDS
-        while select.select([self._pipe], [], [], 0.0 if ended else seconds)[0] and time.monotonic() < until:
-            data = os.read(self._pipe.fileno(), READ_BYTES)
-            moment = Moment.now()
-            if not data:
-                ended = True
-                break
-            copied = 0
-            while copied < len(data):
-                copied += os.write(self._log, data[copied:])
-            yield from (Line(text, moment) for text in self._cut(data))
-            if not ended:
-                return
-        if ended:
-            self.ended = True
-            yield from (Line(text, Moment.now()) for text in self._cut(b"\n") if text)
-
-    def _cut(self, data: bytes) -> list[str]:
-        """Complete lines. A carriage return ends a line too: progress bars use it."""
-        *whole, rest = (self._rest + data).replace(b"\r", b"\n").split(b"\n")
-        self._rest = rest[-MAX_LINE_BYTES:]
-        return [line[-MAX_LINE_BYTES:].decode("utf-8", "replace") for line in whole]
+def follow_script(rank: RankAtTask) -> int:
+    """Start the rank's script and follow it to the rank's last record; the status with which the rank ends."""
+    script = rank.plan.worker.script
+    assert script is not None
+    return Watcher(rank, script).run(start(script, rank.run))
 
 
 class Watcher:
     """One rank's script, from its start to the rank's last record."""
 
-    def __init__(self, run: Path, rank: int, recorder: Recorder) -> None:
-        self._run = run
+    def __init__(self, rank: RankAtTask, script: Script) -> None:
         self._rank = rank
-        self._recorder = recorder
+        self._began = Moment.now()
+        self._who = rank.who(HOOK)
+        self._steps = ScriptSteps(rank.plan, rank.rank, rank.record, rank.enter, self._began, self._who)
+        self._reports = script.step_rank == rank.rank
+        self._reported = rank.follow(script.step_rank)
         self._peak_bytes: int | None = None
         self._packages: dict[str, str] = {}
         self._last_record: RankRecord | None = None
         """Of the reporting rank, if that is another."""
         self._failed = False
 
-    def run(self) -> int:
-        """Start the script, follow it to its end; returns its exit code."""
-        self._enter("starting")
-        plan = json_files.load(self._run / filenames.PLAN, Plan)
-        self._enter("loading")
-        plugins, script = plugins_of(plan), plan.worker.script
-        if script is None:
-            raise UserError("plan.json: script: expected the command of an external script, found none")
-        parser = LineParser(plugins)
-        process = start(script, self._run)
-        began = Moment.now()
-        self._enter("building")
-        steps = ScriptSteps(plan, self._rank, self._recorder, self._enter, began, parser.who)
-        reports = script.step_rank == self._rank
-        reporter = None if reports else RecordFile(filenames.records_path(self._run, script.step_rank))
-        output = ScriptOutput(process, sys.stdout.fileno())
-        while not output.ended:
-            for line in output.lines(POLL_SECONDS):
-                for logged in parser.parse(line.text):
-                    self._take(logged, line, steps if reports else None, plan, parser.who)
-            if reporter is not None:
-                self._take_records(steps, reporter)
+    def run(self, process: subprocess.Popen[bytes]) -> int:
+        """Follow the script to its end; returns its exit code."""
+        steps, lines = self._steps, 0
+        for new, arrived in output_of(process, sys.stdout.fileno()):
+            lines += len(new)
+            for line in new:
+                for logged in logged_in(line, self._rank.answers, self._who):
+                    self._take(logged, arrived)
+            if not self._reports:
+                self._take_reported()
         if code := process.wait() or self._failed:  # this process ends as its script did, so that the agent sees it
             if code < 0:
                 with suppress(OSError, ValueError):  # SIGKILL and SIGSTOP have no handler to reset
                     signal.signal(-code, signal.SIG_DFL)
                 os.kill(os.getpid(), -code)
                 signal.pause()
-            leave(code)
-        if reporter is None and steps.done == 0:
-            raise RunFailed(f"{parser.who}: {HOOK} found no step in the {parser.count} lines of rank {self._rank}")
-        if reporter is None:
-            window = steps.window()
-            self._finish(window.steps, window.tokens, window.seconds, steps.clock)
+            return int(code)
+        if self._reports:
+            if steps.done == 0:
+                raise RunFailed(f"{self._who}: {HOOK} found no step in the {lines} lines of rank {self._rank.rank}")
+            measured, tokens, seconds = steps.window()
+            clock = steps.clock
         else:
-            last = self._await_last(steps, reporter, time.monotonic() - began.monotonic)
-            self._finish(last.measured_steps, 0, last.window_seconds, last.step_clock)
-        return 0
-
-    def _take(self, logged: Logged, line: Line, steps: ScriptSteps | None, plan: Plan, who: str) -> None:
-        """Use one answer of the plugin; `steps` is None on ranks that report none."""
-        if isinstance(logged, LoggedFacts):
-            if logged.parameters is not None:
-                check_parameters(logged.parameters, plan, f"{who}: the script")
-            if logged.peak_memory_bytes is not None:
-                self._peak_bytes = max(self._peak_bytes or 0, logged.peak_memory_bytes)
-            self._packages.update(logged.packages)
-        elif isinstance(logged, LoggedStep) and steps is not None:
-            steps.take_line(logged, line.moment)
-        elif isinstance(logged, LoggedFailure) and not self._failed:
-            self._failed = True
-            record = failure(self._rank, line.moment.at, logged.exception, logged.message, logged.traceback)
-            self._recorder.write(record)
-
-    def _take_records(self, steps: ScriptSteps, reporter: RecordFile) -> None:
-        for record in reporter.new():
-            if isinstance(record, StepRecord):
-                steps.take_record(record)
-            elif isinstance(record, RankRecord):
-                self._last_record = record
-
-    def _await_last(self, steps: ScriptSteps, reporter: RecordFile, ran_seconds: float) -> RankRecord:
-        """The last record of the reporting rank. If that rank fails, the agent ends this one.
-
-        If this rank's script ended before the last step, this rank ended the run: it fails by itself after a while.
-        """
-        ended = time.time()
-        limit = time.monotonic() + EARLY_SECONDS + ran_seconds / max(1, steps.done)
-        while self._last_record is None:
-            time.sleep(POLL_SECONDS)
-            self._take_records(steps, reporter)
-            if steps.missing and time.monotonic() > limit:
-                name = f"{RunFailed.__module__}.{RunFailed.__qualname__}"
-                self._recorder.write(failure(self._rank, ended, name, steps.early_end(), ""))
-                print(steps.early_end(), flush=True)
-                leave(1)
-        return self._last_record
-
-    def _finish(self, steps: int, tokens: int, seconds: float, clock: StepClock) -> None:
-        self._recorder.write(
+            last = self._await_last()
+            if last is None:
+                return 1
+            measured, tokens, seconds, clock = last.measured_steps, 0, last.window_seconds, last.step_clock
+        self._rank.record(
             RankRecord(
-                rank=self._rank,
-                measured_steps=steps,
+                rank=self._rank.rank,
+                measured_steps=measured,
                 measured_tokens=tokens,
                 window_seconds=seconds,
                 step_clock=clock,
@@ -207,11 +132,58 @@ class Watcher:
                 startup_modules=startup_modules(),
             )
         )
-        self._enter("done")
+        return 0
 
-    def _enter(self, phase: Phase, moment: Moment | None = None) -> None:
-        at, monotonic = moment or Moment.now()
-        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
+    def _take(self, logged: Logged, arrived: Moment) -> None:
+        """Use one answer of the plugin; only the reporting rank records steps of its own output."""
+        if isinstance(logged, LoggedFacts):
+            if logged.parameters is not None:
+                check_parameters(logged.parameters, self._rank.plan, f"{self._who}: the script")
+            if logged.peak_memory_bytes is not None:
+                self._peak_bytes = max(self._peak_bytes or 0, logged.peak_memory_bytes)
+            self._packages.update(logged.packages)
+        elif isinstance(logged, LoggedStep):
+            if self._reports:
+                self._steps.take_line(logged, arrived)
+        elif not self._failed:
+            self._failed = True
+            self._record_failure(arrived.at, logged)
+
+    def _record_failure(self, at: float, failure: LoggedFailure) -> None:
+        self._rank.record(
+            FailureRecord(
+                rank=self._rank.rank,
+                at=at,
+                exception=failure.exception,
+                message=failure.message,
+                traceback=failure.traceback,
+            )
+        )
+
+    def _take_reported(self) -> None:
+        for record in self._reported():
+            if isinstance(record, StepRecord):
+                self._steps.take_record(record)
+            elif isinstance(record, RankRecord):
+                self._last_record = record
+
+    def _await_last(self) -> RankRecord | None:
+        """The last record of the reporting rank. If that rank fails, the agent ends this one.
+
+        If this rank's script ended before the last step, this rank ended the run: after a while its failure is
+        recorded; None then.
+        """
+        steps, ended = self._steps, Moment.now()
+        limit = ended.monotonic + EARLY_SECONDS + (ended.monotonic - self._began.monotonic) / max(1, steps.done)
+        while self._last_record is None:
+            time.sleep(POLL_SECONDS)
+            self._take_reported()
+            if steps.missing and time.monotonic() > limit:
+                name = f"{RunFailed.__module__}.{RunFailed.__qualname__}"
+                self._record_failure(ended.at, LoggedFailure(exception=name, message=steps.early_end()))
+                print(steps.early_end(), flush=True)
+                return None
+        return self._last_record
 
 
 def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
@@ -229,7 +201,9 @@ def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
         if bind is not None:
             bind()
 
-    argv = [fill(word, values) for word in script.command]
+    argv = list(script.command)
+    for name, value in values.items():
+        argv = [word.replace(f"{{{name}}}", str(value)) for word in argv]
     try:
         process = subprocess.Popen(
             argv,
@@ -243,7 +217,3 @@ def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
         raise UserError(f"plan.json: script.command: cannot start {argv[0]}: {error.strerror}") from None
     signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
     return process
-
-
-if __name__ == "__main__":
-    leave(main())

@@ -6,13 +6,14 @@ import time
 from pathlib import Path
 
 from llmperf.errors import LlmperfError
-from llmperf.measuring.script_steps import HOOK, LineParser
+from llmperf.plugins.faults import who
 
 from llmperf_testing.check import ContractError, Skip, require
 from llmperf_testing.checks.hooks import is_loaded
 from llmperf_testing.checks.training import LEAVING_SECONDS, failure_text, run_ends_complete
 from llmperf_testing.framework import FrameworkSubject
 
+HOOK = "llmperf_parse_log"
 ODD_LINES = (
     "",
     " \t ",
@@ -36,11 +37,13 @@ def odd_lines_are_parsed(subject: FrameworkSubject) -> None:
     subject.rests_on(is_loaded)
     if not subject.plugins.answers(HOOK):
         raise Skip(f"it does not answer {HOOK}")
-    parser = LineParser(subject.plugins)
+    from llmperf_scripts.steps import logged_in
+
+    owner = who(subject.plugins.owner(HOOK))
     for line in ODD_LINES:
         began = time.perf_counter()
         try:
-            parser.parse(line)
+            logged_in(line, subject.plugins.several, owner)
         except LlmperfError as error:
             raise ContractError(f"{line[:60]!r}: {error}") from None
         took = time.perf_counter() - began

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from llmperf.errors import UserError
+from llmperf.launching import end_with_parent
 
-PR_SET_PDEATHSIG = 1
 PREFIX = "llmperf: "
 
 
@@ -42,7 +41,7 @@ def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = Non
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, **(env or {})},
-            preexec_fn=_end_with_parent(),
+            preexec_fn=end_with_parent(signal.SIGTERM),
         )
         try:
             output, _ = process.communicate()
@@ -51,18 +50,6 @@ def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = Non
             process.wait()
             raise
     return Ended(code=process.returncode, document=_json(output), error=_last_line(log, begin))
-
-
-def _end_with_parent() -> Callable[[], None] | None:
-    """Function that makes the kernel end a child gently when its parent dies; None where there is no such call."""
-    if not sys.platform.startswith("linux"):
-        return None
-    library = ctypes.CDLL(None, use_errno=True)
-
-    def set_signal() -> None:
-        library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-    return set_signal
 
 
 def _json(output: bytes) -> Any:
