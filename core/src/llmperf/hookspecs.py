@@ -4,6 +4,7 @@ A plugin is a module with functions of these names, marked `@llmperf.hookimpl` a
 `llmperf.vendor.v1`, `llmperf.framework.v1` or `llmperf.extension.v1`. It imports nothing heavy at module level.
 """
 
+# mypy: disable-error-code="empty-body"
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
@@ -122,7 +123,6 @@ def llmperf_resources() -> Iterable[Path]:
     ... def llmperf_resources():
     ...     return [Path(__file__).parent / "data"]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -137,7 +137,6 @@ def llmperf_facts() -> Facts:
     ...                  waiting_frames=("acme/distributed/",), packages=("acme",),
     ...                  device_aliases={"acme": ("acme", "roadrunner")})
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -155,7 +154,6 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     ...                      kv_heads=4, vocab_size=128, max_positions=64, norm_eps=1e-5, position_encoding="alibi")
     ...         yield ImportedModel(facts=facts, source=path.name)
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -175,7 +173,6 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
     ...     quick = click.Option(["--quick"], is_flag=True, help="Run four steps.")
     ...     return [CommandOptions(options=[quick], begin=begin)] if command in ("run", "plan") else []
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -190,7 +187,6 @@ def llmperf_probe() -> Probe:
     ...     device = DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34)
     ...     return Probe(vendor="acme", devices=(device,), offers=offers)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -205,7 +201,6 @@ def llmperf_catalogue() -> Iterable[Probe]:
     ...     device = DeviceInfo(index=0, model="Acme A1", memory_bytes=2**34)
     ...     return [Probe(vendor="acme", devices=(device,), offers=offers, simulated=True)]
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -223,7 +218,6 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
     ...     return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=1e12,
     ...                      source="Acme A1 datasheet, p. 2", date="2026-01-01")
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -238,7 +232,6 @@ def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
     ...     return PeakFlops(device_model=device_model, dtype=dtype, flops_per_second=1e12,
     ...                      source="fastest product, after the run", date="2026-01-01", confidence="measured")
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -256,7 +249,6 @@ def llmperf_device_rates(device_model: str) -> DeviceRates | None:
     ...         memory_bytes_per_second=1e12, launch_seconds=5e-6, date="2026-01-01",
     ...     ) if device_model == "Acme A1" else None
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -273,7 +265,6 @@ def llmperf_measured_rates(plan: Plan, packages: Mapping[str, str]) -> Iterable[
     ...     if plan.vendor == "acme" and kept.is_file():
     ...         yield llmperf.decode(kept.read_bytes(), DeviceRates, str(kept))
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -287,7 +278,6 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     ...     return WorkerPlan(layout=llmperf.standard_layout(spec), agent=llmperf.agent_argv(),
     ...                       needs=Needs(precision=spec.contract.precision, runtime="torch"))
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -304,7 +294,6 @@ def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
     ...         problem = Problem(code="acme.too_many", where="tuning.devices", message="expected at most 8 Acme A1")
     ...         yield PlanCheck(problems=(problem,))
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -319,7 +308,6 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     ...     from llmperf_acme.tracing import traced_step
     ...     return traced_step(plan, rank)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -333,7 +321,6 @@ def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
     ... def llmperf_count_flops(model, workload):
     ...     return None
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -346,7 +333,6 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     ... def llmperf_worker_env(plan):
     ...     return {"ACME_VISIBLE_DEVICES": "0,1"}
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -359,7 +345,6 @@ def llmperf_launchers() -> Iterable[Launcher]:
     ... def llmperf_launchers():
     ...     return [MyCluster()]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -372,7 +357,6 @@ def llmperf_observers() -> Iterable[Observer]:
     ... def llmperf_observers():
     ...     return [MyTracker()]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -386,7 +370,6 @@ def llmperf_loggers() -> Iterable[Logger]:
     ...     from llmperf_acme.board import AcmeBoard
     ...     return [Logger(name="acme", value="DIR", open=lambda value: AcmeBoard(Path(value)))]
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -401,7 +384,6 @@ def llmperf_remote_nodes(launcher: Launcher, python: str) -> RemoteNodes:
     ...     from llmperf_acme.cluster import AcmeNodes
     ...     return AcmeNodes(launcher, python)
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -418,7 +400,6 @@ def llmperf_node_tasks() -> Iterable[NodeTask]:
     ... def llmperf_node_tasks():
     ...     return [NodeTask(name="uptime", begin=lambda rank: Uptime())]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -433,7 +414,6 @@ def llmperf_screening() -> Iterable[ScreeningCheck]:
     ...     from llmperf_acme.speed import flops_per_second
     ...     return [ScreeningCheck(name="matrix product", unit="FLOP/s", scope="device", measure=flops_per_second)]
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -448,7 +428,6 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     ... def llmperf_query_memory(devices):
     ...     return tuple(DeviceSample(index=i, memory_used_bytes=None, memory_total_bytes=2**34) for i in devices)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -462,7 +441,6 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     ...     from llmperf_acme.device import AcmeDevice
     ...     return AcmeDevice(local_rank)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -476,7 +454,6 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     ...     from llmperf_acme.trainer import AcmeTrainer
     ...     return AcmeTrainer(plan, device)
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -495,7 +472,6 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
     ... def llmperf_rank_records(plan, rank, trainer):
     ...     return [RankRecords(kind="acme_faults", end=lambda: recorded(rank))]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -514,7 +490,6 @@ def llmperf_rank_tasks() -> Iterable[RankTask]:
     ... def llmperf_rank_tasks():
     ...     return [RankTask(name="count", run=count)]
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -529,7 +504,6 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     ...     from llmperf_acme.operations import AcmeOperations
     ...     return AcmeOperations(plan, device)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -545,7 +519,6 @@ def llmperf_profile_steps(
     ...     from llmperf_acme.profiling import profiled_steps
     ...     return profiled_steps(device, step, steps, trace)
     """
-    raise NotImplementedError
 
 
 @hookspec(firstresult=True)
@@ -562,7 +535,6 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     ...         return LoggedStep(step=int(words[1]), loss=float(words[2]))
     ...     return None
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -580,7 +552,6 @@ def llmperf_result_sections() -> Iterable[ResultSection]:
     ... def llmperf_result_sections():
     ...     return [ResultSection(name="burst", figures=Burst, compute=burst)]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -600,7 +571,6 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     ...     yield Rule(code="ACME1", severity="warning", title="The driver is known", check=driver_is_known,
     ...                page="# ACME1: The driver is known")
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -615,7 +585,6 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     ...                          recognise=lambda path, beginning, named: beginning().startswith("ACME"),
     ...                          read=lambda path, named: path.read_text().splitlines())]
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -629,7 +598,6 @@ def llmperf_translations(language: str) -> Iterable[Mapping[str, str]]:
     ... def llmperf_translations(language):
     ...     return [{"expected at most {} Acme A1": "应不超过 {0} 台 Acme A1"}] if language == "zh" else []
     """
-    raise NotImplementedError
 
 
 @hookspec
@@ -643,7 +611,6 @@ def llmperf_reporters() -> Iterable[Reporter]:
     ... def llmperf_reporters():
     ...     return [MyReporter()]
     """
-    raise NotImplementedError
 
 
 def collecting(name: str) -> bool:

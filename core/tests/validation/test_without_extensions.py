@@ -96,6 +96,14 @@ def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folde
     assert "llmperf-verify reads verification documents; install it with: " in capsys.readouterr().out
 
 
+def test_the_package_of_a_section_is_named_as_the_run_recorded_it(example, result, capsys):
+    """Of packages that are not the project's, too."""
+    acme = {**example["plugins"][0], "name": "acme", "role": "extension", "distribution": "llmperf-acme"}
+    result.write_text(json.dumps({**example, "sections": {"acme": {}}, "plugins": [*example["plugins"], acme]}))
+    call(["validate", str(result)])
+    assert '/sections/acme: LP905 note expected "llmperf-acme" to be installed' in capsys.readouterr().out
+
+
 def test_core_names_no_extension_package_in_its_imports():
     core = Path(installed.__file__).parents[1]
     named = [path for path in core.rglob("*.py") if "import llmperf_published" in path.read_text()]

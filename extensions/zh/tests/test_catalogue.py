@@ -14,8 +14,8 @@ from llmperf_zh.plugin import llmperf_translations
 
 ROOT = Path(__file__).parents[3]
 [CHINESE] = llmperf_translations("zh")
-FUNCTIONS = ("Text", "word", "sentence")
-"""Functions whose first argument is a text or template that is translated."""
+FUNCTIONS = ("Text", "word", "sentence", "text_row", "Row", "Section", "Column")
+"""Functions whose first argument, `label` or `title` is a text or template that is translated."""
 SOURCES = [
     path
     for folder in ("core", "testing", "vendors/*", "frameworks/*", "launchers/*", "extensions/*")
@@ -26,11 +26,11 @@ SOURCES = [
 def texts(source: str) -> Iterator[str]:
     """The texts and templates that a module shows in the language of a reader."""
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Call) and node.args:
+        if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", None)
-            first = node.args[0]
-            chosen = (first.body, first.orelse) if isinstance(first, ast.IfExp) else (first,)
-            if name in FUNCTIONS:
+            shown = [*node.args[:1], *(each.value for each in node.keywords if each.arg in ("label", "title"))]
+            for text in shown if name in FUNCTIONS else ():
+                chosen = (text.body, text.orelse) if isinstance(text, ast.IfExp) else (text,)
                 yield from (one.value for one in chosen if isinstance(one, ast.Constant) and isinstance(one.value, str))
 
 
@@ -48,8 +48,8 @@ def values(template: str) -> Counter[tuple[str, str, str]]:
 
 
 def test_texts_are_found_where_they_are_made():
-    source = 'word("device", language), Text("{} of {}", 1, Text("steps" if many else "step")), Text(template, 2)'
-    assert list(texts(source)) == ["device", "{} of {}", "steps", "step"]
+    source = 'word("device", language), Text("{} of {}", 1, Text("steps" if many else "step")), Row(label="rank")'
+    assert list(texts(source)) == ["device", "{} of {}", "rank", "steps", "step"]
     assert list(templates('template = "of {} steps"\nText(template, 2)')) == ["of {} steps"]
 
 

@@ -5,6 +5,7 @@ Each command's function has the command's name; `llmperf.cli.main` finds it by t
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,11 +15,16 @@ from llmperf.cli.completion import case_names, launcher_names, plugin_names
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import Utf8
 from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out
+from llmperf.errors import unknown
+from llmperf.files.text import printable
+from llmperf.plugins.installed import distribution
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
 
+SETTING = r"^\| `(framework\.\w+)` \| (.*) \|$"
+"""A row of a README."""
 COLUMNS = ("role", "name", "distribution", "version", "state")
 """Columns of the table of plugins."""
 
@@ -77,11 +83,20 @@ def cases(name: str | None, as_json: bool) -> None:
     )
 
 
-@click.command("plugins", epilog=examples("plugins"))
+PLUGINS_EXAMPLES = """\b
+Examples:
+  llmperf plugins
+  llmperf plugins zero           one plugin, with the settings of a framework and their defaults
+  llmperf plugins --json
+"""
+
+
+@click.command("plugins", epilog=PLUGINS_EXAMPLES)
+@click.argument("name", metavar="[NAME]", type=Utf8(), required=False)
 @click.option("--launchers", is_flag=True, help="List the launchers of all plugins, which are imported for that.")
 @json_option
-def plugins(launchers: bool, as_json: bool) -> None:
-    """List the installed plugins and the commands of packages; a broken one is shown with its reason."""
+def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
+    """List the installed plugins and the commands of packages, or show one; a broken one is shown with its reason."""
     from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.installed import version
@@ -106,8 +121,16 @@ def plugins(launchers: bool, as_json: bool) -> None:
         for package in command.distributions:
             words = ("command", command.name, package, version(package) or "", state)
             rows.append(dict(zip(COLUMNS, words, strict=True)))
+    settings: list[tuple[str, str]] = []
+    if name is not None:
+        known = [str(row["name"]) for row in rows]
+        rows = [row for row in rows if row["name"] == name]
+        if not rows:
+            raise unknown("", "plugin", name, known)
+        frameworks = [row["distribution"] for row in rows if row["role"] == "framework"]
+        settings = [setting for package in frameworks for setting in _settings(package)]
     if as_json:
-        print_json(rows)
+        print_json(rows if name is None else {"plugins": rows, "settings": dict(settings)})
         return
     widths = [max(len(str(row[key])) for row in [*rows, {key: key for key in COLUMNS}]) for key in COLUMNS]
     for row in [
@@ -116,6 +139,15 @@ def plugins(launchers: bool, as_json: bool) -> None:
         *rows,
     ]:
         click.echo("  ".join(str(row[key]).ljust(width) for key, width in zip(COLUMNS, widths, strict=True)).rstrip())
+    for path, meaning in settings:
+        print_text(f"\n{click.style(path, bold=True)}\n  {meaning}")
+
+
+def _settings(package: str) -> list[tuple[str, str]]:
+    """The settings of a framework with their defaults, from the table of its README, which its metadata has."""
+    found = distribution(package)
+    text = (found.read_text("METADATA") or "") if found else ""
+    return [(path, printable(meaning)) for path, meaning in re.findall(SETTING, text, re.MULTILINE)]
 
 
 def _launcher_rows(installed: list[Found], rows: list[dict[str, str]]) -> list[dict[str, str]]:

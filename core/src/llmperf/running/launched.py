@@ -56,11 +56,9 @@ class Following(Protocol):
 
     def started(self, plan: Plan, folder: Path) -> None:
         """The ranks are about to start."""
-        ...
 
     def observe(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
         """Several times a second, with the steps that have finished since the last call."""
-        ...
 
 
 def run_plan(

@@ -34,7 +34,6 @@ class Encoder(Protocol):
 
     def encode(self, text: str) -> NDArray[np.integer]:
         """The ids of a text, without tokens for its beginning and end."""
-        ...
 
 
 class ByteEncoder:

@@ -35,20 +35,16 @@ class Samples(Protocol):
     @property
     def where(self) -> str:
         """The setting that selects the data."""
-        ...
 
     @property
     def fingerprint(self) -> str:
         """SHA-256 that identifies the data."""
-        ...
 
     def at(self, place: int) -> NDArray[np.int64]:
         """The sample at a place of the global order, int64 [seq_len + 1]."""
-        ...
 
     def learnt(self, place: int) -> int:
         """The number of predicted tokens of that sample: seq_len without padding."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -52,20 +52,16 @@ class CalledCommand(Protocol):
     @property
     def words(self) -> Sequence[str]:
         """The command line after `llmperf`."""
-        ...
 
     @property
     def values(self) -> dict[str, Any]:
         """Every argument and option by its name, such as `devices`. A plugin may change them; the command uses them."""
-        ...
 
     def given(self, name: str) -> bool:
         """Check whether an argument or option is on the command line, rather than a default."""
-        ...
 
     def check_nodes(self, check: Callable[[ReachedNodes], NodesChecked]) -> None:
         """Have several nodes checked: by `run` before it starts, by `doctor` after their reports."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,11 +100,9 @@ class PlannedRun(Protocol):
     @property
     def plan(self) -> Plan:
         """The whole plan."""
-        ...
 
     def answers(self, hook: str) -> bool:
         """Check whether a plugin of the run answers a hook."""
-        ...
 
 
 class PlannedTask(PlannedRun, Protocol):
@@ -122,7 +116,6 @@ class PlannedTask(PlannedRun, Protocol):
         `show` is called with each record of rank 0 while the ranks run. RunFailed if a rank fails; `note` is added to
         those of the plan.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,29 +144,24 @@ class RunSeries(Protocol):
 
         With `must_run`, Refused names every problem.
         """
-        ...
 
     def prepare(self, choice: RunChoice) -> Plan:
         """Plan the next run, after the wait for an idle machine if the user asked for it; UserError if it cannot run.
 
         `Plan.run_id` is the name that its folder must have.
         """
-        ...
 
     def begin(self, number: int, runs: int, seconds_left: float | None) -> None:
         """Say which of several runs is next, for the progress line; `seconds_left` is the time that all will take."""
-        ...
 
     def run(self, plan: Plan, folder: Path) -> Result:
         """Run the plan that was prepared last, below `folder`; the checked result."""
-        ...
 
     def recover(self, folder: Path) -> Result | None:
         """The checked result of a run folder whose llmperf was killed after the run had ended; None if it was cut off.
 
         Returns when no process of that run is left. Space that was reserved in the folder is given back.
         """
-        ...
 
 
 class CalledValidate(CalledCommand, Protocol):
@@ -183,11 +171,9 @@ class CalledValidate(CalledCommand, Protocol):
         """Apply a check to each result after the rules. Its arguments: the result, its file, the archive that it was
         unpacked from, and what the rules found.
         """
-        ...
 
     def at_end(self, done: Callable[[Sequence[FileFindings]], None]) -> None:
         """Call a function with the findings of all files when they are printed."""
-        ...
 
 
 class CalledRun(CalledCommand, Protocol):
@@ -198,16 +184,13 @@ class CalledRun(CalledCommand, Protocol):
 
         The function is called before anything starts, more than once for a run. UserError if the run cannot be so.
         """
-        ...
 
     @property
     def choice(self) -> RunChoice:
         """The run that the command line and the user's `llmperf.toml` ask for."""
-        ...
 
     def challenged(self, nonce: str) -> None:
         """Take the seed from the nonce of a challenge, 64 hexadecimal digits: it is no departure from the case."""
-        ...
 
     def handed_over(self, choices: Sequence[RunChoice], tasks: int = 1) -> int | None:
         """Let the launcher have the whole command run elsewhere, such as by a queue, if it does that.
@@ -216,11 +199,9 @@ class CalledRun(CalledCommand, Protocol):
         the choice that needs most, and for `tasks` tasks that each run a part. With `--dry-run` it shows what it would
         submit.
         """
-        ...
 
     def series(self) -> AbstractContextManager[RunSeries]:
         """Runs in a row, as the options of the command say; what was taken of an engine is given back at the end."""
-        ...
 
 
 class CalledReport(CalledCommand, Protocol):
@@ -228,8 +209,6 @@ class CalledReport(CalledCommand, Protocol):
 
     def change_sheets(self, change: Callable[[list[OpenedSheet]], list[OpenedSheet]]) -> None:
         """Have a function called with the sheets that were read; the report is made of those that it returns."""
-        ...
 
     def add_note(self, line: str) -> None:
         """Print a line below the report on a terminal; a function of `change_sheets` may still call this."""
-        ...

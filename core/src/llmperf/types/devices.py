@@ -138,11 +138,9 @@ class DeviceEvent(Protocol):
 
     def ready(self) -> bool:
         """Check whether the device has reached it; never blocks."""
-        ...
 
     def seconds_since(self, earlier: Any) -> float:
         """Device time between two reached events, in seconds."""
-        ...
 
 
 class Device(Protocol):
@@ -160,23 +158,18 @@ class Device(Protocol):
 
     def event(self) -> DeviceEvent:
         """Set a mark at the present end of the device's queue."""
-        ...
 
     def synchronize(self) -> None:
         """Block the host until all work handed to the device is done."""
-        ...
 
     def peak_memory_bytes(self) -> int | None:
         """Highest memory use of this rank since the last reset, in bytes; None if it cannot be known."""
-        ...
 
     def reset_peak_memory(self) -> None:
         """Reset the peak to the present memory use."""
-        ...
 
     def close(self) -> None:
         """Release the device."""
-        ...
 
     def __enter__(self) -> Device: ...
 

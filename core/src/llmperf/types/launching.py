@@ -126,14 +126,12 @@ class Launcher(Protocol):
     @property
     def name(self) -> str:
         """The name in `--launcher` and in plans."""
-        ...
 
     def nodes(self, request: NodeRequest) -> Sequence[Node]:
         """Up to `request.nodes` nodes in the order of their ranks; fewer if it reaches fewer.
 
         UserError for a host it does not know or options it cannot read.
         """
-        ...
 
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """Processes to start on this machine so that each given command runs on its node, such as `ssh HOST ...`.
@@ -145,4 +143,3 @@ class Launcher(Protocol):
         command ends by itself when its standard input ends, or when it gets no line for 20 s: a launcher need not end
         it.
         """
-        ...

@@ -15,11 +15,9 @@ class NodeWork(Protocol):
 
     def answer(self, arguments: Mapping[str, Any]) -> object:
         """Answer a task; arguments and answer are JSON. UserError, with one line, if it cannot be done."""
-        ...
 
     def close(self) -> None:
         """End what was started; called when the node program ends."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,19 +52,16 @@ class ReachedNodes(Protocol):
     @property
     def nodes(self) -> Sequence[ReachedNode]:
         """Nodes by rank, without those that failed before."""
-        ...
 
     @property
     def failed(self) -> int:
         """Nodes that were asked and could not be used."""
-        ...
 
     def ask(self, name: str, arguments: object, seconds: float) -> dict[int, Any | UserError]:
         """Give a task to all nodes: for each rank the answer as plain JSON values, or an error that names the node.
 
         `arguments` is a dataclass or a mapping that JSON can hold. `seconds` is the time limit.
         """
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

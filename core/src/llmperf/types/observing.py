@@ -62,23 +62,18 @@ class Observer(Protocol):
     @property
     def name(self) -> str:
         """The name in warnings."""
-        ...
 
     def started(self, plan: Plan, folder: Path) -> None:
         """The ranks are about to start; `folder` is the run folder."""
-        ...
 
     def progress(self, progress: Progress) -> None:
         """The present state, about five times a second; states are left out while the observer is busy."""
-        ...
 
     def steps(self, steps: Sequence[StepProgress]) -> None:
         """The steps that have finished since the last call, at most once a second; no step is left out."""
-        ...
 
     def ended(self, result: Result | None, folder: Path) -> None:
         """The run has ended, with its result and the findings of the core's rules; None if llmperf itself failed."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,35 +29,28 @@ class RankAtTask(Protocol):
 
     def task(self, kind: type[T]) -> T:
         """The dataclass that `PlannedTask.run` was given."""
-        ...
 
     def ask(self, hook: str, **arguments: Any) -> Any:
         """The answer of the run's vendor or framework to a hook that it owns; PluginError if neither answers."""
-        ...
 
     def answers(self, hook: str, kinds: tuple[type[T], ...], **arguments: Any) -> tuple[T, ...]:
         """The answers of the hook's owner, which may give one, several or None; PluginError for any of other kinds."""
-        ...
 
     def who(self, hook: str) -> str:
         """The owner of a hook as messages name it: `framework 'acme' (llmperf-acme)`."""
-        ...
 
     def enter(self, phase: Phase, moment: tuple[float, float] | None = None) -> None:
         """Record that a phase begins. Devices and host are read for the whole run, and judged for `measuring`.
 
         `moment` is a `llmperf.launching.Moment`, by default now.
         """
-        ...
 
     def record(self, record: object) -> None:
         """Write a record at once: one of the core's, or a dataclass whose `kind` is the task's name, with the `rank`;
         see `FurtherRecord`."""
-        ...
 
     def follow(self, rank: int) -> Callable[[], Sequence[Record]]:
         """A function that returns the records which another rank has written since the last call."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,7 +20,6 @@ class DeferredScalar(Protocol):
 
     def ready(self) -> bool:
         """Check whether `float()` would not block."""
-        ...
 
     def __float__(self) -> float: ...
 
@@ -75,11 +74,9 @@ class Trainer(Protocol):
         Sharded parameters count with their whole size, tied ones once, adapters not at all. Ranks that hold only a
         stage of a pipeline add up the stages' counts.
         """
-        ...
 
     def train_step(self) -> StepOutput:
         """Do one optimiser step with all its micro batches; wait for the device only if that is unavoidable."""
-        ...
 
     def evaluate(self) -> Mapping[str, float] | Iterator[Mapping[str, float]]:
         """Figures other than the training loss, computed after the run; may be empty.
@@ -87,11 +84,9 @@ class Trainer(Protocol):
         `whole/part` is the name of a part of the figure `whole`. A long evaluation returns an iterator of partial
         answers, which may be empty: each shows that the rank has not hung.
         """
-        ...
 
     def close(self) -> None:
         """Release all resources, process groups included."""
-        ...
 
     def __enter__(self) -> Trainer: ...
 

@@ -73,33 +73,26 @@ class Agents(Protocol):
 
     def start(self, interrupted: Callable[[float], bool]) -> None:
         """Start them all; UserError if one cannot be. `interrupted` waits for seconds: True if the user ends it."""
-        ...
 
     def codes(self) -> tuple[int | None, ...]:
         """Their exit codes by node, negative for signals; None while one runs."""
-        ...
 
     def lost(self) -> tuple[int | None, str] | None:
         """A node that cannot be reached any more, and why, in one line; None for the node if llmperf itself failed."""
-        ...
 
     def stacks(self) -> dict[int, str]:
         """Stacks of the running ranks, as each writes them to its log when it is asked."""
-        ...
 
     def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
         """End them and all their ranks; returns their exit codes, None for one that had to be killed or was lost."""
-        ...
 
     @property
     def port(self) -> int:
         """The port at which the ranks meet."""
-        ...
 
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the readers of the result."""
-        ...
 
 
 class RemoteNodes(Protocol):
@@ -107,7 +100,6 @@ class RemoteNodes(Protocol):
 
     def reach(self, nodes: Sequence[Node], vendor: str | None, interface: str | None, choose: Chooser) -> NodesReached:
         """Ask all nodes for reports; UserError if one has none, or they differ too much. None: not given."""
-        ...
 
     def agents(
         self,
@@ -122,11 +114,9 @@ class RemoteNodes(Protocol):
 
         `tag` marks all processes of the run; `secrets` are variables of the ranks that the plan's file lacks.
         """
-        ...
 
     def asking(self, reached: NodesReached, vendor: str) -> AbstractContextManager[ReachedNodes]:
         """Nodes to give tasks to; their programs start with the first task, and end with the context."""
-        ...
 
     def examine(
         self,
@@ -138,8 +128,6 @@ class RemoteNodes(Protocol):
         as_json: bool,
     ) -> int:
         """Print how the nodes are, beside each other, and what the checks of them show; 1 if there is a problem."""
-        ...
 
     def fetch(self, run: Path, plan: Plan, nodes: Mapping[int, Node]) -> list[str]:
         """Bring what an earlier process has left on these nodes; a line for each. UserError if one does not answer."""
-        ...

@@ -190,11 +190,9 @@ class Reporter(Protocol):
     @property
     def name(self) -> str:
         """The name for `llmperf report --format`."""
-        ...
 
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
         """The whole report as text. `language` is `en` or `zh`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

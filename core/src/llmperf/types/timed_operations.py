@@ -31,11 +31,9 @@ class PreparedOperation(Protocol):
 
     def run(self) -> None:
         """Hand it to the device once, without waiting for the device."""
-        ...
 
     def check(self) -> str | None:
         """Compare the output with a reference that is computed in another way; one line that says what is wrong."""
-        ...
 
 
 class TimedOperations(Protocol):
@@ -49,11 +47,9 @@ class TimedOperations(Protocol):
 
         The tensors of the previous operation may be freed.
         """
-        ...
 
     def agree(self, figure: float) -> float:
         """The largest of all ranks' figures; also a barrier."""
-        ...
 
     def __enter__(self) -> TimedOperations: ...
 

@@ -24,15 +24,12 @@ class Runs(Protocol):
 
     def plan(self, cell: str) -> Plan:
         """The plan of the next run of a cell, by its identity; UserError if it cannot run."""
-        ...
 
     def run(self, plan: Plan, folder: Path) -> Result:
         """Run a plan below a folder; the checked result."""
-        ...
 
     def recover(self, folder: Path) -> Result | None:
         """The checked result of a run whose controller was killed; None for a run that was cut off."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

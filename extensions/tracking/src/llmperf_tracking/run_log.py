@@ -18,15 +18,12 @@ class Sink(Protocol):
 
     def begin(self, run_id: str, parameters: Mapping[str, Scalar]) -> None:
         """A run starts, with its hyperparameters."""
-        ...
 
     def steps(self, steps: Sequence[tuple[int, Mapping[str, float]]]) -> None:
         """Steps that have finished, each with its figures by name."""
-        ...
 
     def end(self, status: str, last_step: int, figures: Mapping[str, float]) -> None:
         """The run has ended, with the figures of its result."""
-        ...
 
 
 class RunLog:

@@ -24,7 +24,6 @@ class HasBuffers(Protocol):
 
     def set_buffers(self) -> None:
         """Make them on the default device."""
-        ...
 
 
 def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:

@@ -29,23 +29,18 @@ class Work(Protocol):
 
     def hand_over(self) -> None:
         """Give the device some tenths of a second of work, without waiting for it where it has a queue."""
-        ...
 
     def take(self, size: int) -> Any:
         """Memory of so many bytes, written to; given back when the object goes."""
-        ...
 
     def products(self) -> Mapping[str, float]:
         """FLOP/s of the fastest of some matrix products, by dtype; empty where none can be computed."""
-        ...
 
     def device_name(self) -> str | None:
         """The device's name by another source than the plugin; None if there is none."""
-        ...
 
     def memory_bytes(self) -> int | None:
         """The device's memory by another source than the plugin; None if there is none."""
-        ...
 
 
 class HostWork:

@@ -25,7 +25,6 @@ such a precision was either emulated and does not say so (`tuning.emulate_precis
 
 @rule("CPU1", "error", "A CPU computes in fp32 and bf16", page=PAGE)
 def precision_of_a_cpu(result: Result) -> Iterator[tuple[str, str]]:
-    """The products of the precision recipe are in a dtype that CPUs have, unless they were emulated."""
     products = precision_recipe(result.contract.precision).products
     if result.hardware.vendor == "cpu" and not result.tuning.emulate_precision and products not in OFFERS.precisions:
         known = ", ".join(OFFERS.precisions)
@@ -58,7 +57,6 @@ less than 5e9 is a peak of another machine, a library that uses one core only, o
 
 @rule("CPU2", "error", "A host's peak is possible for its cores", "plan", page=BOUND_PAGE)
 def possible_peak(plan: Plan) -> Iterator[tuple[str, str]]:
-    """No CPU has faster cores."""
     for peak, cores in _peaks(plan):
         most = cores * HIGHEST_HERTZ * WIDEST_FLOPS.get(peak.dtype, max(WIDEST_FLOPS.values()))
         if peak.flops_per_second > most:
@@ -68,7 +66,6 @@ def possible_peak(plan: Plan) -> Iterator[tuple[str, str]]:
 
 @rule("CPU3", "warning", "A host's peak is about that of its cores", "plan", page=LOW_PAGE)
 def low_peak(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Cores of x86 multiply matrices in fp32 faster."""
     for peak, cores in _peaks(plan):
         least, architecture = cores * LEAST_FLOPS, plan.probe.devices[0].details.get("architecture")
         if peak.dtype == "fp32" and architecture in ("x86_64", "AMD64") and peak.flops_per_second < least:

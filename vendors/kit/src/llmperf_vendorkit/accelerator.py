@@ -13,19 +13,15 @@ class Runtime(Protocol):
 
     def synchronize(self, device: Any = None) -> Any:
         """Block until the device has done all its work."""
-        ...
 
     def max_memory_allocated(self, device: Any = None) -> int:
         """The most bytes that the allocator has held in tensors."""
-        ...
 
     def max_memory_reserved(self, device: Any = None) -> int:
         """The most bytes that the allocator has taken from the device."""
-        ...
 
     def empty_cache(self) -> None:
         """Return cached blocks to the device."""
-        ...
 
 
 class RuntimeEvent:

@@ -25,11 +25,9 @@ class Command(Protocol):
     @property
     def argv(self) -> tuple[str, ...]:
         """Program and arguments."""
-        ...
 
     def rows(self) -> list[Row]:
         """A row for each device, or for each card; OSError, one line, where the command gives no answer."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,6 @@ OTHER_LIBRARIES = ("paddle",)
 
 @rule("NVIDIA1", "error", "The ranks' torch was built for GPUs", page=PAGE)
 def torch_for_gpus(result: Result) -> Iterator[tuple[str, str]]:
-    """A complete run on real GPUs has a torch with CUDA, unless it used another library."""
     packages = result.software.packages
     real = result.hardware.vendor == "nvidia" and not result.hardware.simulated and result.status == "complete"
     if real and packages.get("torch", "").endswith("+cpu") and not any(name in packages for name in OTHER_LIBRARIES):

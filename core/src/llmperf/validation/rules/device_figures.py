@@ -36,7 +36,6 @@ def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
 
 @rule("LP307", "error", "A peak is the named device's own")
 def peak_of_the_device(result: Result) -> Iterator[Violation]:
-    """Compare the peak with the vendor's for this device and dtype, times the share of it that a rank had."""
     if (known := _published(result)) is None:
         return
     peak = known[0].peak(known[1], products_dtype(result.contract))
@@ -52,7 +51,6 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
 def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
-    """A device that can be divided, a host CPU, is shared by the ranks of its node; any other is one rank's."""
     if not isinstance(document, Result):
         path, found, ranks = "/device_share", document.device_share, document.layout.devices_per_node
     else:
@@ -76,7 +74,6 @@ def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP309", "error", "A vendor with a catalogue has a peak for no other device")
 def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
-    """A device that the vendor does not publish has no peak, and its MFU is null."""
     catalogue, model = vendor_catalogue(result.hardware.vendor), result.hardware.device_model
     if (
         catalogue is None
@@ -93,7 +90,6 @@ def peak_of_no_other_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP324", "error", "A peak is the one that the vendor gives, or was measured")
 def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
-    """A peak that no catalogue has is measured on the host, unless the vendor's plugin gives it for that name."""
     vendor, model, dtype = result.hardware.vendor, result.hardware.device_model, products_dtype(result.contract)
     stated = [(index, mfu) for index, mfu in enumerate(result.mfu) if mfu.peak_flops_per_second is not None]
     unmeasured = [(index, mfu) for index, mfu in stated if mfu.peak_confidence != "measured"]
@@ -117,7 +113,6 @@ def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
 
 @rule("LP407", "error", "Total memory is the named device's own")
 def memory_of_the_device(result: Result) -> Iterator[Violation]:
-    """Within what tools leave out of it."""
     known = _published(result)
     if known is None or (size := known[1].memory_bytes) is None:
         return
@@ -132,7 +127,6 @@ def memory_of_the_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP408", "error", "The device offers the precision")
 def precision_of_the_device(result: Result) -> Iterator[Violation]:
-    """The vendor publishes which dtypes a device computes in."""
     if (known := _published(result)) is None:
         return
     offered, found = known[0].precisions(known[1]), products_dtype(result.contract)
@@ -143,7 +137,6 @@ def precision_of_the_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP608", "error", "A result is of one vendor throughout")
 def one_vendor(result: Result) -> Iterator[Violation]:
-    """The plugin that ran is the hardware's, and the device is not another vendor's."""
     vendor, ran = result.hardware.vendor, [one.name for one in result.plugins if one.role == "vendor"]
     if ran and vendor not in ran:
         message = Text("expected {}, the vendor plugin that ran, found {}", shown(ran[0]), shown(vendor))
@@ -156,7 +149,6 @@ def one_vendor(result: Result) -> Iterator[Violation]:
 
 @rule("LP609", "warning", "The environment of a measured result is complete")
 def environment_is_complete(result: Result) -> Iterator[Violation]:
-    """Require what is needed to repeat the run: the driver of a device that has one, the packages of the ranks."""
     if result.hardware.simulated:
         return
     if result.hardware.driver is None and vendor_catalogue(result.hardware.vendor) is not None:
@@ -167,7 +159,6 @@ def environment_is_complete(result: Result) -> Iterator[Violation]:
 
 @rule("LP902", "warning", "The vendor's published figures are at hand where a peak depends on them")
 def vendor_is_installed(result: Result) -> Iterator[Violation]:
-    """Note that the peak was not compared with the vendor's, whose plugin is missing."""
     if result.hardware.vendor not in installed_vendors() and any(mfu.peak_flops_per_second for mfu in result.mfu):
         name = shown(result.hardware.vendor)
         yield "/hardware/vendor", Text("expected the plugin of vendor {}, found none; the peak was not checked", name)
@@ -175,7 +166,6 @@ def vendor_is_installed(result: Result) -> Iterator[Violation]:
 
 @rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")
 def vendor_can_be_asked(document: Result | Plan) -> Iterator[Violation]:
-    """A broken plugin publishes nothing, so that nothing was compared with what it publishes."""
     if not isinstance(document, Result):
         vendor, path = document.vendor, "/vendor"
     else:
@@ -201,7 +191,6 @@ IMPOSSIBLE_FLOPS = 1e18
 
 @rule("LP325", "error", "The rates of a device are possible")
 def possible_rates(result: Result) -> Iterator[Violation]:
-    """FLOP/s, bytes/s and FLOPs a joule of a device are below what any device reaches."""
     measured = result.measured_peak
     product = None if measured is None else measured.flops_per_second
     rates = [("/measured_peak/flops_per_second", product, IMPOSSIBLE_FLOPS, "FLOP/s")]
@@ -218,7 +207,6 @@ def possible_rates(result: Result) -> Iterator[Violation]:
 
 @rule("LP663", "error", "Each device has a UUID of its own", "plan")
 def own_uuids(plan: Plan) -> Iterator[Violation]:
-    """No two probed devices have one UUID."""
     first: dict[str, int] = {}
     for place, device in enumerate(plan.probe.devices):
         if device.uuid is not None and first.setdefault(device.uuid, place) != place:
@@ -228,7 +216,6 @@ def own_uuids(plan: Plan) -> Iterator[Violation]:
 
 @rule("LP664", "warning", "A device is busy while it computes")
 def busy_while_computing(result: Result) -> Iterator[Violation]:
-    """The utilisation that the vendor's tool showed is not far below the MFU that leaves nothing out of the model."""
     metrics, found = result.metrics, result.metrics.utilisation_percent
     if found is None or result.hardware.divided or (metrics.window_seconds or 0.0) < LONG_SECONDS:
         return
@@ -240,7 +227,6 @@ def busy_while_computing(result: Result) -> Iterator[Violation]:
 
 @rule("LP210", "warning", "Energy fits the power readings and the work")
 def energy_is_plausible(result: Result) -> Iterator[Violation]:
-    """Energy is about mean power x devices x window, and enough for the FLOPs that were computed."""
     metrics = result.metrics
     energy, window, power = metrics.energy_joules, metrics.window_seconds, metrics.power_watts
     if not energy or not window:
@@ -261,7 +247,6 @@ def energy_is_plausible(result: Result) -> Iterator[Violation]:
 
 @rule("LP658", "error", "MFU is by the larger of the peaks measured before and after the run")
 def larger_peak_counts(result: Result) -> Iterator[Violation]:
-    """Other processes lower what is measured, so the larger of two measurements is nearer to the peak."""
     if result.peak_again is None:
         return
     again = result.peak_again.flops_per_second * result.hardware.device_share

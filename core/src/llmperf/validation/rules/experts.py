@@ -17,7 +17,6 @@ MOST_CHOICES = 32
 
 @rule("LP230", "error", "The tokens of a layer's experts add up to tokens x top-k")
 def expert_tokens(result: Result) -> Iterator[Violation]:
-    """Every token takes top-k experts in every layer with experts, in skipped steps too."""
     mixture, batch = result.model.mixture, result.batch
     if not result.expert_load:
         return
@@ -44,7 +43,6 @@ def expert_tokens(result: Result) -> Iterator[Violation]:
 
 @rule("LP231", "error", "The imbalance of a layer is the most tokens of an expert / the mean")
 def imbalance(result: Result) -> Iterator[Violation]:
-    """It follows from the tokens of the layer's experts."""
     for index, load in enumerate(result.expert_load):
         if load.imbalance is not None and any(load.tokens):
             most, mean = max(load.tokens), sum(load.tokens) / len(load.tokens)
@@ -54,7 +52,6 @@ def imbalance(result: Result) -> Iterator[Violation]:
 
 @rule("LP232", "error", "Balanced and skewed routing take the experts of their tables")
 def routed_by_table(result: Result) -> Iterator[Violation]:
-    """Each sequence takes the same experts, which the seed determines, so that all counts are known."""
     contract, model = result.contract, result.model
     mixture = model.mixture
     if mixture is None or mixture.top_k > MOST_CHOICES:
@@ -80,7 +77,6 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
 
 @rule("LP233", "warning", "With balanced or skewed routing the tokens of experts are counted")
 def routing_is_counted(result: Result) -> Iterator[Violation]:
-    """Only the counts show that tokens took the experts of the tables."""
     contract, mixture = result.contract, result.model.mixture
     if result.status == "complete" and mixture is not None and contract.routing != "learned" and not result.expert_load:
         yield "/expert_load", Text("expected the tokens of each expert ({} routing), found none", contract.routing)
@@ -88,7 +84,6 @@ def routing_is_counted(result: Result) -> Iterator[Violation]:
 
 @rule("LP234", "warning", "Learned routing does not give all experts equally many tokens")
 def routing_is_learned(result: Result) -> Iterator[Violation]:
-    """Exactly equal counts are those of a table, not of a router. With top-k of all experts they must be equal."""
     mixture, loads = result.model.mixture, result.expert_load
     if mixture is None or result.contract.routing != "learned" or mixture.top_k >= mixture.experts or not loads:
         return

@@ -29,7 +29,6 @@ _ABSENT = object()
 
 @rule("LP601", "error", "A changed contract makes a variant")
 def variant(result: Result) -> Iterator[Violation]:
-    """`variant` is true if and only if `fix_hp` has a change to the contract."""
     changed = [change.path for change in result.fix_hp if change.contract]
     if result.variant != bool(changed):
         because = (
@@ -41,7 +40,6 @@ def variant(result: Result) -> Iterator[Violation]:
 
 @rule("LP602", "error", "A run that is not complete says why, a complete one has no failure")
 def failure_with_status(result: Result) -> Iterator[Violation]:
-    """Status and failure agree."""
     if result.status == "complete" and result.failure is not None:
         yield "/failure", Text("expected null (status is complete), found reason {!r}", result.failure.reason)
     if result.status != "complete" and result.failure is None:
@@ -50,7 +48,6 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
 
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
 def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
-    """The value of each change is that of the contract, the tuning or the framework's options."""
     changes = document.spec.changes if not isinstance(document, Result) else document.fix_hp
     path = "/spec/changes" if not isinstance(document, Result) else "/fix_hp"
     spec = document.spec if not isinstance(document, Result) else document
@@ -84,7 +81,6 @@ def _flat(value: Any) -> Any:
 
 @rule("LP604", "error", "The contract names the model that was run")
 def model_of_the_contract(result: Result) -> Iterator[Violation]:
-    """The model's facts are under the name that the contract asks for."""
     found, expected = result.model.name, result.contract.model
     if found != expected:
         yield "/model/name", Text("expected {} (contract.model), found {}", shown(expected), shown(found))
@@ -92,14 +88,12 @@ def model_of_the_contract(result: Result) -> Iterator[Violation]:
 
 @rule("LP605", "warning", "A measured result does not come from a stand-in")
 def not_simulated(result: Result) -> Iterator[Violation]:
-    """Figures of simulated devices say nothing of the real ones."""
     if result.hardware.simulated:
         yield "/hardware/simulated", Text("expected false for a measured result, found true")
 
 
 @rule("LP606", "error", "Every change to a known case's contract is listed in fix_hp", "result", "plan")
 def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
-    """Require that all differences from the contract of the installed case are recorded."""
     spec, path = _spec(document)
     if (case := known_case(spec.case)) is None:
         return
@@ -111,7 +105,6 @@ def changes_are_complete(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP640", "error", "fix_hp is what differs from a known case, no more and no less", "result", "plan")
 def changes_are_departures(document: Result | Plan) -> Iterator[Violation]:
-    """Computed anew as planning does: tuning and framework options too, each once, with what the case says."""
     spec, path = _spec(document)
     if (case := known_case(spec.case)) is None:
         return
@@ -157,7 +150,6 @@ def _absent(change: Change, case: Case) -> str:
 
 @rule("LP641", "note", "The case is installed", "result", "plan")
 def case_is_known(document: Result | Plan) -> Iterator[Violation]:
-    """Without the case, its changes cannot be checked."""
     if known_case(name := _spec(document)[0].case) is None:
         path = "/spec/case" if not isinstance(document, Result) else "/case"
         expected = Text("expected a case of llmperf or of an installed plugin")
@@ -184,7 +176,6 @@ def _spec_of(result: Result) -> RunSpec:
 
 @rule("LP665", "error", "The seed of a challenged run is that of the nonce", "result", "plan")
 def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
-    """A nonce determines the seed, which is no departure from the case then."""
     spec = document.spec if not isinstance(document, Result) else document
     at_seed = "/contract/seed" if isinstance(document, Result) else "/spec/contract/seed"
     if (nonce := spec.challenge) is None:
@@ -198,7 +189,6 @@ def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP607", "error", "A known model has its published facts", "result", "plan")
 def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
-    """An installed model has the same facts wherever it is run."""
     spec, path = (document.spec, "/spec/model") if not isinstance(document, Result) else (document, "/model")
     model = spec.model
     known = known_model(model.name)
@@ -213,7 +203,6 @@ def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
 def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
-    """Check facts against each other."""
     if isinstance(document, Model):
         model, path = document, ""
     elif isinstance(document, Result):
@@ -226,7 +215,6 @@ def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
 
 @rule("LP660", "error", "Synthetic data are those of their seed", "result", "plan")
 def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
-    """The fingerprint of synthetic data follows from the seed, the vocabulary and the length of sequences."""
     owner = document if isinstance(document, Result) else document.spec
     contract, found = owner.contract, document.data_fingerprint
     if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":

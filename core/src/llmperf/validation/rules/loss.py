@@ -38,7 +38,6 @@ RISE_NATS = 0.1
 
 @rule("LP501", "error", "The losses of a complete run are numbers")
 def finite(result: Result) -> Iterator[Violation]:
-    """A run that diverged to NaN is not complete."""
     if result.status != "complete":
         return
     for index, point in enumerate(result.loss_curve):
@@ -50,7 +49,6 @@ def finite(result: Result) -> Iterator[Violation]:
 
 @rule("LP502", "error", "No loss is below the entropy of the data")
 def above_entropy(result: Result) -> Iterator[Violation]:
-    """On data of known entropy a lower mean loss is chance, or the tokens were seen before."""
     if (entropy := result.metrics.known_entropy) is None:
         return
     slack = STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
@@ -67,7 +65,6 @@ def above_entropy(result: Result) -> Iterator[Violation]:
 
 @rule("LP503", "warning", "The first loss is that of an untrained model")
 def first_loss_untrained(result: Result) -> Iterator[Violation]:
-    """Logits of fresh weights are nearly normal, so the loss begins at ln(vocabulary) plus half their variance."""
     found = result.metrics.first_loss
     if found is None or result.contract.lora is not None:
         return
@@ -89,7 +86,6 @@ def logit_variance(model: Model) -> float:
 
 @rule("LP506", "error", "A complete run did not diverge")
 def not_diverged(result: Result) -> Iterator[Violation]:
-    """The last loss is not far above that of a model that knows nothing."""
     found, most = result.metrics.final_loss, untrained_loss(result.model) + LOSS_OVER_UNTRAINED
     if result.status == "complete" and found is not None and found > most:
         message = Text("expected at most {}, found {}: training diverged", _limit(most), figure(found))
@@ -98,7 +94,6 @@ def not_diverged(result: Result) -> Iterator[Violation]:
 
 @rule("LP507", "warning", "No loss is far above that of an untrained model")
 def no_wild_loss(result: Result) -> Iterator[Violation]:
-    """No loss is far above an untrained model's, also in the middle of a run. Only the first is reported."""
     most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
     for index, point in enumerate(result.loss_curve):
         if point.loss is not None and point.loss > most:
@@ -113,7 +108,6 @@ def _limit(most: float) -> str:
 
 @rule("LP504", "error", "First and final loss are those of the loss curve")
 def ends_of_the_curve(result: Result) -> Iterator[Violation]:
-    """The two figures and the curve come from the same records."""
     curve, metrics = result.loss_curve, result.metrics
     if not curve:
         return
@@ -130,7 +124,6 @@ def ends_of_the_curve(result: Result) -> Iterator[Violation]:
 
 @rule("LP505", "error", "The loss curve has each step once")
 def every_step(result: Result) -> Iterator[Violation]:
-    """A complete run has a point for each of its steps, warm-up included; no run has more."""
     curve, steps = result.loss_curve, result.contract.steps
     for index, point in enumerate(curve):
         before = curve[index - 1].step if index else 0
@@ -166,7 +159,6 @@ def _losses(result: Result) -> list[float]:
 
 @rule("LP509", "error", "The loss differs from step to step")
 def losses_differ(result: Result) -> Iterator[Violation]:
-    """Each step has other tokens, so that even a model that learns nothing has another loss in each."""
     losses = _losses(result)
     if result.status != "complete" or len(losses) < FEWEST_POINTS:
         return
@@ -179,7 +171,6 @@ def losses_differ(result: Result) -> Iterator[Violation]:
 
 @rule("LP510", "error", "A model does more than guess")
 def more_than_guessing(result: Result) -> Iterator[Violation]:
-    """A loss that stays at ln(vocabulary) is that of a model whose output says nothing, such as after it diverged."""
     losses, guess = _losses(result), math.log(result.model.vocab_size)
     if result.status != "complete" or len(losses) < FEWEST_POINTS:
         return
@@ -192,7 +183,6 @@ def more_than_guessing(result: Result) -> Iterator[Violation]:
 
 @rule("LP512", "warning", "The loss does not end above where it began")
 def ends_lower(result: Result) -> Iterator[Violation]:
-    """The mean of the last quarter against the first loss, and against that of an untrained model."""
     losses = _losses(result)
     if result.status != "complete" or len(losses) < FEWEST_POINTS:
         return
@@ -209,7 +199,6 @@ def ends_lower(result: Result) -> Iterator[Violation]:
 
 @rule("LP513", "warning", "A model that is trained from fresh weights learns")
 def learns(result: Result) -> Iterator[Violation]:
-    """Given steps enough, the loss falls; adapters on frozen weights and small learning rates are not judged."""
     losses, contract = _losses(result), result.contract
     if result.status != "complete" or len(losses) < FEWEST_POINTS or contract.lora is not None:
         return

@@ -14,7 +14,6 @@ from llmperf.validation.violations import figure, rule
 
 @rule("LP401", "error", "No device holds more memory than it has")
 def used_within_total(result: Result) -> Iterator[Violation]:
-    """The most in use is at most the total."""
     used, total = result.metrics.device_memory_used_bytes, result.metrics.device_memory_total_bytes
     if used is not None and total is not None and used > total:
         path = "/metrics/device_memory_used_bytes"
@@ -23,7 +22,6 @@ def used_within_total(result: Result) -> Iterator[Violation]:
 
 @rule("LP402", "error", "No rank holds more memory than its device has")
 def rank_within_device(result: Result) -> Iterator[Violation]:
-    """A rank's peak is at most the whole device."""
     total = result.hardware.device_memory_bytes
     for index, rank in enumerate(result.metrics.rank_memory):
         for name in ("peak_bytes", "reserved_bytes"):
@@ -35,7 +33,6 @@ def rank_within_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP403", "error", "Ranks and stages of the memory figures are those of the layout")
 def ranks_of_the_layout(result: Result) -> Iterator[Violation]:
-    """Each rank is listed once, in a pipeline stage of the layout."""
     layout, seen = result.parallelism, set()
     for index, memory in enumerate(result.metrics.rank_memory):
         path = f"/metrics/rank_memory/{index}"
@@ -50,7 +47,6 @@ def ranks_of_the_layout(result: Result) -> Iterator[Violation]:
 
 @rule("LP404", "error", "Utilisation is at most 100 %")
 def utilisation_percent(result: Result) -> Iterator[Violation]:
-    """A percentage of time."""
     found = result.metrics.utilisation_percent
     if found is not None and found > 100:
         yield "/metrics/utilisation_percent", Text("expected at most 100, found {}", figure(found))
@@ -58,7 +54,6 @@ def utilisation_percent(result: Result) -> Iterator[Violation]:
 
 @rule("LP405", "warning", "No device was slowed by heat or by its power supply")
 def slowed(result: Result) -> Iterator[Violation]:
-    """Warn of devices that were slowed."""
     for reason, share in _shares(result, faults=True):
         message = Text("expected none, found {} in {} % of the readings", reason, figure(100 * share))
         yield "/metrics/throttling", message
@@ -66,14 +61,12 @@ def slowed(result: Result) -> Iterator[Violation]:
 
 @rule("LP406", "note", "No device was held back by its power limit, a clock setting or the like")
 def held_back(result: Result) -> Iterator[Violation]:
-    """The figure holds for this limit or setting."""
     for reason, share in _shares(result, faults=False):
         yield "/metrics/throttling", Text("{} held a device back in {} % of the readings", reason, figure(100 * share))
 
 
 @rule("LP409", "warning", "Nothing else computed on the host and its devices")
 def undisturbed(result: Result) -> Iterator[Violation]:
-    """Other programs on the host or its devices slow a run down."""
     share, others = result.metrics.other_cpu_share, result.metrics.other_processes
     if share is not None and share > OTHER_CPU_SHARE:
         message = Text(
@@ -90,7 +83,6 @@ def undisturbed(result: Result) -> Iterator[Violation]:
 
 @rule("LP410", "warning", "The hosts had memory enough")
 def memory_enough(result: Result) -> Iterator[Violation]:
-    """A run whose host swaps, or reclaims memory all the time, waits for its disks."""
     for index, node in enumerate(result.conditions):
         if (lack := lacks_memory(node)) is not None:
             yield f"/conditions/{index}", Text("{} during the run, expected at most {}", lack[0], lack[1])
@@ -98,7 +90,6 @@ def memory_enough(result: Result) -> Iterator[Violation]:
 
 @rule("LP414", "note", "The clocks of the devices do not fall")
 def steady_clocks(result: Result) -> Iterator[Violation]:
-    """A device that heats up lowers its clocks, and a longer run is slower than this one."""
     for index, node in enumerate(result.conditions):
         if (fall := clock_fall(node)) is not None:
             first, last = node.clock_hertz[0] or 0.0, node.clock_hertz[-1] or 0.0

@@ -17,7 +17,6 @@ PEAK = "peak_flops_per_second"
 
 @rule("LP321", "error", "An emulated run has no MFU")
 def emulated_run_has_no_mfu(result: Result) -> Iterator[Violation]:
-    """Devices without fp8 compute emulated products in another dtype, whose speed says nothing about fp8."""
     asked = result.tuning.emulate_precision
     if result.emulated != asked:
         message = Text("expected {} (tuning.emulate_precision), found {}", _json(asked), _json(result.emulated))
@@ -35,7 +34,6 @@ def emulated_run_has_no_mfu(result: Result) -> Iterator[Violation]:
 
 @rule("LP322", "error", "MFU of the work-weighted peak is recomputed")
 def weighted_peak_follows(result: Result) -> Iterator[Violation]:
-    """The share of each dtype follows from the model, the peak from shares and peaks, MFU from that peak."""
     throughput = result.metrics.tokens_per_second_per_device
     for index, mfu in enumerate(result.mfu):
         path, peak = f"/mfu/{index}", mfu.weighted_peak

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 @rule("LP220", "error", "The nodes are those of the layout, each with its ranks")
 def nodes_of_the_layout(result: Result) -> Iterator[Violation]:
-    """A run through a launcher lists every node once, in the order of its ranks."""
     if not result.nodes:
         return
     hardware = result.hardware
@@ -34,7 +33,6 @@ def nodes_of_the_layout(result: Result) -> Iterator[Violation]:
 
 @rule("LP221", "error", "Waits and stragglers fit the run")
 def waits_fit(result: Result) -> Iterator[Violation]:
-    """Shares are in order, stragglers are ranks of the run on their nodes, and cost no more than the window."""
     waiting, window = result.waiting, result.metrics.window_seconds
     if waiting is None:
         return
@@ -62,7 +60,6 @@ def _ranks(hardware: Hardware) -> int:
 
 @rule("LP223", "warning", "Nodes are different machines", "plan")
 def different_machines(plan: Plan) -> Iterator[Violation]:
-    """No two nodes of a plan are reached at the same address."""
     first: dict[str, int] = {}
     for place, node in enumerate(plan.nodes):
         if (known := first.setdefault(node.address, place)) != place:
@@ -73,7 +70,6 @@ def different_machines(plan: Plan) -> Iterator[Violation]:
 
 @rule("LP222", "note", "No rank made the others wait for long")
 def no_stragglers(result: Result) -> Iterator[Violation]:
-    """A rank that is slower than its peers slows down all of them. If other programs slowed it, LP409 says so."""
     stragglers = costly_stragglers(result)
     if stragglers is not None and not all_disturbed(result):
         who, cost = stragglers

@@ -59,7 +59,6 @@ def _layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[P
 
 @rule("LP101", "error", "World size is tensor x pipeline x context x data parallel", *BOTH)
 def world_size(document: Result | Plan) -> Iterator[Violation]:
-    """Nodes x devices per node is the world; so is the product of the parallel degrees, each numbered once."""
     path, layout = _layout(document)
     parts = tuple(layout.degrees.values())
     product = prod(parts)
@@ -75,7 +74,6 @@ def world_size(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP102", "error", "Global batch is micro batch x gradient accumulation x data parallel", *BOTH)
 def global_batch(document: Result | Plan) -> Iterator[Violation]:
-    """GBS arithmetic."""
     batch = document.batch
     because = f"{batch.micro_batch} x {batch.gradient_accumulation} x {batch.data_parallel}"
     expected = batch.micro_batch * batch.gradient_accumulation * batch.data_parallel
@@ -84,7 +82,6 @@ def global_batch(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP103", "error", "Tokens per step are global batch x sequence length", *BOTH)
 def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
-    """Every sequence is full."""
     batch = document.batch
     because = Text("{} sequences x {} tokens", batch.global_batch, batch.seq_len)
     yield from differs("/batch/tokens_per_step", batch.tokens_per_step, batch.global_batch * batch.seq_len, because)
@@ -92,7 +89,6 @@ def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP104", "error", "Layout and batch are those that were asked for", *BOTH)
 def as_asked(document: Result | Plan) -> Iterator[Violation]:
-    """Figures that a document gives in two places are equal."""
     path, layout = _layout(document)
     spec = document.spec if not isinstance(document, Result) else document
     contract, tuning = spec.contract, spec.tuning
@@ -121,7 +117,6 @@ def as_asked(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP105", "error", "The degrees divide ranks, model and sequence", *BOTH)
 def sharding(document: Result | Plan) -> Iterator[Violation]:
-    """Groups of ranks have the same size, and each rank has the same part of the model and the sequence."""
     path, layout = _layout(document)
     ranks = layout.data_parallel * layout.context_parallel
     if ranks % layout.sharding_degree:
@@ -134,7 +129,6 @@ def sharding(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP106", "error", "The hardware has the ranks of the layout")
 def machine(result: Result) -> Iterator[Violation]:
-    """The hardware of a result has the ranks of its layout."""
     hardware, layout = result.hardware, result.parallelism
     yield from differs("/hardware/nodes", hardware.nodes, layout.nodes, Text("as in the layout"))
     found, expected = hardware.devices_per_node, layout.devices_per_node

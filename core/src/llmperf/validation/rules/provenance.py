@@ -37,7 +37,6 @@ _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @rule("LP318", "error", "A peak is of the probed device and has a date", "result", "plan")
 def peak_of_the_probed_device(document: Result | Plan) -> Iterator[Violation]:
-    """The peak names the model that was probed, and the year, month or day of its source in ISO form."""
     if isinstance(document, Result):
         for index, mfu in enumerate(document.mfu):
             if mfu.peak_date is not None:
@@ -71,7 +70,6 @@ def _date(path: str, found: str) -> Iterator[Violation]:
 
 @rule("LP650", "error", "Problems have the code of the core or of a plugin", "plan")
 def known_problem_codes(plan: Plan) -> Iterator[Violation]:
-    """Programs act on these codes; the core's list is closed, and a plugin's begin with its name and a dot."""
     for path, problems in (("/problems", plan.problems), ("/worker/problems", plan.worker.problems)):
         for index, problem in enumerate(problems):
             if problem.code not in PROBLEM_CODES and not _PLUGIN_CODE.fullmatch(problem.code):
@@ -91,7 +89,6 @@ def _roles(document: Result | Plan) -> tuple[str, str]:
 
 @rule("LP652", "error", "The core, the vendor and the framework of a run are recorded", "result", "plan")
 def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
-    """Each with its role, and each plugin under a name that a plugin can have."""
     vendor, framework = _roles(document)
     recorded = {(plugin.role, plugin.name) for plugin in document.plugins}
     for role, name in (("core", "core"), ("vendor", vendor), ("framework", framework)):
@@ -106,16 +103,17 @@ def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
 def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
-    """Rules of a vendor or framework that is not installed here are not applied, sections of an extension not read."""
     installed = {"vendor": installed_vendors(), "framework": installed_frameworks()}
     for index, plugin in enumerate(document.plugins):
         if plugin.role in installed and plugin.name not in installed[plugin.role]:
-            expected = Text("expected {} {} to be installed", plugin.role, shown(plugin.name))
+            name = f"{shown(plugin.name)} ({shown(plugin.distribution)})"
+            expected = Text("expected {} {} to be installed", plugin.role, name)
             yield f"/plugins/{index}", Text("{}, found that it is not; its rules were not applied", expected)
+    ran = [plugin.distribution for plugin in document.plugins if plugin.role == "extension"]
     for name in document.sections.keys() - known_sections().by_name.keys() if isinstance(document, Result) else ():
-        packages = project_packages()["sections"].get(name, ())
-        absent = next((shown(package) for package in packages if version(package) is None), "its package")
-        expected = Text("expected {} to be installed", absent)
+        packages = project_packages()["sections"].get(name, ran)  # of others, those that were in the run
+        absent = dict.fromkeys(shown(package) for package in packages if version(package) is None)
+        expected = Text("expected {} to be installed", " or ".join(list(absent)[:3]) or "its package")
         yield pointer(["sections", name[:200]]), Text("{}, found that it is not; the section is kept", expected)
 
 
@@ -126,7 +124,6 @@ FEWEST_DIGITS = 8
 
 @rule("LP662", "error", "Hashes of plugins' sources are hashes", "result", "plan")
 def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
-    """Each is null or the 64 hexadecimal digits of a SHA-256, which are not nearly all the same."""
     for path, plugin in _hashed(document):
         found = str(plugin.source_hash)
         if not _HASH.fullmatch(found) or len(set(found)) < FEWEST_DIGITS:
@@ -138,7 +135,6 @@ def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP653", "warning", "The source of a plugin is that of its installed version", "result", "plan")
 def source_is_installed(document: Result | Plan) -> Iterator[Violation]:
-    """A plugin of the same distribution and version has the same source here; one under development is not compared."""
     for path, plugin in _hashed(document):
         expected = _hash_here(plugin.role, plugin.name, plugin.distribution, plugin.version)
         if expected is not None and plugin.source_hash != expected:
@@ -179,7 +175,6 @@ WHY = Text("the run's clocks and figures may not be those of the named packages"
 
 @rule("LP655", "warning", "Nothing was loaded into the ranks from outside")
 def nothing_loaded_from_outside(result: Result) -> Iterator[Violation]:
-    """The loader and the interpreter load no code that the user's environment names, on no node."""
     software = result.software
     for name in LOADING:
         if text := software.environment.get(name):
@@ -206,7 +201,6 @@ def _module(file: str) -> str:
 
 @rule("LP016", "error", "The figures of a section are those that its package defines")
 def sections_fit(result: Result) -> Iterator[Violation]:
-    """Each section of an installed package has the fields of its dataclass."""
     known = known_sections().by_name
     for name, figures in result.sections.items():
         if name in known:

@@ -19,7 +19,6 @@ FEWEST_STEPS = 5
 
 @rule("LP201", "error", "token/p/s is tokens / window / devices")
 def throughput_per_device(result: Result) -> Iterator[Violation]:
-    """The headline figure follows from the measured tokens and the measured time."""
     metrics, devices = result.metrics, result.parallelism.world_size
     found = metrics.tokens_per_second_per_device
     if found is not None and metrics.window_seconds:
@@ -33,7 +32,6 @@ def throughput_per_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP202", "error", "Measured tokens are measured steps x tokens per step")
 def measured_tokens(result: Result) -> Iterator[Violation]:
-    """No token is counted that was not trained on; padding is not."""
     metrics, batch = result.metrics, result.batch
     if result.status == "complete":
         found, path = metrics.measured_tokens, "/metrics/measured_tokens"
@@ -49,7 +47,6 @@ def measured_tokens(result: Result) -> Iterator[Violation]:
 
 @rule("LP203", "error", "Measured steps are those after the warm-up")
 def measured_steps(result: Result) -> Iterator[Violation]:
-    """A complete run did all its steps; none does more."""
     contract, found = result.contract, result.metrics.measured_steps
     expected = max(contract.steps - contract.warmup_steps, 0)
     because = Text("{} steps, {} of them warm-up", contract.steps, contract.warmup_steps)
@@ -61,7 +58,6 @@ def measured_steps(result: Result) -> Iterator[Violation]:
 
 @rule("LP204", "error", "tokens/s of all devices is token/p/s x devices")
 def throughput_together(result: Result) -> Iterator[Violation]:
-    """The two throughputs of a result agree."""
     metrics, devices = result.metrics, result.parallelism.world_size
     each, found = metrics.tokens_per_second_per_device, metrics.tokens_per_second
     if each is not None and found is not None:
@@ -71,7 +67,6 @@ def throughput_together(result: Result) -> Iterator[Violation]:
 
 @rule("LP205", "error", "Step statistics are in order")
 def statistics_in_order(result: Result) -> Iterator[Violation]:
-    """p5 <= median <= p95, and the mean lies in its interval."""
     if (steps := result.metrics.step_seconds) is None:
         return
     if not steps.p5 <= steps.median <= steps.p95:
@@ -85,7 +80,6 @@ def statistics_in_order(result: Result) -> Iterator[Violation]:
 
 @rule("LP206", "warning", "The window is as long as its steps")
 def window_holds_steps(result: Result) -> Iterator[Violation]:
-    """The mean step, times the steps, fits into the measured time and fills it."""
     metrics = result.metrics
     if metrics.step_seconds is None or metrics.window_seconds is None or not metrics.measured_steps:
         return
@@ -99,7 +93,6 @@ UNEVEN_STEPS = Text("the steps are very uneven, so something else probably distu
 
 @rule("LP209", "warning", "The steps take about the same time")
 def even_steps(result: Result) -> Iterator[Violation]:
-    """Each step does the same work: steps that differ wildly were disturbed by something else."""
     steps = result.metrics.step_seconds
     if steps is None or result.metrics.measured_steps < FEWEST_STEPS:
         return
@@ -115,7 +108,6 @@ def even_steps(result: Result) -> Iterator[Violation]:
 
 @rule("LP237", "warning", "The steps do not become slower or faster")
 def no_drift(result: Result) -> Iterator[Violation]:
-    """A device that heats up, memory that fills, or a warm-up that is too short changes the steps within a run."""
     if (change := drift(result)) is not None and result.metrics.step_seconds is not None:
         first, last = result.metrics.step_seconds.quarters[0], result.metrics.step_seconds.quarters[-1]
         medians = Text("median {} s in the first quarter, {} s in the last", figure(first.median), figure(last.median))
@@ -125,7 +117,6 @@ def no_drift(result: Result) -> Iterator[Violation]:
 
 @rule("LP238", "note", "The mean step is known well")
 def mean_known_well(result: Result) -> Iterator[Violation]:
-    """The confidence interval of the mean step says how far the throughput of this run is chance."""
     steps = result.metrics.step_seconds
     if steps is not None and (half := mean_uncertainty(steps)) is not None:
         why = Text(
@@ -142,7 +133,6 @@ SHORTEST_SECONDS = 1.0
 
 @rule("LP236", "note", "The measured window is long enough")
 def long_enough(result: Result) -> Iterator[Violation]:
-    """At least 5 measured steps, and at least a second."""
     steps, seconds = result.metrics.measured_steps, result.metrics.window_seconds
     if result.status != "complete":
         return
@@ -155,7 +145,6 @@ def long_enough(result: Result) -> Iterator[Violation]:
 
 @rule("LP207", "error", "A run ends after it begins, and its window is within")
 def clock(result: Result) -> Iterator[Violation]:
-    """Times are ISO 8601 and in order."""
     created, finished = _time(result.created), _time(result.finished)
     for path, text, time in (("/created", result.created, created), ("/finished", result.finished, finished)):
         if time is None:
@@ -172,7 +161,6 @@ def clock(result: Result) -> Iterator[Violation]:
 
 @rule("LP208", "error", "Joules per token are energy / tokens, and tokens per joule the other way round")
 def energy_per_token(result: Result) -> Iterator[Violation]:
-    """Compare joules per token with the measured energy and the measured tokens."""
     metrics = result.metrics
     energy, tokens = metrics.energy_joules, metrics.measured_tokens
     if energy is None or not tokens:

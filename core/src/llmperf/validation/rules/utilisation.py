@@ -25,7 +25,6 @@ NOMINAL_FACTOR = 1.3
 
 @rule("LP301", "error", "MFU is token/p/s x FLOPs per token / peak")
 def mfu_follows(result: Result) -> Iterator[Violation]:
-    """Each convention's figure follows from its own numerator and its own peak."""
     throughput = result.metrics.tokens_per_second_per_device
     for index, mfu in enumerate(result.mfu):
         path = f"/mfu/{index}/value"
@@ -41,7 +40,6 @@ def mfu_follows(result: Result) -> Iterator[Violation]:
 
 @rule("LP319", "error", "MFU of the measured peak is token/p/s x FLOPs per token / that peak")
 def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
-    """It follows from the same throughput and numerator as the MFU of the rated peak."""
     measured, throughput = result.measured_peak, result.metrics.tokens_per_second_per_device
     peak = None if measured is None else measured.flops_per_second
     if measured is not None and measured.dtype != products_dtype(result.contract):
@@ -63,7 +61,6 @@ def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
 
 @rule("LP302", "error", "No device computes faster than its peak")
 def mfu_at_most_one(result: Result) -> Iterator[Violation]:
-    """An MFU over 1 means a wrong peak, a wrong FLOP count, or a stopwatch that did not wait for the device."""
     for index, mfu in enumerate(result.mfu):
         if mfu.value is not None and mfu.value > 1:
             yield f"/mfu/{index}/value", Text("expected at most 1 ({}), found {}", mfu.convention, figure(mfu.value))
@@ -72,7 +69,6 @@ def mfu_at_most_one(result: Result) -> Iterator[Violation]:
 
 @rule("LP303", "error", "FLOPs per token are those of the model", "result", "plan")
 def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
-    """The numerator of MFU, its formula and what it leaves out are counted again from the model and the workload."""
     if (count := _recount(document)) is None:
         return
     entries = {str(entry.convention): entry for entry in count.per_token}
@@ -118,7 +114,6 @@ def _stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]
 
 @rule("LP304", "error", "Parameters are those of the model", "result", "plan")
 def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
-    """The parameter count follows from the model's facts."""
     if not isinstance(document, Result):
         path, found = "/flops/parameters", document.flops.parameters
     else:
@@ -129,7 +124,6 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
 def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
-    """Without it, FLOPs and parameters cannot be counted again."""
     path, name = _counters(document)[0]
     if name in _recorded_extensions(document) and name not in installed_extensions():
         expected = Text("expected extension {}, which counted FLOPs, to be installed", shown(name))
@@ -138,7 +132,6 @@ def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violati
 
 @rule("LP316", "error", "The core or an extension of the run counted FLOPs", "result", "plan")
 def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Violation]:
-    """One of them counts for the whole document, and counts the model here too if it is installed."""
     counters, extensions_of_run = _counters(document), _recorded_extensions(document)
     first_path, first = counters[0]
     if first != CORE and first not in extensions_of_run:
@@ -156,7 +149,6 @@ def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Viol
 
 @rule("LP317", "error", "Nominal FLOPs follow from the nominal parameters", "result", "plan")
 def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
-    """6 FLOPs for each nominal parameter, 4 if the weights are frozen, whichever extension counted the others."""
     if _counters(document)[0][1] == CORE:  # LP303 checks all conventions
         return
     spec = document.spec if not isinstance(document, Result) else document
@@ -169,7 +161,6 @@ def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP323", "warning", "Nominal parameters are about those counted", "result", "plan")
 def nominal_parameters(document: Result | Plan) -> Iterator[Violation]:
-    """The headline MFU is proportional to the nominal parameters, so they must be the round figure of the count."""
     if isinstance(document, Result):
         path, model, count = "/model", document.model, _recount(document)
         total, active = document.parameters, None if count is None else count.active_parameters
@@ -224,7 +215,6 @@ def _recount(document: Result | Plan) -> FlopCount | None:
 
 @rule("LP305", "error", "Each convention occurs once, one of them is the headline")
 def one_headline(result: Result) -> Iterator[Violation]:
-    """Published tables are compared under `nominal`."""
     seen: set[str] = set()
     for index, mfu in enumerate(result.mfu):
         if mfu.convention in seen:
@@ -238,7 +228,6 @@ def one_headline(result: Result) -> Iterator[Violation]:
 
 @rule("LP306", "error", "A peak has a source and the dtype of the run")
 def peak_has_source(result: Result) -> Iterator[Violation]:
-    """A peak is a claim, which cannot be checked without a source."""
     for index, mfu in enumerate(result.mfu):
         if mfu.peak_flops_per_second is None:
             continue
@@ -255,7 +244,6 @@ def peak_has_source(result: Result) -> Iterator[Violation]:
 
 @rule("LP310", "note", "A peak is from a datasheet or was measured")
 def peak_is_reliable(result: Result) -> Iterator[Violation]:
-    """An MFU by a derived peak, or by one from a secondary source, is no better than that peak."""
     for index, mfu in enumerate(result.mfu):
         if mfu.peak_confidence == "low":
             source = Text("source: {}", shown(mfu.peak_source))

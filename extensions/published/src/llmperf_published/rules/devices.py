@@ -16,7 +16,6 @@ from llmperf_published.types.document import Published, PublishedRow
 
 @rule("LP411", "error", "Published memory is within the device's own")
 def memory_within_device(published: Published) -> Iterator[Violation]:
-    """In use is at most the total, and the total is what the device has."""
     for index, row in enumerate(published.rows):
         yield from _named_memory(published, row, f"/rows/{index}/hardware/device_memory")
         memory = row.metrics.memory
@@ -70,7 +69,6 @@ def _models(machine: Machine | None) -> str:
 
 @rule("LP412", "error", "Terms of a memory figure are those of the layout")
 def memory_terms(published: Published) -> Iterator[Violation]:
-    """`46.80*2 + 38.93*2 + ...` has a term for each pipeline stage, and counts each device once."""
     for index, row in enumerate(published.rows):
         memory, world = row.metrics.memory, world_size(row)
         stages = row.parallelism.pipeline_parallel or 1
@@ -89,7 +87,6 @@ def memory_terms(published: Published) -> Iterator[Violation]:
 
 @rule("LP413", "error", "The device of a published row offers its precision")
 def precision_is_offered(published: Published) -> Iterator[Violation]:
-    """The vendor publishes which dtypes a device computes in."""
     for index, row, machine in rows_on_known_devices(published):
         offered = {dtype for device in machine.devices for dtype in machine.catalogue.precisions(device)}
         if row.precision and offered and row.precision not in offered:
@@ -99,7 +96,6 @@ def precision_is_offered(published: Published) -> Iterator[Violation]:
 
 @rule("LP903", "note", "The published figures of a document's vendor are at hand")
 def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
-    """Without its plugin, peak, memory and dtypes of the rows are not held against anything."""
     known = is_comparison(published) or published.vendor in installed_vendors()
     if not known and not all(machine_of(published, row) for row in published.rows):
         told = Text("the document names none") if published.vendor is None else Text("found none")
@@ -137,7 +133,6 @@ def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]
 
 @rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")
 def facts_are_installed(published: Published) -> Iterator[Violation]:
-    """Facts that the importer gave instead, with their source: others have to look them up."""
     for index, device in enumerate(published.own.devices if published.own else ()):
         entry = device.entry
         figures = ", ".join(f"{dtype} {tflops:g}" for dtype, tflops in entry.dense_tflops.items())

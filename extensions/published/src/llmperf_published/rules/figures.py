@@ -32,7 +32,6 @@ LOSS_OVER_UNTRAINED = 3.0
 
 @rule("LP211", "error", "An expression gives the figure that is printed beside it")
 def expressions_hold(published: Published) -> Iterator[Violation]:
-    """`16.67 * 2048 / 8 = 4267`: rounded or cut off, with the row's own devices and sequence length."""
     for index, row in enumerate(published.rows):
         for path, figure in _expressions(row):
             value, path = figure.computed, f"/rows/{index}/metrics/{path}"
@@ -64,7 +63,6 @@ def _expressions(row: PublishedRow) -> Iterator[tuple[str, Figure]]:
 
 @rule("LP212", "error", "A throughput expression uses the row's devices and sequence length")
 def expression_uses_the_row(published: Published) -> Iterator[Violation]:
-    """Sequences a second x sequence length / devices is token/p/s only with the row's own."""
     for index, row in enumerate(published.rows):
         name = "tokens_per_second_per_device" if row.metrics.tokens_per_second_per_device else "tokens_per_second"
         figure = getattr(row.metrics, name)
@@ -94,7 +92,6 @@ def _whole(values: Iterable[float]) -> list[int]:
 
 @rule("LP213", "error", "Published tokens/s are token/p/s x devices")
 def totals_agree(published: Published) -> Iterator[Violation]:
-    """Where a table gives both."""
     for index, row in enumerate(published.rows):
         each, whole, devices = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second, world_size(row)
         if not each or not whole or each.value is None or whole.value is None or devices is None:
@@ -107,7 +104,6 @@ def totals_agree(published: Published) -> Iterator[Violation]:
 
 @rule("LP214", "warning", "A column of figures has one in each row")
 def no_figure_withheld(published: Published) -> Iterator[Violation]:
-    """A throughput without the others cannot be checked, and a row without one says nothing."""
     for index, row in enumerate(published.rows):
         for name, called in FIGURES.items():
             figure = getattr(row.metrics, name)
@@ -129,7 +125,6 @@ def _not_understood(published: Published, row: PublishedRow, name: str, called: 
 
 @rule("LP215", "warning", "A published row has a throughput")
 def throughput_is_there(published: Published) -> Iterator[Violation]:
-    """A table of results without any column for it."""
     for index, row in enumerate(published.rows):
         each, whole = row.metrics.tokens_per_second_per_device, row.metrics.tokens_per_second
         if each is None and whole is None and "throughput" not in row.metrics.other:
@@ -138,7 +133,6 @@ def throughput_is_there(published: Published) -> Iterator[Violation]:
 
 @rule("LP217", "note", "A share is printed with its unit")
 def share_has_a_unit(published: Published) -> Iterator[Violation]:
-    """A column of MFU or HFU that prints no unit is read by the magnitude of all its figures."""
     for index, table in enumerate(published.tables):
         for number, column in enumerate(table.columns):
             if column.unit == "percent":
@@ -152,7 +146,6 @@ def share_has_a_unit(published: Published) -> Iterator[Violation]:
 
 @rule("LP216", "error", "A published throughput is above 0")
 def throughput_is_positive(published: Published) -> Iterator[Violation]:
-    """Who trains gets through some tokens."""
     for index, row in enumerate(published.rows):
         for name in ("tokens_per_second_per_device", "tokens_per_second"):
             figure = getattr(row.metrics, name)
@@ -163,7 +156,6 @@ def throughput_is_positive(published: Published) -> Iterator[Violation]:
 
 @rule("LP511", "error", "A published loss is that of a language model")
 def loss_is_plausible(published: Published) -> Iterator[Violation]:
-    """Above 0, and not far above ln(vocabulary), which guessing gets."""
     for index, row in enumerate(published.rows):
         loss, model = row.metrics.loss, model_of(published, row)
         if loss is None or loss.value is None:
@@ -177,7 +169,6 @@ def loss_is_plausible(published: Published) -> Iterator[Violation]:
 
 @rule("LP508", "error", "A published figure is not NaN or infinite")
 def figures_are_finite(published: Published) -> Iterator[Violation]:
-    """A loss that is no number is that of training which diverged, and its other figures mean nothing."""
     rows = {row.line for row in published.rows}
     for index, unread in enumerate(published.unread):
         figure = unread.line in rows and unread.reason.startswith("expected a number under")

@@ -30,7 +30,6 @@ FOLLOWING = ("vendor", "defaults", "strategy", "formula", "configuration_names",
 
 @rule("LP611", "warning", "A document names one accelerator throughout")
 def one_accelerator(published: Published) -> Iterator[Violation]:
-    """Another device's name in a heading, a configuration's name or a row is what a copied table leaves behind."""
     accelerators = [entry.text for _, entry in _entries(published, "accelerator") if not withheld(entry.text)]
     if not accelerators:
         return
@@ -77,7 +76,6 @@ def _entries(published: Published, name: str) -> Iterator[tuple[str, Entry]]:
 
 @rule("LP612", "error", "A document names one vendor throughout")
 def one_vendor(published: Published) -> Iterator[Violation]:
-    """A Kunlunxin result that names an NVIDIA card is a copied row; a comparison of vendors names several."""
     if published.vendor is None or is_comparison(published):
         return
     texts = [
@@ -127,7 +125,6 @@ def _named_devices(row: PublishedRow) -> Iterator[tuple[str, str]]:
 
 @rule("LP613", "warning", "The environment names the accelerator of each row")
 def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
-    """A row of 40 GB devices below an environment of 80 GB ones was run somewhere that is not described."""
     accelerators = [entry.text for _, entry in _entries(published, "accelerator")]
     sizes = {int(one) for text in accelerators for one in re.findall(r"(?<!\d)(\d{2,3})\s?G", normal(text))}
     for index, row in enumerate(published.rows):
@@ -139,7 +136,6 @@ def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
 
 @rule("LP614", "warning", "The environment is complete")
 def environment_is_complete(published: Published) -> Iterator[Violation]:
-    """Facts that are needed to run it again."""
     for name, (section, called) in NEEDED.items():
         entry = published.entry(name, section)  # type: ignore[arg-type]
         if entry is None or withheld(entry.text):
@@ -149,7 +145,6 @@ def environment_is_complete(published: Published) -> Iterator[Violation]:
 
 @rule("LP615", "warning", "The data set is the same wherever it is named")
 def one_dataset(published: Published) -> Iterator[Violation]:
-    """Throughput and loss depend on it."""
     first = published.datasets[0] if published.datasets else None
     for index, one in enumerate(published.datasets):
         if first is not None and _dataset(one.text) != _dataset(first.text):
@@ -163,7 +158,6 @@ def _dataset(text: str) -> str:
 
 @rule("LP616", "note", "A claim that losses are aligned comes with the losses")
 def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
-    """Within 2 % from step 21 on: a table has no steps, a submission has them in its records."""
     for index, row in enumerate(published.rows):
         if row.metrics.aligned:
             message = Text("expected the losses of each step to hold it against, found none, {}", place(row))
@@ -172,14 +166,12 @@ def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
 
 @rule("LP617", "note", "Everything in the document is understood")
 def all_understood(published: Published) -> Iterator[Violation]:
-    """Text that was left out of the rows, with the reason; a maintainer reads these lines."""
     for index, one in enumerate(published.unread):
         yield f"/unread/{index}", Text("{}, found {}, line {}", Text.read(one.reason), shown(one.text), one.line)
 
 
 @rule("LP618", "warning", "Every departure from the case is listed in fix_hp")
 def departures_are_told(published: Published) -> Iterator[Violation]:
-    """A document's own default that is not the case's is a departure of all its rows that do not change it."""
     for index, row in enumerate(published.rows):
         for number, change in enumerate(row.fix_hp):
             if change.origin == "batch defaults":
@@ -190,7 +182,6 @@ def departures_are_told(published: Published) -> Iterator[Violation]:
 
 @rule("LP619", "warning", "A row's fix_hp changes something")
 def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
-    """A setting that is the document's default is none that was changed."""
     for index, row in enumerate(published.rows):
         for name, value in _set_again(published, row):
             expected = Text("expected a value other than the document's default {}", value)
@@ -207,7 +198,6 @@ def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, i
 
 @rule("LP621", "error", "A changed contract makes a published row a variant")
 def published_variant(published: Published) -> Iterator[Violation]:
-    """As for a measured result."""
     for index, row in enumerate(published.rows):
         changed = [one.path for one in row.fix_hp if one.contract]
         if row.variant != bool(changed):
@@ -220,7 +210,6 @@ def published_variant(published: Published) -> Iterator[Violation]:
 
 @rule("LP622", "error", "An imported document is what its text gives")
 def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
-    """It is computed again from headings, sections and cells; what was changed after the import is found."""
     from llmperf_published.rules.imported import imported_again
 
     if not published.rows:

@@ -31,7 +31,6 @@ def world_size(row: PublishedRow) -> int | None:
 
 @rule("LP111", "error", "Nodes, devices and ranks of a published row multiply out")
 def ranks_multiply_out(published: Published) -> Iterator[Violation]:
-    """`2x8` are 16 devices, and tensor x pipeline x data parallel are as many ranks."""
     for index, row in enumerate(published.rows):
         where, layout, world = row.hardware, row.parallelism, world_size(row)
         if where.devices and where.devices not in (world, where.devices_per_node):
@@ -111,7 +110,6 @@ def _product(degrees: list[int]) -> str:
 
 @rule("LP112", "error", "A claimed global batch is that of the row")
 def claims_hold(published: Published) -> Iterator[Violation]:
-    """`GBS=1024=4M tokens`: sequences are micro batch x accumulation x data parallel, tokens that x their length."""
     for index, row in enumerate(published.rows):
         for number, claim in enumerate(row.claims):
             path = f"/rows/{index}/claims/{number}"
@@ -159,7 +157,6 @@ def _tokens_admit(told: Figure, tokens: int) -> bool:
 
 @rule("LP113", "warning", "The document's formula gives the global batch of its rows")
 def formula_holds(published: Published) -> Iterator[Violation]:
-    """A formula that takes the world size for the data-parallel size gives another batch wherever TP or PP is not 1."""
     if (formula := published.formula) is None:
         return
     for row in published.rows:
@@ -204,7 +201,6 @@ def _meant(numerator: tuple[str, ...], denominator: tuple[str, ...], known: dict
 
 @rule("LP114", "error", "The name of a configuration agrees with its row")
 def configuration_agrees(published: Published) -> Iterator[Violation]:
-    """`config_TP2PP4SH1SP1A10080Gx1x8` says layout, device, memory, nodes and devices, as other columns do."""
     for index, row in enumerate(published.rows):
         if (name := row.configuration_name) is None:
             continue
@@ -231,7 +227,6 @@ def _named(name: ConfigurationName, row: PublishedRow) -> Iterator[tuple[str, in
 
 @rule("LP115", "error", "The sharding degree of a published row divides its data parallel")
 def published_sharding(published: Published) -> Iterator[Violation]:
-    """States are shared among ranks that see different data."""
     for index, row in enumerate(published.rows):
         degree, ranks = row.parallelism.sharding_degree, row.batch.data_parallel
         if degree and ranks and ranks % degree:

@@ -135,7 +135,6 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, row: Publis
 
 @rule("LP312", "warning", "A published MFU is by the nominal convention")
 def mfu_is_nominal(published: Published) -> Iterator[Violation]:
-    """A figure by another convention must not be held against the others; `llmperf convert` re-expresses it."""
     for index, row, machine in rows_on_known_devices(published):
         mfu, each = row.metrics.mfu, per_device(row)
         if mfu is None or not mfu.stated or each is None:
@@ -150,7 +149,6 @@ def mfu_is_nominal(published: Published) -> Iterator[Violation]:
 
 @rule("LP313", "error", "No published device computes faster than its peak")
 def within_the_peak(published: Published) -> Iterator[Violation]:
-    """Held against the highest peak that the row's precision may mean: TF32 for fp32, where the device has it."""
     for index, row in enumerate(published.rows):
         for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
             if share is not None and any(number.bounds[0] > 1 for number in share.numbers):
@@ -168,7 +166,6 @@ def within_the_peak(published: Published) -> Iterator[Violation]:
 
 @rule("LP314", "warning", "A row that says fp32 is not faster than fp32")
 def truly_fp32(published: Published) -> Iterator[Violation]:
-    """TF32 is another dtype; a row that used it has to say so."""
     for index, row, machine in rows_on_known_devices(published):
         single, computed = machine.peaks(("fp32",)), _computed(published, row)
         reduced = machine.peaks(("tf32",))

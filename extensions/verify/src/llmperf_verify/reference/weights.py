@@ -24,12 +24,10 @@ class Weights(Protocol):
 
     def rows(self, name: str, shape: tuple[int, int], start: int, stop: int) -> Array:
         """Rows `start` to `stop` of a matrix [out, in]."""
-        ...
 
     def vector(self, name: str, size: int) -> Array | None:
         """A norm's weight, a bias or sinks, [size]. None if it has its initial value: a norm that multiplies by 1, a
         bias or sinks of 0."""
-        ...
 
 
 class DrawnWeights:

@@ -27,7 +27,6 @@ class Encoder(Protocol):
 
     def encode(self, text: str) -> NDArray[np.integer]:
         """The ids of a text."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
