@@ -51,6 +51,7 @@ if TYPE_CHECKING:
         WorkerPlan,
         Workload,
     )
+    from llmperf.types.remote import Container
 
     Logged: TypeAlias = LoggedStep | LoggedFacts | LoggedFailure
 
@@ -373,16 +374,17 @@ def llmperf_loggers() -> Iterable[Logger]:
 
 
 @hookspec(firstresult=True)
-def llmperf_remote_nodes(launcher: Launcher, python: str) -> RemoteNodes:
+def llmperf_remote_nodes(launcher: Launcher, python: str, container: Container | None) -> RemoteNodes:
     """Called in the controller before the nodes of a launcher are used, for the carrier of runs and records.
 
     One extension may answer: `llmperf-remote`, whose program on the nodes uses the commands of any launcher.
-    `python` is the interpreter there. Runs on this machine need no answer.
+    `python` is the interpreter there; `container` is that of `--container-image`, for a launcher that starts none
+    itself. Runs on this machine need no answer.
 
     >>> @llmperf.hookimpl
-    ... def llmperf_remote_nodes(launcher, python):
+    ... def llmperf_remote_nodes(launcher, python, container):
     ...     from llmperf_acme.cluster import AcmeNodes
-    ...     return AcmeNodes(launcher, python)
+    ...     return AcmeNodes(launcher, python, container)
     """
 
 

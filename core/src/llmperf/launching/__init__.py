@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from llmperf.planning.environment_report import device_samples as device_samples
     from llmperf.planning.environment_report import environment_report as environment_report
     from llmperf.planning.environment_report import installed_facts as installed_facts
+    from llmperf.planning.environment_report import this_interpreter as this_interpreter
     from llmperf.planning.host_facts import package_versions as package_versions
     from llmperf.runfolder.endings import ReachedNode as ReachedNode
     from llmperf.runfolder.endings import read_nodes as read_nodes

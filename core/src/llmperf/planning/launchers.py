@@ -9,7 +9,6 @@ from typing import Any, cast
 
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
-from llmperf.planning.containers import Container
 from llmperf.planning.environment_report import this_interpreter
 from llmperf.planning.host_facts import injecting
 from llmperf.plugins.asking import VARIABLE
@@ -18,7 +17,7 @@ from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.plugins.mending import install_own
 from llmperf.types.launching import Interpreter, Node, NodeCommand, NodeRequest, Submission
-from llmperf.types.remote import RemoteNodes
+from llmperf.types.remote import Container, RemoteNodes
 
 HOOK = "llmperf_launchers"
 METHODS = ("nodes", "commands")
@@ -69,8 +68,6 @@ class CheckedLauncher:
 
     def commands(self, nodes: Sequence[NodeCommand]) -> tuple[NodeCommand, ...]:
         """The processes to start on this machine: at least one, and at most one for each given command."""
-        if self.container is not None:
-            nodes = [self.container.wrapped(node) for node in nodes]
         commands = self._answer("commands", NodeCommand, nodes)
         at = self._at("commands")
         if not 1 <= len(commands) <= len(nodes):
@@ -191,7 +188,7 @@ def remote_nodes(launcher: CheckedLauncher, python: str | Interpreter | None) ->
     plugins, hook = plugins_for(), "llmperf_remote_nodes"
     path = python.path if isinstance(python, Interpreter) else python or this_interpreter()
     if plugins.answers(hook):
-        return cast(RemoteNodes, plugins.ask(hook, launcher=launcher, python=path))
+        return cast(RemoteNodes, plugins.ask(hook, launcher=launcher, python=path, container=launcher.container))
     package = "llmperf-remote"
     trouble = [line for line in plugins.left_out if package in line] or [f"install it with: {install_own(package)}"]
     raise UserError(f"launcher {launcher.name!r}: {package} brings runs to its nodes; {trouble[0]}")

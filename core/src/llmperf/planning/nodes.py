@@ -9,7 +9,6 @@ from pathlib import Path
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
-from llmperf.planning.containers import container_of
 from llmperf.planning.environment_report import reported_by, this_interpreter
 from llmperf.planning.interfaces import compact_hosts
 from llmperf.planning.launchers import installed_launcher, remote_nodes
@@ -19,7 +18,7 @@ from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.facts import required_problem
 from llmperf.plugins.mending import unmet_problem
 from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
-from llmperf.types.remote import Chooser, EnvironmentReport, NodesReached
+from llmperf.types.remote import Chooser, Container, EnvironmentReport, NodesReached
 
 NODES_HERE = (Node(host="localhost", address="127.0.0.1"),)
 """This machine as the only node."""
@@ -60,11 +59,11 @@ def reach(site: Site, nodes: int) -> Machine:
         return _machine(vendor, here, python)
     launcher = site.opened or installed_launcher(site.launcher, vendor)
     if request.image is not None and not launcher.starts_containers:
-        launcher.container = container_of(request.image, site.containers, site.launcher)
+        launcher.container = Container(image=request.image, table=site.containers)
         request, python = replace(request, image=None), python or (site.containers.python, None)
+    remote = remote_nodes(launcher, python[0] if python else None)
     offered = launcher.nodes(request)
     try:
-        remote = remote_nodes(launcher, python[0] if python else None)
         reached = remote.reach(offered, vendor, site.interface, vendor_chooser(vendor))
         return replace(_machine(vendor, reached, python), launcher=launcher)
     except BaseException:

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
-from llmperf.planning.containers import NO_CONTAINERS, Containers
 from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
@@ -21,6 +20,7 @@ from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 from llmperf.types.plan_checks import Problem
+from llmperf.types.remote import Containers
 from llmperf.types.spec import Case, RunSpec
 
 LOCAL = "local"
@@ -78,7 +78,7 @@ class Site:
     """Hosts that the user named for the launcher."""
     image: str | None = None
     """Container image of the nodes."""
-    containers: Containers = NO_CONTAINERS
+    containers: Containers = field(default_factory=Containers)
     """Containers for launchers that start none themselves."""
     interface: str | None = None
     """Network interface over which the nodes reach one another; None for that of the launcher's addresses."""

@@ -11,7 +11,7 @@ from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
 from llmperf.files.user_files import config_file, own_config_file, read_config
-from llmperf.planning.containers import NO_CONTAINERS, Containers
+from llmperf.types.remote import Containers
 from llmperf.types.spec import DataSource
 
 NAME = "llmperf.toml"
@@ -53,7 +53,7 @@ class Tables:
     """Defaults of a run, which options override."""
     hosts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Hosts by the name of the group."""
-    containers: Containers = NO_CONTAINERS
+    containers: Containers = field(default_factory=Containers)
     """Containers of `--container-image` for launchers that start none themselves."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options by the name of the launcher, which checks them."""

@@ -104,8 +104,8 @@ class Launcher(Protocol):
     node has, to screen the nodes, and to run. A launcher may also have this attribute, and these methods:
 
     `starts_containers = True`
-        It starts `NodeRequest.image` itself, or refuses it. Other launchers never see an image: core turns the commands
-        that it gives them into commands of the engine in `[containers]` of `llmperf.toml`.
+        It starts `NodeRequest.image` itself, or refuses it. For other launchers, llmperf-remote turns the commands
+        into commands of the engine in `[containers]` of `llmperf.toml`.
 
     `hand_over(submission: Submission, say: Callable[[str], None]) -> int | None`
         Called by `llmperf run` before anything is planned. The launcher may have the command run elsewhere, such as in

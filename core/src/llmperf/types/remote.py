@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from llmperf.types.devices import Probe
 from llmperf.types.launching import Node
@@ -14,6 +14,32 @@ from llmperf.types.launching import Node
 if TYPE_CHECKING:
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
     from llmperf.types.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containers:
+    """`[containers]`: how `--container-image` is started by launchers that start no containers themselves."""
+
+    engine: Literal["apptainer", "docker", "podman"] | None = None
+    """The program on the nodes that starts them."""
+    mounts: tuple[str, ...] = ()
+    """Folders of the node, such as `/data:/data:ro`."""
+    python: str = "python3"
+    """The interpreter in the image: its path, or a name on the image's `PATH`. `--python` is stronger."""
+    devices: tuple[str, ...] = ()
+    """Devices for docker and podman: paths below /dev, or names of the Container Device Interface."""
+    gpus: str | None = None
+    """For docker `all`; for apptainer the name of its option for the driver's libraries."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Container:
+    """An image, and how a launcher that starts no containers itself starts it on a node."""
+
+    image: str
+    """Image as the engine takes it."""
+    table: Containers
+    """The user's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

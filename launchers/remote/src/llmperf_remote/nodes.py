@@ -15,9 +15,10 @@ from llmperf.errors import UserError
 from llmperf.launching import ReachedNode as RecordedNode
 from llmperf.launching import files_of_node, read_nodes, save_nodes
 from llmperf.types import Launcher, Node, NodesChecked, NodesReached, Plan, ReachedNode, ReachedNodes
-from llmperf.types.remote import Chooser, NodesCheck
+from llmperf.types.remote import Chooser, Container, NodesCheck
 
 from llmperf_remote.agents import LinkedAgents
+from llmperf_remote.containers import InContainers
 from llmperf_remote.conversation import Conversation
 from llmperf_remote.differences import concerns, differences, refuse_one_machine, usual_report
 from llmperf_remote.doctor import described, lines
@@ -31,8 +32,8 @@ FETCH_SECONDS = 60.0
 class Nodes:
     """Implements `llmperf.types.RemoteNodes` for any launcher, by the commands that it gives."""
 
-    def __init__(self, launcher: Launcher, python: str) -> None:
-        self._launcher = launcher
+    def __init__(self, launcher: Launcher, python: str, container: Container | None = None) -> None:
+        self._launcher = launcher if container is None else InContainers(launcher, container)
         self._python = python
 
     def _conversation(

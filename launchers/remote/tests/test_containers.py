@@ -8,17 +8,23 @@ from types import SimpleNamespace
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.planning.containers import Containers, container_of
-from llmperf.planning.environment_report import this_interpreter
-from llmperf.planning.launchers import CheckedLauncher
-from llmperf.plugins.discovery import Found
-from llmperf.types.launching import NodeCommand
+from llmperf.launching import this_interpreter
+from llmperf.types import NodeCommand
+from llmperf.types.remote import Container, Containers
+from llmperf_remote.containers import InContainers
 
 COMMAND = NodeCommand(
     node_rank=1, host="b", argv=("python3", "-u", "-c", "PROGRAM"), env={"LLMPERF_NODE_RANK": "1", "API_KEY": "hidden"}
 )
 SHARED = "run --rm --interactive --init --pull never --network host --ipc host"
 NAMES = "--env API_KEY --env LLMPERF_NODE_RANK"
+
+
+def argv_of(command, image, table):
+    launcher = InContainers(SimpleNamespace(name="ssh", nodes=list, commands=list), Container(image=image, table=table))
+    (wrapped,) = launcher.commands([command])
+    assert replace(wrapped, argv=command.argv) == command
+    return wrapped.argv
 
 
 @pytest.mark.parametrize(
@@ -38,21 +44,17 @@ NAMES = "--env API_KEY --env LLMPERF_NODE_RANK"
     ],
 )  # fmt: skip
 def test_the_command_of_each_engine(table, argv):
-    wrapped = container_of("lab/llmperf:1", table, "ssh").wrapped(COMMAND)
-    assert " ".join(wrapped.argv) == argv
-    assert wrapped.env == COMMAND.env
-    assert (wrapped.node_rank, wrapped.host) == (1, "b")
+    assert " ".join(argv_of(COMMAND, "lab/llmperf:1", table)) == argv
 
 
 def test_nodes_that_differ_in_their_number_only_have_the_same_words():
-    container = container_of("a.sif", Containers(engine="apptainer"), "ssh")
-    other = replace(COMMAND, env={**COMMAND.env, "LLMPERF_NODE_RANK": "7"})
-    assert container.wrapped(COMMAND).argv == container.wrapped(other).argv
+    table, other = Containers(engine="apptainer"), replace(COMMAND, env={**COMMAND.env, "LLMPERF_NODE_RANK": "7"})
+    assert argv_of(COMMAND, "a.sif", table) == argv_of(other, "a.sif", table)
 
 
 def test_the_interpreter_of_this_machine_is_not_sought_in_the_image():
-    container = container_of("a", Containers(engine="docker", python="/opt/llmperf/bin/python"), "ssh")
-    argv = container.wrapped(replace(COMMAND, argv=(this_interpreter(), "-u"))).argv
+    table = Containers(engine="docker", python="/opt/llmperf/bin/python")
+    argv = argv_of(replace(COMMAND, argv=(this_interpreter(), "-u")), "a", table)
     assert argv[argv.index("--entrypoint") + 1] == "/opt/llmperf/bin/python"
 
 
@@ -75,18 +77,9 @@ def test_the_interpreter_of_this_machine_is_not_sought_in_the_image():
 )
 def test_what_could_become_another_option_is_refused(image, table, message):
     with pytest.raises(UserError) as caught:
-        container_of(image, Containers(**table), "ssh")
+        argv_of(COMMAND, image, Containers(**table))
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
-
-
-def test_a_launcher_gets_commands_that_are_in_the_container_already():
-    launcher = SimpleNamespace(name="other", nodes=list, commands=lambda nodes: nodes)
-    checked = CheckedLauncher(launcher, Found("other", "extension", "other", "other", "1"))
-    checked.container = container_of("a", Containers(engine="podman"), "other")
-    (command,) = checked.commands([COMMAND])
-    assert command.argv[:2] == ("podman", "run")
-    assert not checked.starts_containers
 
 
 def test_an_unknown_engine_and_an_image_for_this_machine_are_refused(stub_site, tmp_path, monkeypatch, capsys):
