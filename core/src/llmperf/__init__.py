@@ -88,9 +88,9 @@ if TYPE_CHECKING:
     from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.runfolder.create import load_plan as load_plan
-    from llmperf.runfolder.host_readings import busy_parts as busy_parts
     from llmperf.runfolder.reader import rank_records as rank_records
     from llmperf.runfolder.reader import recorded as recorded
+    from llmperf.runfolder.readings import busy_parts as busy_parts
     from llmperf.running.given_run import GivenRun as GivenRun
     from llmperf.running.step_traces import trace_ranks as trace_ranks
     from llmperf.submissions.opened import opened_results as opened_results

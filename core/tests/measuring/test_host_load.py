@@ -12,7 +12,7 @@ from llmperf.measuring import host_meter, sampler
 from llmperf.measuring.host_meter import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
 from llmperf.measuring.processes import send
 from llmperf.plugins.loading import load_for
-from llmperf.runfolder.host_readings import HostLoad, HostReading, busy_parts, busy_text
+from llmperf.runfolder.readings import HostLoad, HostReading, busy_parts, busy_text
 from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample
 from llmperf.types.hosts import BusyProgram, LoadBefore

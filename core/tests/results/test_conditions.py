@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from llmperf.runfolder.node_readings import NodeReadings
+from llmperf.runfolder.readings import NodeReadings
 from llmperf.types import DeviceSample, MemorySample
 from llmperf.types.hosts import BusyProgram
 from llmperf.types.records import HostSample

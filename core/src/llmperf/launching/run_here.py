@@ -23,7 +23,7 @@ from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, load_plan
-from llmperf.runfolder.host_readings import busy_text
+from llmperf.runfolder.readings import busy_text
 from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan
 

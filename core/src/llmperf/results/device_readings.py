@@ -1,16 +1,14 @@
-"""Readings of the samplers of all nodes in the measured window: means, energy, throttling, other processes of hosts."""
+"""Figures of the devices of all nodes in the measured window: means, energy, throttling."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
-from llmperf.runfolder.host_readings import HostLoad
-from llmperf.runfolder.node_readings import COVERED as COVERED
-from llmperf.runfolder.node_readings import DeviceReadings
-from llmperf.types.hosts import NodeConditions
+from llmperf.runfolder.readings import COVERED as COVERED
+from llmperf.runfolder.readings import DeviceReadings
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
@@ -117,44 +115,3 @@ def devices(records: RunRecords) -> int:
     plan = records.plan
     each = len(plan.probe.devices) if plan.device_share < 1 else plan.layout.devices_per_node
     return plan.layout.nodes * each
-
-
-def of_others(records: RunRecords) -> dict[str, Any]:
-    """Use of cores and devices by other processes, before the start and in the window, on the busiest node.
-
-    None where unknown: a share of the cores needs two samples near the window.
-    """
-    before = [host.load for host in records.hosts.values() if host.load is not None]
-    window = records.readings.values()
-    known: dict[str, list[float | None]] = {
-        "other_cpu_share": [node.other_cpu_share for node in window],
-        "other_cpu_share_before": [load.other_cpu_share for load in before],
-        "other_processes": [node.other_processes for node in window],
-        "other_processes_before": [load.other_processes for load in before],
-    }
-    return {name: max((value for value in values if value is not None), default=None) for name, values in known.items()}
-
-
-def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
-    """Activity of others on each node that was read, in node order."""
-    conditions = []
-    for node in sorted(records.hosts.keys() | records.readings.keys()):
-        host, readings = records.hosts.get(node), records.readings.get(node)
-        load = HostLoad() if readings is None else readings.load
-        known = NodeConditions(
-            node_rank=node,
-            before=None if host is None else host.load,
-            other_cpu_share=load.share,
-            most_other_cpu_share=load.most_share,
-            programs=load.programs,
-            other_processes=None if readings is None else readings.other_processes,
-            pressure=load.pressure,
-            most_memory_pressure=load.most_memory_pressure,
-            least_memory_available_bytes=load.least_memory_available_bytes,
-            swapped_bytes=load.swapped_bytes,
-            throttling={} if readings is None else readings.throttling_over_time,
-            clock_hertz=() if readings is None else readings.clock_over_time,
-        )
-        if known != NodeConditions(node_rank=node):
-            conditions.append(known)
-    return tuple(conditions)

@@ -12,7 +12,7 @@ from llmperf.accounting.flops import utilisation
 from llmperf.accounting.precisions import products_dtype, weighted_peaks
 from llmperf.errors import UserError
 from llmperf.results import device_readings
-from llmperf.results.device_readings import node_conditions
+from llmperf.results.disturbances import node_conditions, of_others
 from llmperf.results.failure import outcome
 from llmperf.results.node_figures import Facts, common_facts, node_facts, node_results, waiting
 from llmperf.results.notes import notes
@@ -203,7 +203,7 @@ def metrics(records: RunRecords) -> Metrics:
         joules_per_token=drawn.joules / tokens if drawn and tokens else None,
         tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
         throttling=device_readings.throttling(records),
-        **device_readings.of_others(records),
+        **of_others(records),
         compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
         evaluation=evaluation(records),
     )

@@ -20,8 +20,8 @@ from llmperf.runfolder.endings import (
     read_nodes,
     read_reports,
 )
-from llmperf.runfolder.node_readings import DeviceReadings, NodeReadings, Span, measured_windows
 from llmperf.runfolder.reader import RecordFile, merged
+from llmperf.runfolder.readings import DeviceReadings, NodeReadings, Span, measured_windows
 from llmperf.runfolder.totals import ExpertTotals, RankTotals, StepTotals
 from llmperf.types.plan import Plan
 from llmperf.types.records import (

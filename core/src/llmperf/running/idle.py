@@ -12,7 +12,7 @@ from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.measuring.sampler import device_sampler, used_devices
 from llmperf.planning.states import Planned
-from llmperf.runfolder.host_readings import busy_text
+from llmperf.runfolder.readings import busy_text
 from llmperf.running.node_checks import asking
 from llmperf.types.hosts import LoadBefore
 
@@ -36,7 +36,7 @@ class StillBusy(LlmperfError):
 
 
 def wait_until_idle(planned: Planned, minutes: float, show: Show) -> None:
-    """Return when the hosts and devices of a run are idle, by the bounds of `host_readings`; StillBusy after that."""
+    """Return when the hosts and devices of a run are idle, by the bounds of `busy_parts`; StillBusy after that."""
     with _looks(planned) as look:
         wait(look, 60 * minutes, show)
 

@@ -244,7 +244,7 @@ class Task:
         return FinishedTask(
             folder=run,
             packages=package_versions(joined_facts(plugins).packages),
-            other_cpu_share=None if node is None else node.other_cpu_share,
+            other_cpu_share=None if node is None else node.load.share,
             other_processes=None if node is None else node.other_processes,
             throttled=tuple(sorted(node.throttled)) if node is not None and node.throttle_known else None,
             celsius=(known[0], known[-1]) if known else None,
