@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from llmperf_schemas import RESULT_SCHEMA
 
@@ -19,11 +20,12 @@ from llmperf.results.notes import notes
 from llmperf.results.sections import computed_sections
 from llmperf.results.statistics import step_statistics
 from llmperf.runfolder.contents import RunRecords, read_run
-from llmperf.runfolder.endings import Ending
 from llmperf.types.hosts import Hardware, Software
 from llmperf.types.plan import Plan
 from llmperf.types.rates import MeasuredPeak
 from llmperf.types.result import Metrics, RankMemory, Result
+
+T = TypeVar("T")
 
 
 def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
@@ -36,8 +38,13 @@ def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
 
 def result_of(records: RunRecords) -> Result:
     """The same, of a run folder that was read."""
-    records = replace(records, plan=with_larger_peak(records.plan, records.ending))
-    plan, spec = records.plan, records.plan.spec
+    plan, ending = records.plan, records.ending
+    before, after = plan.peak, ending.peak_again if ending else None
+    if before is not None and after is not None and before.dtype == after.dtype:
+        # whatever else runs on a host lowers what is measured, so the larger figure is nearer to the peak
+        plan = replace(plan, peak=max(before, after, key=lambda peak: peak.flops_per_second))
+        records = replace(records, plan=plan)
+    spec = plan.spec
     if plan.purpose != "run":
         raise UserError(
             f"{records.run}: not a measured run, so it has no result: its plan has purpose {plan.purpose!r}"
@@ -51,7 +58,7 @@ def result_of(records: RunRecords) -> Result:
         schema=RESULT_SCHEMA,
         run_id=plan.run_id,
         created=plan.created,
-        finished=records.ending.at if records.ending else plan.created,
+        finished=ending.at if ending else plan.created,
         provenance="measured",
         status=status,
         failure=failure,
@@ -66,8 +73,8 @@ def result_of(records: RunRecords) -> Result:
         data_fingerprint=plan.data_fingerprint,
         tuning=spec.tuning,
         framework=spec.framework,
-        kernels=joined_texts(rank.kernels for rank in records.ranks),
-        precisions=joined_texts(rank.precisions for rank in records.ranks),
+        kernels=dict(sorted(of_first_rank(rank.kernels for rank in records.ranks).items())),
+        precisions=dict(sorted(of_first_rank(rank.precisions for rank in records.ranks).items())),
         emulated=spec.tuning.emulate_precision,
         hardware=hardware(records, common),
         software=software(records, common),
@@ -84,7 +91,7 @@ def result_of(records: RunRecords) -> Result:
         ),
         peak_problem=plan.peak_problem,
         measured_peak=fastest_product,
-        peak_again=records.ending.peak_again if records.ending else None,
+        peak_again=after,
         nodes=node_results(records),
         conditions=node_conditions(records),
         waiting=waiting(records),
@@ -114,17 +121,6 @@ def measured_peak(plan: Plan) -> MeasuredPeak | None:
     )
 
 
-def with_larger_peak(plan: Plan, ending: Ending | None) -> Plan:
-    """The plan with the larger of the peaks that were measured before and after the run.
-
-    Whatever else runs on a host lowers what is measured, so the larger figure is nearer to the peak.
-    """
-    before, after = plan.peak, None if ending is None else ending.peak_again
-    if before is None or after is None or before.dtype != after.dtype:
-        return plan
-    return replace(plan, peak=max(before, after, key=lambda peak: peak.flops_per_second))
-
-
 def hardware(records: RunRecords, common: Facts) -> Hardware:
     """The machine as probed, and what most hosts have."""
     plan = records.plan
@@ -146,40 +142,35 @@ def hardware(records: RunRecords, common: Facts) -> Hardware:
     )
 
 
-def joined_texts(texts_of_ranks: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Texts of ranks by name, each from the first rank that has it: pipeline stages have different operations."""
-    named: dict[str, str] = {}
-    for texts in texts_of_ranks:
-        named = {**texts, **named}
-    return dict(sorted(named.items()))
-
-
 def software(records: RunRecords, common: Facts) -> Software:
     """Software of the ranks of most nodes; a host's own Python where no rank got to say its own."""
     interpreter = records.plan.interpreter
+
+    def named(prefix: str) -> dict[str, str]:
+        return {name[len(prefix) :]: str(value) for name, value in common.items() if name.startswith(prefix)}
+
     return Software(
         os=str(common.get("os", "unknown")),
         kernel=str(common.get("kernel", "unknown")),
         python=str(common.get("python", "unknown")),
         worker_environment=None if interpreter is None else interpreter.environment or interpreter.path,
-        packages=dict(_named("packages.", common)),
+        packages=named("packages."),
         notable_packages=next((host.notable_packages for host in records.hosts.values()), ()),
-        environment=dict(_named("environment.", common)),
-        startup_modules=dict(_named("startup_modules.", common)),
+        environment=named("environment."),
+        startup_modules=named("startup_modules."),
     )
-
-
-def _named(prefix: str, facts: Facts) -> Iterator[tuple[str, str]]:
-    return ((name.removeprefix(prefix), str(value)) for name, value in facts.items() if name.startswith(prefix))
 
 
 def metrics(records: RunRecords) -> Metrics:
     """All figures of a run. Without a complete window there is no throughput; the other figures are kept."""
     from llmperf.tokens.data_sets import known_entropy
 
-    steps, window = records.steps, window_seconds(records)
+    steps, layout, script = records.steps, records.plan.layout, records.plan.worker.script
+    world, window = layout.world_size, None
+    if len({rank.rank for rank in records.ranks}) == world:  # every rank has closed its window
+        window = max(rank.window_seconds for rank in records.ranks) or None
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else steps.measured_tokens
-    world = records.plan.layout.world_size
+    contract_data = script is None or any(rank.data_fingerprint for rank in records.ranks)  # which script ranks record
     curve = steps.curve.points()
     drawn = device_readings.energy(records, window)
     return Metrics(
@@ -192,8 +183,16 @@ def metrics(records: RunRecords) -> Metrics:
         step_seconds=step_statistics(steps.slowest_seconds),
         first_loss=curve[0].loss if curve else None,
         final_loss=curve[-1].loss if curve else None,
-        known_entropy=known_entropy(records.plan.spec.contract.dataset) if reads_contract_data(records) else None,
-        rank_memory=rank_memory(records),
+        known_entropy=known_entropy(records.plan.spec.contract.dataset) if contract_data else None,
+        rank_memory=tuple(
+            RankMemory(
+                rank=rank.rank,
+                pipeline_stage=layout.coordinate(rank.rank, "pipeline"),
+                peak_bytes=rank.peak_memory_bytes,
+                reserved_bytes=rank.peak_reserved_bytes,
+            )
+            for rank in records.ranks
+        ),
         device_memory_used_bytes=device_readings.most(records, "memory_used_bytes"),
         device_memory_total_bytes=device_readings.most(records, "memory_total_bytes"),
         utilisation_percent=device_readings.mean(records, "utilisation_percent"),
@@ -205,39 +204,13 @@ def metrics(records: RunRecords) -> Metrics:
         throttling=device_readings.throttling(records),
         **of_others(records),
         compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
-        evaluation=evaluation(records),
+        evaluation=of_first_rank(rank.evaluation for rank in records.ranks),
     )
 
 
-def reads_contract_data(records: RunRecords) -> bool:
-    """Check whether the ranks train on the contract's data; unknown of a script, unless a rank records what it read."""
-    return records.plan.worker.script is None or any(rank.data_fingerprint for rank in records.ranks)
-
-
-def window_seconds(records: RunRecords) -> float | None:
-    """Wall time of the slowest rank; None unless every rank has closed its window."""
-    if len({rank.rank for rank in records.ranks}) != records.plan.layout.world_size:
-        return None
-    return max(rank.window_seconds for rank in records.ranks) or None
-
-
-def rank_memory(records: RunRecords) -> tuple[RankMemory, ...]:
-    """Peak memory of each rank that finished, with its pipeline stage."""
-    layout = records.plan.layout
-    return tuple(
-        RankMemory(
-            rank=rank.rank,
-            pipeline_stage=layout.coordinate(rank.rank, "pipeline"),
-            peak_bytes=rank.peak_memory_bytes,
-            reserved_bytes=rank.peak_reserved_bytes,
-        )
-        for rank in records.ranks
-    )
-
-
-def evaluation(records: RunRecords) -> dict[str, float | None]:
-    """Figures of the evaluation, each from the first rank that has it."""
-    figures: dict[str, float | None] = {}
-    for rank in records.ranks:
-        figures = {**rank.evaluation, **figures}
-    return figures
+def of_first_rank(values_of_ranks: Iterable[Mapping[str, T]]) -> dict[str, T]:
+    """Values of ranks by name, each from the first rank that has it: pipeline stages have different operations."""
+    named: dict[str, T] = {}
+    for values in values_of_ranks:
+        named = {**values, **named}
+    return named

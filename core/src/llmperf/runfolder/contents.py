@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from llmperf.errors import UserError
@@ -89,15 +90,45 @@ def read_run(run: Path) -> RunRecords:
     """
     plan = json_files.load(run / filenames.PLAN, Plan)
     steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
-    by_rank: dict[int, RankTotals] = {}
-    others = _OtherRecords(ExpertTotals(plan), plan.purpose)
+    by_rank, experts, phase_of = dict[int, RankTotals](), ExpertTotals(plan), dict[int, str]()
+    phases, ranks = list[PhaseRecord](), list[RankRecord]()
+    failures, profiles = list[FailureRecord](), list[ProfileRecord]()
+    further: dict[str, dict[int, FurtherRecord]] = defaultdict(dict)
+
+    def add(record: Record) -> None:
+        if isinstance(record, PhaseRecord):
+            if record.phase != "evaluating" or phase_of.get(record.rank) != "evaluating":
+                phases.append(record)
+            phase_of[record.rank] = record.phase
+        elif isinstance(record, RankRecord):
+            ranks.append(record)
+        elif isinstance(record, ExpertsRecord):
+            experts.add(record)
+        elif isinstance(record, FurtherRecord) and record.kind != plan.purpose:  # those of a task are the extension's
+            if record.rank in further[record.kind]:
+                raise UserError(f"records of rank {record.rank}: {record.kind}: expected one record, found several")
+            further[record.kind][record.rank] = record
+        elif isinstance(record, FailureRecord):
+            failures.append(record)
+        elif isinstance(record, ProfileRecord):
+            profiles.append(record)
+
     nodes, paths = plan.layout.nodes, filenames.record_files(run)
-    for part in merged(paths, others.add):
+    for part in merged(paths, add):
         for path, records in zip(paths, part, strict=True):
-            _add_to_rank(path, records, by_rank)
-        for step, ranks in by_step(part).items():
-            steps.add(step, ranks)
-    windows = measured_windows(others.phases, plan.layout)
+            if not records:
+                continue
+            rank = records[0].rank
+            if rank not in by_rank:
+                if path != filenames.records_path(run, rank):
+                    raise UserError(f"{path}: expected records of the rank in the file's name, found rank {rank}")
+                by_rank[rank] = RankTotals(rank)
+            if any(record.rank != rank for record in records):
+                raise UserError(f"{path}: expected records of one rank, found several")
+            by_rank[rank].add(records)
+        for step, of_ranks in by_step(part).items():
+            steps.add(step, of_ranks)
+    windows = measured_windows(phases, plan.layout)
     sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
     readings: dict[int, NodeReadings] = {}
     for sample in samples_of(run, nodes):
@@ -105,17 +136,18 @@ def read_run(run: Path) -> RunRecords:
         if node not in readings:
             readings[node] = NodeReadings(windows.get(node))
         readings[node].add(sample)
+    by_number = attrgetter("rank")
     return RunRecords(
         run=run,
         plan=plan,
-        phases=sorted(others.phases, key=_rank),
+        phases=sorted(phases, key=by_number),
         steps=steps,
         by_rank=dict(sorted(by_rank.items())),
-        ranks=sorted(others.ranks, key=_rank),
-        experts=others.experts,
-        further={kind: dict(sorted(others.further[kind].items())) for kind in sorted(others.further)},
-        failures=sorted(others.failures, key=_rank),
-        profiles=sorted(others.profiles, key=_rank),
+        ranks=sorted(ranks, key=by_number),
+        experts=experts,
+        further={kind: dict(sorted(further[kind].items())) for kind in sorted(further)},
+        failures=sorted(failures, key=by_number),
+        profiles=sorted(profiles, key=by_number),
         windows=windows,
         readings=readings,
         reports=read_reports(run),
@@ -140,53 +172,3 @@ def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]
         for record in records:
             groups[record.step].append(record)
     return dict(sorted(groups.items()))
-
-
-def _add_to_rank(path: Path, records: Sequence[StepRecord], by_rank: dict[int, RankTotals]) -> None:
-    if not records:
-        return
-    rank = records[0].rank
-    totals = by_rank.get(rank)
-    if totals is None:
-        if path != filenames.records_path(path.parent.parent, rank):
-            raise UserError(f"{path}: expected records of the rank in the file's name, found rank {rank}")
-        totals = by_rank[rank] = RankTotals(rank)
-    if any(record.rank != rank for record in records):
-        raise UserError(f"{path}: expected records of one rank, found several")
-    totals.add(records)
-
-
-class _OtherRecords:
-    """The records that are no steps; of the marks of a long evaluation, only the first."""
-
-    def __init__(self, experts: ExpertTotals, purpose: str) -> None:
-        self.experts = experts
-        self.purpose = purpose
-        self.phases: list[PhaseRecord] = []
-        self.ranks: list[RankRecord] = []
-        self.further: dict[str, dict[int, FurtherRecord]] = defaultdict(dict)
-        self.failures: list[FailureRecord] = []
-        self.profiles: list[ProfileRecord] = []
-        self._phase: dict[int, str] = {}
-
-    def add(self, record: Record) -> None:
-        if isinstance(record, PhaseRecord):
-            if record.phase != "evaluating" or self._phase.get(record.rank) != "evaluating":
-                self.phases.append(record)
-            self._phase[record.rank] = record.phase
-        elif isinstance(record, RankRecord):
-            self.ranks.append(record)
-        elif isinstance(record, ExpertsRecord):
-            self.experts.add(record)
-        elif isinstance(record, FurtherRecord) and record.kind != self.purpose:  # those of a task are the extension's
-            if record.rank in self.further[record.kind]:
-                raise UserError(f"records of rank {record.rank}: {record.kind}: expected one record, found several")
-            self.further[record.kind][record.rank] = record
-        elif isinstance(record, FailureRecord):
-            self.failures.append(record)
-        elif isinstance(record, ProfileRecord):
-            self.profiles.append(record)
-
-
-def _rank(record: PhaseRecord | RankRecord | FailureRecord | ProfileRecord) -> int:
-    return record.rank

@@ -6,7 +6,7 @@ import hashlib
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
-from math import fsum
+from math import fsum, ldexp
 from operator import add
 from typing import TYPE_CHECKING
 
@@ -59,30 +59,24 @@ class StepTotals:
             self.curve.add(step, ranks, nonfinite)
         if not complete:
             return
-        tokens = [rank.tokens for rank in ranks]
-        self._count(step, sum(tokens), min(tokens) < 0)
-        if ranks[0].measured:
-            self._measure(ranks, sum(tokens))
-
-    def _count(self, step: int, tokens: int, negative: bool) -> None:
+        tokens = sum(rank.tokens for rank in ranks)
         self.complete += 1
         self.tokens += tokens
         if tokens < self._planned:
             self.fewer += 1
             self.first_fewer = step if self.first_fewer is None else self.first_fewer
-        if tokens > self._planned or tokens <= 0 or negative:
+        if tokens > self._planned or tokens <= 0 or any(rank.tokens < 0 for rank in ranks):
             self.miscounted += 1
             self.first_miscounted = self.first_miscounted or (step, tokens)
-
-    def _measure(self, ranks: Sequence[StepRecord], tokens: int) -> None:
+        if not ranks[0].measured:
+            return
         reported = [rank.skipped for rank in ranks if rank.skipped is not None]
-        skipped = any(reported)
-        if not skipped:
+        if not any(reported):
             self.measured_tokens += tokens
         if not reported:
             self.skipped = None
         elif self.skipped is not None:
-            self.skipped += skipped
+            self.skipped += any(reported)
         self.slowest_seconds.append(max([rank.step_seconds for rank in ranks]))
 
 
@@ -133,12 +127,11 @@ class LossCurve:
 
 
 def _point(step: int, ranks: Sequence[StepRecord], nonfinite: str | None) -> LossPoint:
-    norms = [rank.grad_norm for rank in ranks if rank.grad_norm is not None]
     return LossPoint(
         step=step,
         loss=mean_loss(ranks) if nonfinite is None else None,
         nonfinite=nonfinite,
-        grad_norm=fsum(norms) / len(norms) if norms else None,
+        grad_norm=_mean([(rank.grad_norm, 1) for rank in ranks if rank.grad_norm is not None]),
     )
 
 
@@ -146,9 +139,13 @@ def mean_loss(ranks: Sequence[StepRecord]) -> float | None:
     """Over tokens, as ranks have unequally many where sequences are padded; over ranks where none tells its tokens."""
     known = [(rank.loss, rank.tokens) for rank in ranks if rank.loss is not None]
     tokens = {count for _, count in known}
-    if len(tokens) > 1 and min(tokens) >= 0:
-        return fsum(loss * count for loss, count in known) / sum(count for _, count in known)
-    return fsum(loss for loss, _ in known) / len(known) if known else None
+    return _mean(known if len(tokens) > 1 and min(tokens) >= 0 else [(loss, 1) for loss, _ in known])
+
+
+def _mean(weighted: Sequence[tuple[float, int]]) -> float | None:
+    """The mean of values with their weights; values near the largest float do not overflow on the way."""
+    weights = sum(weight for _, weight in weighted)
+    return ldexp(fsum(ldexp(value, -64) * weight for value, weight in weighted) / weights, 64) if weighted else None
 
 
 SHAPE_DIGITS = 9
