@@ -14,8 +14,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.launching.controller import Controller, Patience
-from llmperf.launching.hang import is_waiting
+from llmperf.launching.controller import Controller, Patience, is_waiting
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_ending, read_reports

@@ -18,7 +18,7 @@ import jsonschema
 import llmperf_schemas
 import pytest
 from llmperf.files import json_files
-from llmperf.launching import agents
+from llmperf.launching import run_here
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running.launched import run_plan
@@ -80,10 +80,10 @@ def stolen_ports(monkeypatch):
         def steal(count):
             taken = [stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1] for _ in range(count)]
             chosen = iter(taken)
-            monkeypatch.setattr(agents, "free_port", lambda: next(chosen, None) or free_port())
+            monkeypatch.setattr(run_here, "free_port", lambda: next(chosen, None) or free_port())
             return taken
 
-        free_port = agents.free_port
+        free_port = run_here.free_port
         yield steal
 
 

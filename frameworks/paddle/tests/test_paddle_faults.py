@@ -6,7 +6,7 @@ import signal
 import socket
 
 import pytest
-from llmperf.launching import agents
+from llmperf.launching import run_here
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
@@ -44,10 +44,10 @@ def test_the_rank_that_hangs_is_named_though_gloo_gives_up_first(running):
 
 
 def test_a_port_that_another_process_has_taken_has_the_ranks_started_once_more(tmp_path, monkeypatch):
-    free_port = agents.free_port
+    free_port = run_here.free_port
     with socket.create_server(("127.0.0.1", 0)) as taken:
         chosen = iter([taken.getsockname()[1]])
-        monkeypatch.setattr(agents, "free_port", lambda: next(chosen, None) or free_port())
+        monkeypatch.setattr(run_here, "free_port", lambda: next(chosen, None) or free_port())
         settings = ("model=llama_tiny", "steps=4", "warmup_steps=1", "seq_len=64")
         sketch = ready(plan_run(Selection("default", framework="paddle", settings=settings), Site(vendor="cpu")))
         ((_, result),) = measure(sketch, tmp_path, 1, None)

@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy
 import pytest
 from llmperf.files import json_files
-from llmperf.launching.agent import rank_environment
-from llmperf.launching.host import this_host
-from llmperf.launching.rank_phases import RankPhases
+from llmperf.launching.agent import RankPhases, rank_environment
+from llmperf.launching.run_here import this_host
 from llmperf.measuring.rank_process import fail
 from llmperf.measuring.worker import Worker
 from llmperf.results.run_result import build_result

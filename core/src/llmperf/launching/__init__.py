@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from llmperf.launching.host import this_host as this_host
     from llmperf.launching.run_here import load_here as load_here
     from llmperf.launching.run_here import node_run as node_run
+    from llmperf.launching.run_here import this_host as this_host
     from llmperf.measuring.loop import finite as finite
     from llmperf.measuring.processes import end_with_parent as end_with_parent
     from llmperf.measuring.processes import left_of_run as left_of_run
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from llmperf.planning.environment_report import installed_facts as installed_facts
     from llmperf.planning.environment_report import this_interpreter as this_interpreter
     from llmperf.planning.host_facts import package_versions as package_versions
+    from llmperf.runfolder.endings import RECORD_FOLDERS as RECORD_FOLDERS
     from llmperf.runfolder.endings import ReachedNode as ReachedNode
+    from llmperf.runfolder.endings import files_of_node as files_of_node
     from llmperf.runfolder.endings import read_nodes as read_nodes
     from llmperf.runfolder.endings import save_nodes as save_nodes
+    from llmperf.runfolder.endings import sound_report as sound_report
     from llmperf.runfolder.filenames import node_log_path as node_log_path
-    from llmperf.runfolder.from_nodes import RECORD_FOLDERS as RECORD_FOLDERS
-    from llmperf.runfolder.from_nodes import files_of_node as files_of_node
-    from llmperf.runfolder.from_nodes import sound_report as sound_report
     from llmperf.runfolder.logs import HEAD_BYTES as HEAD_BYTES
     from llmperf.runfolder.logs import TAIL_BYTES as TAIL_BYTES
     from llmperf.runfolder.recorder import Moment as Moment

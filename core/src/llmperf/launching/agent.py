@@ -21,15 +21,15 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
 from llmperf.launching.launchers import of_node
-from llmperf.launching.rank_phases import RankPhases
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_descendants, end_with_parent, oom_kills, send_group
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
-from llmperf.runfolder.endings import AGENT_MODULE, AgentReport, RankExit
+from llmperf.runfolder.endings import AGENT_MODULE, AgentReport, RankExit, SeenPhase
 from llmperf.runfolder.logs import GrowingLog, shorten
 from llmperf.types.launching import Interpreter
 from llmperf.types.plan import Plan
+from llmperf.types.records import Phase, PhaseRecord
 
 RANK_MODULE = "llmperf.measuring.worker"
 GRACE_SECONDS = 1.5
@@ -87,6 +87,71 @@ def inherited_environment(interpreter: Interpreter | None) -> dict[str, str]:
             path = os.environ.get("PATH", os.defpath)
             environment["PATH"] = os.pathsep.join([str(Path(interpreter.path).parent), path])
     return environment
+
+
+PHASE = b'{"kind":"phase"'
+"""Beginning of the line of a phase; of a file with a million steps, no other line is decoded."""
+READ_BYTES = 2**20
+UPTIME = Path("/proc/uptime")
+
+
+class RankPhases:
+    """The phases of one rank, in the order in which its records have them."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._rest = b""
+        self.seen: tuple[SeenPhase, ...] = ()
+        """The first entry into each phase."""
+        self.latest: Phase = "starting"
+        """The phase that the rank is in."""
+        self.readable = True
+        """Whether all records could be read so far."""
+        self._looks = (time.monotonic(), time.monotonic())
+        """When the look before the latest began, and when the latest did."""
+
+    def look(self) -> None:
+        """Read what the rank has written since the last look."""
+        if not self.readable:
+            return
+        self._looks = self._looks[1], time.monotonic()
+        try:
+            with json_files.open_regular(self._path) as file:
+                file.seek(self._offset)
+                while block := file.read(READ_BYTES):
+                    self._offset += len(block)
+                    self._take(block)
+        except FileNotFoundError:
+            pass
+        except (OSError, UserError):  # the result reports the unreadable records
+            self.readable = False
+
+    def _take(self, block: bytes) -> None:
+        if b"\n" not in block:
+            self._rest += block
+            self.readable = len(self._rest) <= READ_BYTES
+            return
+        *lines, self._rest = (self._rest + block).split(b"\n")
+        for line in lines:
+            if line.startswith(PHASE):
+                phase = json_files.decode(line, PhaseRecord, str(self._path)).phase
+                self.latest = phase
+                if all(phase != seen.phase for seen in self.seen):
+                    now = time.monotonic()
+                    late = now - self._looks[0]
+                    self.seen += (SeenPhase(phase=phase, monotonic=now, uptime=uptime(), late=late),)
+
+
+def uptime() -> float | None:
+    """Seconds since the host started, as its kernel writes them; None if the system does not.
+
+    A library that replaces the clocks' functions does not change this text.
+    """
+    try:
+        return float(UPTIME.read_bytes().split()[0])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 class Agent:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import os
+import platform
+import signal
+import subprocess
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
@@ -10,29 +14,38 @@ from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
-from llmperf.launching.agent_process import AgentProcess
-from llmperf.launching.hang import dump_stacks
-from llmperf.launching.host import this_host
-from llmperf.launching.launchers import agent_command, of_node
-from llmperf.measuring.processes import TAG
+from llmperf.files.text import printable, without_secrets
+from llmperf.launching.controller import dump_stacks
+from llmperf.launching.launchers import agent_command, free_port, of_node
+from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.measuring.sampler import Sampler, device_query, device_sampler
 from llmperf.measuring.worker import plugins_of
+from llmperf.planning.host_facts import MAX_VALUE, cpu_name, memory_bytes, os_name, recorded_environment
 from llmperf.planning.vendors import asked
 from llmperf.plugins.discovery import find
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, load_plan
+from llmperf.runfolder.endings import Host
 from llmperf.runfolder.readings import busy_text
+from llmperf.types.devices import Facts
 from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan
 
 MAX_LOOK_SECONDS = 10.0
 """Longest time over which the controller may have the load of a node averaged."""
+GRACE_SECONDS = 4.0
+"""Time between asking the agent to end, which then stops its ranks, and killing it."""
+KILL_SECONDS = 1.0
+"""Time for the guard of an agent to kill everything below it."""
 
 
 class RunHere:
-    """The part of a run that this machine does: all of it, or that of one node."""
+    """The part of a run that this machine does: all of it, or that of one node. Its agent ends when this process does.
+
+    Exit codes of the agent are negative for signals.
+    """
 
     def __init__(
         self, run: Path, plan: Plan, plugins: Plugins, tag: str, sample_seconds: float, node: int | None = None
@@ -46,7 +59,7 @@ class RunHere:
             with suppress(LlmperfError):  # the plan has the driver of this machine
                 self._driver = asked(find("vendor", plan.vendor), plugins).driver
         self._sampler = device_sampler(self._files[0], plan, plugins, sample_seconds, self._rank)
-        self._agent: AgentProcess | None = None
+        self._agent: subprocess.Popen[bytes] | None = None
 
     def look(self) -> str | None:
         """Write the description of the host, and return what disturbs the run, in one line."""
@@ -62,11 +75,20 @@ class RunHere:
 
         The ranks meet at `address` and `port`. `env` are further variables, `descriptors` files for the agent.
         """
-        argv = agent_command(self.folder, self.plan, self._rank, address, port)
+        argv, first = agent_command(self.folder, self.plan, self._rank, address, port), self._agent is None
         variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
-        log, first = filenames.agent_log_path(self.folder, self._rank), self._agent is None
         try:
-            self._agent = AgentProcess(argv, variables, log, descriptors)
+            with filenames.agent_log_path(self.folder, self._rank).open("ab") as output:
+                self._agent = subprocess.Popen(
+                    argv,
+                    env={**os.environ, **variables},
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                    pass_fds=descriptors,
+                    preexec_fn=end_with_parent(signal.SIGTERM),
+                )
         except OSError as error:
             raise UserError(f"cannot start {argv[0]}: {error.strerror or error}") from None
         if first:
@@ -78,12 +100,39 @@ class RunHere:
         return self._agent is not None
 
     def code(self) -> int | None:
-        """The agent's exit code, negative for signals; None while it runs, or before it was started."""
-        return None if self._agent is None else self._agent.code()
+        """The agent's exit code; None while it runs, or before it was started."""
+        return None if self._agent is None else self._agent.poll()
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> int | None:
-        """End the agent and everything below it; its exit code, or None if it had to be killed or never ran."""
-        return None if self._agent is None else self._agent.stop(hurry)
+        """End the agent and everything below it, first by SIGTERM, then by SIGKILL.
+
+        Returns its exit code, or None if it had to be killed or never ran. `hurry` ends the wait for SIGTERM.
+        """
+        if self._agent is None:
+            return None
+
+        def wait(seconds: float, done: Callable[[], bool]) -> None:
+            deadline = time.monotonic() + seconds
+            while not done() and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+        pid = self._agent.pid
+        if self.code() is None:
+            send(pid, signal.SIGTERM)
+        wait(GRACE_SECONDS, lambda: self.code() is not None or hurry())
+        code = self.code()
+        if code is None:
+            send(pid, signal.SIGTERM)  # a second one makes the guard of the agent kill everything below it
+            wait(KILL_SECONDS, lambda: self.code() is not None)
+            if self.code() is None:
+                send_group(pid, signal.SIGKILL)
+        if (
+            self.code() == -signal.SIGKILL
+        ):  # without its guard, the agent must have time for those below it
+            wait(GRACE_SECONDS, lambda: all(group_of(process) != pid for process in tagged(self._tag)))
+        sweep(self._tag)
+        self._agent.wait()
+        return code
 
     def stacks(self) -> dict[int, str]:
         """Stacks of the running ranks, as each writes them to its log when it is asked."""
@@ -93,6 +142,55 @@ class RunHere:
         """End the readings; returns why the devices were not read to the end, None if they were."""
         self._sampler.stop()
         return self._sampler.problem
+
+
+class LocalAgents:
+    """Implements `llmperf.types.Agents` for this machine, where the agent writes into the controller's run folder."""
+
+    notes: tuple[str, ...] = ()
+
+    def __init__(self, here: RunHere) -> None:
+        self._here = here
+        self.stacks = here.stacks
+        self.port = free_port()
+
+    def start(self, interrupted: Callable[[float], bool]) -> None:
+        """Start it."""
+        node = self._here.plan.nodes[0]
+        try:
+            self._here.start(node.address, self.port, node.env)
+        except UserError as error:
+            raise UserError(f"launcher {self._here.plan.launcher!r}: {error}") from None
+
+    def codes(self) -> tuple[int | None, ...]:
+        """Its exit code."""
+        return (self._here.code(),) if self._here.started else ()
+
+    def lost(self) -> None:
+        """None: this machine is here."""
+
+    def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
+        """End it and its ranks."""
+        return (self._here.stop(hurry),) if self._here.started else ()
+
+
+def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
+    """The description of this host.
+
+    Variables that plugins set for the ranks (`planned`) are recorded under any name, without secrets: the plan has
+    them too. Of the inherited variables only those that the facts name are recorded.
+    """
+    set_by_plugins = {name: printable(value, "?")[:MAX_VALUE] for name, value in without_secrets(planned).items()}
+    environment = {**recorded_environment(os.environ, facts), **set_by_plugins}
+    return Host(
+        os=os_name(),
+        kernel=f"{platform.system()} {platform.release()}",
+        python=platform.python_version(),
+        cpu=cpu_name(),
+        memory_bytes=memory_bytes(),
+        environment=dict(sorted(environment.items())),
+        notable_packages=facts.packages,
+    )
 
 
 def node_run(plan: bytes, folder: Path, node: int, tag: str, sample_seconds: float) -> RunHere:

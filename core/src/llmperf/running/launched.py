@@ -17,9 +17,8 @@ from typing import Protocol, TypeVar
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values, without_secrets
-from llmperf.launching.agents import LocalAgents
 from llmperf.launching.controller import Controller, port_was_taken
-from llmperf.launching.run_here import RunHere
+from llmperf.launching.run_here import LocalAgents, RunHere
 from llmperf.launching.wakeup import Wakeup
 from llmperf.planning.build import run_id
 from llmperf.planning.host_facts import package_versions
