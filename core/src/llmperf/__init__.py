@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llmperf.cases.model_facts import check_model as check_model
     from llmperf.cases.model_facts import model_text as model_text
     from llmperf.cases.resolve import challenge_seed as challenge_seed
+    from llmperf.cases.settings import flattened as flattened
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import writable as writable
     from llmperf.files.json_files import write_bytes as write_bytes
     from llmperf.files.text import printable as printable
+    from llmperf.files.text import utc_time as utc_time
     from llmperf.files.user_files import cache_dir as cache_dir
     from llmperf.files.user_files import config_file as config_file
     from llmperf.files.user_files import read_toml as read_toml

@@ -40,8 +40,8 @@ def plans(monkeypatch):
         started.append(plan)
         return SimpleNamespace(status="complete")
 
-    monkeypatch.setattr("llmperf.running.launched.run_plan", run_plan)
-    monkeypatch.setattr("llmperf.validation.run_folder.recorded_findings", lambda _: ())
+    monkeypatch.setattr("llmperf.running.measure.run_plan", run_plan)
+    monkeypatch.setattr("llmperf.running.measure.recorded_findings", lambda _: ())
     monkeypatch.setattr("llmperf.running.measure.check", lambda result, *_: result)
     return started
 

@@ -160,7 +160,7 @@ def _value(path: str, text: str) -> Any:
 def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:
     """The settings of an overlay file's tables `contract`, `tuning`, `framework` and `data`."""
     settings = []
-    for path, value in _flat(tables):
+    for path, value in flattened(tables):
         full = path if path.startswith(FREE) else _exact(path, where)
         settings.append(Setting(full, typed(full, value, where), where))
     return settings
@@ -172,9 +172,10 @@ def _exact(path: str, where: str) -> str:
     return path
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Paths and values: `"tuning.micro_batch" = 4` and `tuning.micro_batch = 4` are the same."""
     for key, value in table.items():
         if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
+            yield from flattened(value, f"{prefix}{key}.")
         else:
             yield prefix + key, value

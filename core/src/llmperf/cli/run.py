@@ -136,7 +136,7 @@ def _run(
     if planned.plan.peak_problem and wait is None:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if run.checks:
-        from llmperf.running.node_checks import with_checked_nodes
+        from llmperf.running.idle import with_checked_nodes
 
         planned = with_checked_nodes(planned, run.checks)
     begun = monotonic()

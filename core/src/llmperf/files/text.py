@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import re
+import time
 from collections.abc import Iterable, Mapping
 
 
@@ -53,3 +55,9 @@ def redacted(text: str, values: Iterable[str]) -> str:
     for value in values:
         text = text.replace(value, WITHHELD)
     return text
+
+
+def utc_time(seconds: float | None = None) -> str:
+    """A moment in seconds since the epoch, now by default: UTC, ISO 8601, to the second."""
+    at = time.time() if seconds is None else seconds
+    return datetime.datetime.fromtimestamp(at, datetime.timezone.utc).isoformat(timespec="seconds")

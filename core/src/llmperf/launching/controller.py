@@ -70,26 +70,35 @@ class Controller:
         problem = self._follower.problem
         return (*self._notes, *self._agents.notes, *((problem,) if problem else ()))
 
-    def start_again(self, wakeup: Wakeup) -> None:
-        """Start every agent a second time, after all have ended, with another port for the ranks to meet at."""
-        taken = self._agents.port
-        set_aside(self._run)
-        self._agents = self._make_agents()
-        self._follower = Follower(self._run, self._plan)
-        self.start(wakeup)
-        self._notes = (
-            f"a rank could not listen on its port, which was in use already: the ranks were started a second time, with"
-            f" port {self._agents.port} in the place of {taken}; logs/{FIRST_START} has what the first start left",
-        )
+    def run(self, wakeup: Wakeup, observe: Observe | None) -> tuple[Cause, tuple[int | None, ...]]:
+        """Start every agent, watch them, and end what they leave; returns why the run ended, and their exit codes.
 
-    def start(self, wakeup: Wakeup) -> None:
-        """Start every agent; each ends when this process ends. UserError if one cannot be started."""
+        All are started a second time, after all have ended, with another port for the ranks to meet at, if theirs was
+        taken. Each agent ends when this process ends. UserError if one cannot be started.
+        """
 
         def interrupted(seconds: float) -> bool:
             wakeup.wait(seconds)
             return wakeup.signal is not None
 
-        self._agents.start(interrupted)
+        def once() -> tuple[Cause, tuple[int | None, ...]]:
+            self._agents.start(interrupted)
+            return self.watch(wakeup, observe), self.stop(wakeup)
+
+        cause, codes = once()
+        if cause == "ended" and any(codes) and port_was_taken(self._run, self._plan):
+            taken = self._agents.port
+            set_aside(self._run)
+            self._agents, self._follower = self._make_agents(), Follower(self._run, self._plan)
+            self._notes = (
+                f"a rank could not listen on its port, which was in use already: the ranks were started a second time,"
+                f" with port {self._agents.port} in the place of {taken}; logs/{FIRST_START} has what the first start"
+                " left",
+            )
+            cause, codes = once()
+        if cause == "ended" and self.message:
+            cause = "controller" if self.node is None else "lost"
+        return cause, codes
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
         """Wait until the agents end, a node is lost, the run hangs, or the user interrupts it.

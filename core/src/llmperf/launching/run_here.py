@@ -126,9 +126,7 @@ class RunHere:
             wait(KILL_SECONDS, lambda: self.code() is not None)
             if self.code() is None:
                 send_group(pid, signal.SIGKILL)
-        if (
-            self.code() == -signal.SIGKILL
-        ):  # without its guard, the agent must have time for those below it
+        if self.code() == -signal.SIGKILL:  # without its guard, the agent must have time for those below it
             wait(GRACE_SECONDS, lambda: all(group_of(process) != pid for process in tagged(self._tag)))
         sweep(self._tag)
         self._agent.wait()

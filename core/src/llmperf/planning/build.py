@@ -17,6 +17,7 @@ from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line
 from llmperf.errors import PluginError
+from llmperf.files.text import utc_time
 from llmperf.planning.checks import checked
 from llmperf.planning.nodes import by_interpreter, installed_problem, nodes_wanted, reach
 from llmperf.planning.problems import (
@@ -198,7 +199,7 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
     return Plan(
         schema=PLAN_SCHEMA,
         run_id=run_id(spec.case, machine.vendor, spec.tuning.framework),
-        created=now(),
+        created=utc_time(),
         llmperf_version=__version__,
         spec=spec,
         vendor=machine.vendor,
@@ -221,11 +222,6 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
         plugins=resolved.plugins.infos(),
         recorders=tuple(sorted({*resolved.plugins.answering("llmperf_rank_records", "extension"), *watching})),
     )
-
-
-def now() -> str:
-    """UTC, ISO 8601, to the second."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def run_id(case: str, vendor: str, framework: str) -> str:

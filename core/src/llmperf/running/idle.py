@@ -1,20 +1,23 @@
-"""Waiting until a machine is idle, before a run on it."""
+"""Before a run: waiting until its machine is idle, and checks that plugins make of its nodes."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.measuring.sampler import device_sampler, used_devices
+from llmperf.planning.launchers import remote_nodes
 from llmperf.planning.states import Planned
 from llmperf.runfolder.readings import busy_text
-from llmperf.running.node_checks import asking
 from llmperf.types.hosts import LoadBefore
+from llmperf.types.node_tasks import ReachedNodes
+from llmperf.types.remote import NodesCheck, NodesReached
 
 LOOK_SECONDS = 2.0
 """Time over which the load is averaged."""
@@ -92,3 +95,30 @@ def _looks(planned: Planned) -> Iterator[Look]:
             return loads
 
         yield look
+
+
+def with_checked_nodes(planned: Planned, checks: Sequence[NodesCheck]) -> Planned:
+    """The planned run, with what checks of its nodes show among the notes of its plan.
+
+    Nothing is done for runs on one node. UserError if a check refuses the nodes.
+    """
+    plan, notes = planned.plan, list(planned.plan.notes)
+    if plan.layout.nodes < 2 or planned.machine.launcher is None:
+        return planned
+    with asking(planned) as nodes:
+        found = [check(nodes) for check in checks]
+    for checked in found:
+        if checked.problems:
+            raise UserError("; ".join(checked.problems))
+        checked.show()
+        notes += checked.notes
+    return replace(planned, plan=replace(plan, notes=tuple(notes)))
+
+
+def asking(planned: Planned) -> AbstractContextManager[ReachedNodes]:
+    """The nodes of a run through a launcher, to be given tasks."""
+    machine, count = planned.machine, planned.plan.layout.nodes
+    assert machine.launcher is not None
+    nodes, reports = machine.node_list[:count], machine.reports[:count]
+    reached = NodesReached(nodes=nodes, reports=reports, usual=reports[0], concerns=())
+    return remote_nodes(machine.launcher, machine.interpreter).asking(reached, machine.vendor)

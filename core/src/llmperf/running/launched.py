@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import os
 import secrets
@@ -16,8 +15,8 @@ from typing import Protocol, TypeVar
 
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
-from llmperf.files.text import secret_values, without_secrets
-from llmperf.launching.controller import Controller, port_was_taken
+from llmperf.files.text import secret_values, utc_time, without_secrets
+from llmperf.launching.controller import Controller
 from llmperf.launching.run_here import LocalAgents, RunHere
 from llmperf.launching.wakeup import Wakeup
 from llmperf.planning.build import run_id
@@ -75,7 +74,7 @@ def run_plan(
     """
     if plan.purpose != "run":
         raise UserError(f"plan.purpose: expected 'run', found {plan.purpose!r}, which has no result")
-    return run_ranks(plan, run_dir, plugins, observers, warn, sample_seconds, launcher, _conclude)
+    return run_ranks(plan, run_dir, plugins, observers, warn, sample_seconds, launcher, save_result)
 
 
 def run_ranks(
@@ -126,7 +125,28 @@ def run_ranks(
     controller = Controller(run, plan, agents, joined_facts(plugins).waiting_frames)
     with held(run), Wakeup(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as wakeup:
         try:
-            ending = _watched(run, plan, plugins, controller, here, wakeup, observers, warn, began)
+            if (busy := here.look() if here else None) is not None and warn is not None:
+                warn(busy)
+            if observers is not None:
+                observers.started(plan, run)
+            problem = None
+            try:
+                cause, codes = controller.run(wakeup, observers.observe if observers else None)
+            finally:
+                problem = here.close() if here else None
+            if observers is not None:
+                observers.observe(*controller.latest())
+            again = peak_again(plan, plugins) if here and cause == "ended" and _was_long(run, codes) else None
+            ending = _ending(
+                cause,
+                began,
+                rank=controller.rank,
+                node=controller.node,
+                message=controller.message,
+                agents=codes,
+                notes=(*controller.notes, *((problem,) if problem else ())),
+                peak_again=again,
+            )
         except BaseException as error:
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
@@ -134,50 +154,6 @@ def run_ranks(
                 conclude(run, plan, failed)
             raise
         return conclude(run, plan, ending)
-
-
-def _watched(
-    run: Path,
-    plan: Plan,
-    plugins: Plugins,
-    controller: Controller,
-    here: RunHere | None,
-    wakeup: Wakeup,
-    observers: Following | None,
-    warn: Callable[[str], None] | None,
-    began: Moment,
-) -> Ending:
-    """Start the ranks and wait for their end. `here` is the part of this machine; None for a run on other nodes."""
-    busy, problem = here.look() if here else None, None
-    if warn is not None and busy is not None:
-        warn(busy)
-    if observers is not None:
-        observers.started(plan, run)
-    controller.start(wakeup)
-    try:
-        cause = controller.watch(wakeup, observers.observe if observers else None)
-        codes = controller.stop(wakeup)
-        if cause == "ended" and any(codes) and port_was_taken(run, plan):
-            controller.start_again(wakeup)
-            cause = controller.watch(wakeup, observers.observe if observers else None)
-            codes = controller.stop(wakeup)
-        if cause == "ended" and controller.message:
-            cause = "controller" if controller.node is None else "lost"
-    finally:
-        problem = here.close() if here else None
-    if observers is not None:
-        observers.observe(*controller.latest())
-    again = peak_again(plan, plugins) if here and cause == "ended" and _was_long(run, codes) else None
-    return _ending(
-        cause,
-        began,
-        rank=controller.rank,
-        node=controller.node,
-        message=controller.message,
-        agents=codes,
-        notes=(*controller.notes, *((problem,) if problem else ())),
-        peak_again=again,
-    )
 
 
 def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
@@ -194,14 +170,13 @@ def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
 
 def _ending(cause: str, began: Moment, **known: object) -> Ending:
     """An ending now, by the wall clock at the start of the run plus elapsed time: the clock may have been set since."""
-    seconds = began.at + time.monotonic() - began.monotonic
-    at = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")
+    at = utc_time(began.at + time.monotonic() - began.monotonic)
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
 
 
 def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
     """Records of a run that has no result, such as one of a task."""
-    _keep_ending(run, ending)
+    keep_ending(run, ending)
     return read_run(run)
 
 
@@ -264,15 +239,18 @@ class _Shown:
             self._show(record)
 
 
-def _keep_ending(run: Path, ending: Ending) -> None:
+def keep_ending(run: Path, ending: Ending) -> None:
+    """Save how a run ended; its logs are shortened, and the space that was reserved is given back."""
     release(run)
     for log in sorted((run / filenames.LOGS).glob("*.log")):  # of agents, and of ranks whose agent was killed
         shorten(log)
     json_files.save(run / filenames.ENDING, ending)
 
 
-def _conclude(run: Path, plan: Plan, ending: Ending) -> Result:
-    _keep_ending(run, ending)
+def save_result(run: Path, plan: Plan, ending: Ending | None = None) -> Result:
+    """Compute the result of a run folder, and save it there, with the ending if one is given."""
+    if ending is not None:
+        keep_ending(run, ending)
     result = build_result(run, secret_values({**os.environ, **plan.env}))
     json_files.save(run / filenames.RESULT, result)
     return result

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmperf.cases.settings import setting_text
 from llmperf.errors import Refused, UserError
 from llmperf.files import json_files
-from llmperf.files.json_files import save, write_bytes
-from llmperf.files.text import secret_values
+from llmperf.files.text import utc_time
 from llmperf.measuring.processes import left_of_run
-from llmperf.planning.build import now, plan_on, run_id
+from llmperf.planning.build import plan_on, run_id
 from llmperf.planning.nodes import NodesInUse, nodes_wanted
 from llmperf.planning.ready import peak_key, ready, with_peak
 from llmperf.planning.states import Outcome, Planned, Request
-from llmperf.plugins.loading import load_for
-from llmperf.results.run_result import build_result
+from llmperf.plugins.faults import printing_aside
+from llmperf.plugins.loading import Plugins, load_for
+from llmperf.reporting.markdown import render_results
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import load_plan, release
 from llmperf.runfolder.endings import read_ending
-from llmperf.runfolder.filenames import REPORT, RESULT
+from llmperf.running.launched import run_plan, save_result
+from llmperf.running.observers import Observers, opened_logs
 from llmperf.types.commands import PlannedChoice, RunChoice
 from llmperf.types.devices import Dtype
 from llmperf.types.plan import Plan
-from llmperf.types.result import Result
+from llmperf.types.result import Finding, Result
+from llmperf.validation.catalogue import Catalogue
+from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings
-
-if TYPE_CHECKING:
-    from llmperf.plugins.loading import Plugins
-    from llmperf.types.result import Finding, Result
 
 
 def startable(outcome: Outcome) -> Planned:
@@ -82,13 +79,7 @@ def measure_in(
     folder: Path, planned: Planned, warn: Callable[[str], None], show: Callable[[Path, Result], None]
 ) -> Result:
     """Run a plan once in a new folder, whose name becomes the name of the run; otherwise as `measure`."""
-    from llmperf.plugins.faults import printing_aside
-    from llmperf.plugins.loading import Plugins
-    from llmperf.running.launched import run_plan
-    from llmperf.running.observers import Observers, opened_logs
-    from llmperf.validation.run_folder import recorded_findings
-
-    plan = replace(planned.changed().plan, run_id=folder.name, created=now())
+    plan = replace(planned.changed().plan, run_id=folder.name, created=utc_time())
     logs = opened_logs(planned.plugins, planned.resolved.options.logs)
     observers, result = Observers(planned.plugins, warn, logs), None
     with printing_aside():  # observers may print, from threads of their own
@@ -110,13 +101,9 @@ def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Findin
     The findings come from the core's rules and those of the given plugins; those `recorded` are what is wrong among the
     records. With the plugins of the run, they are the same as `validate` reports for the folder.
     """
-    from llmperf.reporting.markdown import render_results
-    from llmperf.validation.catalogue import Catalogue
-    from llmperf.validation.check import findings
-
     checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded))
-    save(folder / RESULT, checked)
-    write_bytes(folder / REPORT, render_results([checked]).encode())
+    json_files.save(folder / filenames.RESULT, checked)
+    json_files.write_bytes(folder / filenames.REPORT, render_results([checked]).encode())
     return checked
 
 
@@ -209,23 +196,16 @@ class Series:
                 break
             time.sleep(0.1)
         try:
-            result = _recovered(folder)
+            result, ending = None, read_ending(folder) if folder.exists() else None
+            if (folder / filenames.RESULT).exists():
+                result = json_files.load(folder / filenames.RESULT, Result)
+            elif ending is not None and ending.cause in ("ended", "hung"):
+                result = save_result(folder, load_plan(folder))
+            if result is not None and result.status != "aborted":
+                plan = load_plan(folder)
+                plugins = load_for(plan.vendor, plan.spec.tuning.framework)
+                return check(result, folder, plugins, recorded_findings(folder))
         except UserError as error:
             self._warn(f"{folder}: cannot be used: {error}")
-            result = None
-        if result is None:
-            release(folder)
-        return result
-
-
-def _recovered(folder: Path) -> Result | None:
-    if not (folder / filenames.RESULT).exists():
-        ending = read_ending(folder) if folder.exists() else None
-        if ending is None or ending.cause not in ("ended", "hung"):
-            return None
-        json_files.save(folder / filenames.RESULT, build_result(folder, secret_values(dict(os.environ))))
-    result = json_files.load(folder / filenames.RESULT, Result)
-    if result.status == "aborted":
+        release(folder)
         return None
-    plan = load_plan(folder)
-    return check(result, folder, load_for(plan.vendor, plan.spec.tuning.framework), recorded_findings(folder))

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import datetime
-import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
-from llmperf.files.text import secret_values
+from llmperf.files.text import utc_time
 from llmperf.measuring.processes import left_of_run
 from llmperf.planning.launchers import installed_launcher, remote_nodes
 from llmperf.planning.states import LOCAL
 from llmperf.planning.user_config import user_config
-from llmperf.results.run_result import build_result
+from llmperf.plugins.loading import plugins_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
-from llmperf.runfolder.create import held, load_plan, release
+from llmperf.runfolder.create import held, load_plan
 from llmperf.runfolder.endings import Ending, read_ending, read_nodes
-from llmperf.runfolder.logs import shorten
+from llmperf.running.launched import keep_ending, save_result
+from llmperf.running.measure import check
 from llmperf.types.launching import NodeRequest
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
+from llmperf.validation.run_folder import recorded_findings
 
 NOTE = "llmperf ended without a result; `llmperf recover` made this one from the records"
 
@@ -34,52 +34,36 @@ def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[
     Records that are still on the nodes of the run are fetched first; `say` gets a line for each. The result is saved
     with its findings and its report. UserError for a folder that is no run's, or whose run is going on.
     """
-    from llmperf.plugins.loading import plugins_for
-    from llmperf.running.measure import check
-    from llmperf.validation.run_folder import recorded_findings
-
-    plan = load_plan(run)
+    plan, path = load_plan(run), run / filenames.RESULT
     if plan.purpose != "run":
         raise UserError(f"{run}: expected a run, found a plan with purpose {plan.purpose!r}, which has no result")
     with held(run):
-        left = nodes_with_records(run, plan)
-        if not left and (run / filenames.RESULT).exists() and (run / filenames.REPORT).exists():
-            return json_files.load(run / filenames.RESULT, Result), False
+        folders: dict[int, str | None] = {}  # of the nodes whose records may not all be here
+        if plan.launcher != LOCAL and plan.layout.nodes > 1:
+            reached = read_nodes(run)
+            folders = {node.node_rank: node.undelivered for node in reached if node.undelivered is not None}
+            if not reached:  # the controller was killed
+                folders = dict.fromkeys(range(plan.layout.nodes))
+        if not folders and path.exists() and (run / filenames.REPORT).exists():
+            return json_files.load(path, Result), False
         if left_of_run(plan.run_id):
             raise UserError(f"{run}: expected a run that has ended, found processes of it on this machine")
-        folders = {node.node_rank: node.undelivered for node in read_nodes(run)}
-        fetched = _fetched(run, plan, left, say) if left else ()
+        fetched = bool(folders) and _fetched(run, plan, tuple(folders), say)
         ending = read_ending(run)
-        if ending is not None and fetched:
-            told = {folders[rank] for rank in fetched}
-            notes = tuple(note for note in ending.notes if not any(folder and folder in note for folder in told))
+        if ending is None:
+            keep_ending(run, ending_of(read_run(run)))
+        elif fetched:
+            undelivered = [folder for folder in folders.values() if folder]
+            notes = tuple(note for note in ending.notes if not any(folder in note for folder in undelivered))
             json_files.save(run / filenames.ENDING, replace(ending, notes=notes))
-        elif ending is not None and left and (run / filenames.RESULT).exists():
-            return json_files.load(run / filenames.RESULT, Result), False
-        elif ending is None:
-            ending = ending_of(read_run(run))
-            release(run)
-            for log in sorted((run / filenames.LOGS).glob("*.log")):
-                shorten(log)
-            json_files.save(run / filenames.ENDING, ending)
-        result = build_result(run, secret_values({**os.environ, **plan.env}))
-        json_files.save(run / filenames.RESULT, result)
+        elif folders and path.exists():
+            return json_files.load(path, Result), False
         plugins = plugins_for((plugin.role, plugin.name) for plugin in plan.plugins)
-        return check(result, run, plugins, recorded_findings(run)), True
+        return check(save_result(run, plan), run, plugins, recorded_findings(run)), True
 
 
-def nodes_with_records(run: Path, plan: Plan) -> tuple[int, ...]:
-    """The nodes whose records may not all be in the run folder: all of them if the controller was killed."""
-    if plan.launcher == LOCAL or plan.layout.nodes == 1:
-        return ()
-    reached = read_nodes(run)
-    if not reached:
-        return tuple(range(plan.layout.nodes))
-    return tuple(node.node_rank for node in reached if node.undelivered is not None)
-
-
-def _fetched(run: Path, plan: Plan, nodes: tuple[int, ...], say: Callable[[str], None]) -> tuple[int, ...]:
-    """Have the launcher of a run bring the records of these nodes; returns the nodes that have answered."""
+def _fetched(run: Path, plan: Plan, nodes: tuple[int, ...], say: Callable[[str], None]) -> bool:
+    """Have the launcher of a run bring the records of these nodes; returns whether it has."""
     hosts = tuple(plan.nodes[rank].host for rank in nodes)
     try:
         options = user_config(Path.cwd()).tables.launchers.get(plan.launcher, {})
@@ -92,15 +76,17 @@ def _fetched(run: Path, plan: Plan, nodes: tuple[int, ...], say: Callable[[str],
             launcher.close()
     except LlmperfError as error:
         say(f"records on {', '.join(hosts)} were not fetched: {error}")
-        return ()
+        return False
     for line in lines:
         say(line)
-    return nodes
+    return True
 
 
 def ending_of(records: RunRecords) -> Ending:
     """Ending of a run that only its ranks have recorded: `ended` if every rank had finished, otherwise `controller`."""
-    plan, at = records.plan, _last_change(records.run)
+    plan, run = records.plan, records.run
+    paths = [run / filenames.PLAN, *(run / filenames.RECORDS).iterdir()]
+    at = utc_time(max(path.stat().st_mtime for path in paths))  # of the last record, by the file system
     finished = {rank.rank for rank in records.ranks}
     if len(finished) == plan.layout.world_size:
         return Ending(cause="ended", at=at, notes=(NOTE,))
@@ -110,10 +96,3 @@ def ending_of(records: RunRecords) -> Ending:
         first = min(records.failures, key=lambda failure: failure.at)
         message += f"; rank {first.rank} recorded {first.exception}: {first.message}"
     return Ending(cause="controller", message=message, at=at, notes=(NOTE,))
-
-
-def _last_change(run: Path) -> str:
-    """Time of the last record, by the file system; UTC, ISO 8601."""
-    paths = [run / filenames.PLAN, *(run / filenames.RECORDS).iterdir()]
-    seconds = max(path.stat().st_mtime for path in paths)
-    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).isoformat(timespec="seconds")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import hashlib
 import io
 import zipfile
@@ -12,6 +11,7 @@ from pathlib import Path
 from llmperf import __version__
 from llmperf.errors import Refused, UserError
 from llmperf.files.json_files import decode, encode_pretty, read_bytes, write_bytes
+from llmperf.files.text import utc_time
 from llmperf.runfolder import filenames
 from llmperf.submissions.host_names import without_host_names
 from llmperf.submissions.members import MANIFEST, README, SINGLE, configured_files, is_packed
@@ -127,7 +127,7 @@ def _manifest(runs: Sequence[str], members: dict[str, bytes]) -> Manifest:
 
     return Manifest(
         schema=MANIFEST_SCHEMA,
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=utc_time(),
         llmperf_version=__version__,
         runs=tuple(sorted(runs)),
         files={name: hashlib.sha256(data).hexdigest() for name, data in sorted(members.items())},

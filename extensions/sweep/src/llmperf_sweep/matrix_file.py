@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from math import prod
 from pathlib import Path
 from typing import Any, Literal
 
-from llmperf import read_case, read_options, read_setting, read_toml
+from llmperf import flattened, read_case, read_options, read_setting, read_toml
 from llmperf.errors import UserError, unknown
 from llmperf.types import RunChoice
 from llmperf.types.units import Count, Positive
@@ -195,7 +195,7 @@ def _axes(content: MatrixFile, where: str) -> dict[str, list[Any]]:
         raise UserError(f"{where}: cases: expected at least one, found an empty list")
     for count in content.devices:
         _typed("devices", count, where)
-    for given, value in _flat(content.settings):
+    for given, value in flattened(content.settings):
         if value == []:
             raise UserError(f"{where}: settings.{given}: expected at least one value, found an empty list")
         pairs = [_setting(given, one, f"{where}: settings") for one in (value if isinstance(value, list) else [value])]
@@ -216,21 +216,12 @@ def _setting(given: str, value: Any, where: str) -> tuple[str, Any]:
     return path, typed
 
 
-def _flat(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Paths and values: `"tuning.micro_batch" = 4` and `tuning.micro_batch = 4` are the same."""
-    for key, value in table.items():
-        if isinstance(value, Mapping):
-            yield from _flat(value, f"{prefix}{key}.")
-        else:
-            yield prefix + key, value
-
-
 def _exclusion(rule: Mapping[str, Any], axes: Mapping[str, list[Any]], where: str) -> dict[str, list[Any]]:
     """The values that a rule leaves out, by axis; UserError for an axis or a value that the matrix does not have."""
     wanted: dict[str, list[Any]] = {}
     if not rule:
         raise UserError(f"{where}: expected at least one of {', '.join(axes)}, found an empty table")
-    for given, value in _flat(rule):
+    for given, value in flattened(rule):
         key = given if given in AXES else _known(given, axes, where)
         if axes.get(key, [None]) == [None]:
             raise unknown(where, "axis", given, [name for name, values in axes.items() if values != [None]])
@@ -265,7 +256,7 @@ def _typed(key: str, value: Any, where: str) -> Any:
 def _included(extra: Mapping[str, Any], content: MatrixFile, path: Path, name: str) -> Cell:
     """The cell of an `include` table."""
     where, values = f"{path}: {name}", {}
-    for given, value in _flat(extra):
+    for given, value in flattened(extra):
         key, typed = (given, _typed(given, value, where)) if given in AXES else _setting(given, value, where)
         values[key] = typed
     if "case" not in values and len(content.cases) > 1:

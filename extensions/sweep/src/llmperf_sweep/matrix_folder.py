@@ -9,7 +9,6 @@ DIR/unfinished/                 run folders of attempts that were cut off: they 
 
 from __future__ import annotations
 
-import datetime
 import fcntl
 import hashlib
 import json
@@ -23,7 +22,7 @@ from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
-from llmperf import __version__, encode_pretty, read_bytes, read_options, write_bytes
+from llmperf import __version__, encode_pretty, read_bytes, read_options, utc_time, write_bytes
 from llmperf.errors import UserError
 from llmperf.types.units import Count, NonNegative, Positive
 
@@ -71,7 +70,7 @@ def document_of(matrix: Matrix, launcher: str) -> MatrixDocument:
     return MatrixDocument(
         schema=SCHEMA,
         name=matrix.name,
-        created=now(),
+        created=utc_time(),
         repeats=matrix.repeats,
         launcher=launcher,
         versions={"llmperf-core": __version__} | _plugin_versions(),
@@ -87,11 +86,6 @@ def _plugin_versions() -> dict[str, str]:
         if any(_PLUGINS.fullmatch(entry.group) for entry in installed.entry_points):
             versions.setdefault(installed.name, installed.version)
     return versions
-
-
-def now() -> str:
-    """UTC, ISO 8601, to the second."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds")
 
 
 def _save(path: Path, document: Any) -> None:
@@ -312,7 +306,7 @@ def _locked(path: Path, name: str, kind: int) -> int:
 def _holder() -> str:
     import socket
 
-    return f"process {os.getpid()} on {socket.gethostname()}, since {now()},"
+    return f"process {os.getpid()} on {socket.gethostname()}, since {utc_time()},"
 
 
 @contextmanager

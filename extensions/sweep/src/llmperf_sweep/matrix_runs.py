@@ -10,13 +10,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Protocol
 
+from llmperf import utc_time
 from llmperf.errors import UserError
 from llmperf.reporting import failure_text
 from llmperf.types import Plan, Result
 
 from llmperf_sweep.cell_plans import PlannedCell
 from llmperf_sweep.matrix_file import Matrix, dealt
-from llmperf_sweep.matrix_folder import RUNS, Attempt, CellRun, MatrixFolder, now
+from llmperf_sweep.matrix_folder import RUNS, Attempt, CellRun, MatrixFolder
 
 
 class Runs(Protocol):
@@ -116,8 +117,8 @@ class MatrixRun:
         try:
             plan = self._runs.plan(cell)
         except UserError as error:
-            return self._save(run, Attempt(run=None, began=now(), state="failed", reason=str(error)))
-        attempt = Attempt(run=plan.run_id, began=now(), state="running")
+            return self._save(run, Attempt(run=None, began=utc_time(), state="failed", reason=str(error)))
+        attempt = Attempt(run=plan.run_id, began=utc_time(), state="running")
         self._save(run, attempt)
         try:
             result = self._runs.run(plan, self._folder.path / RUNS)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from llmperf import __version__, encode_pretty, own_config, sha256, write_bytes
+from llmperf import __version__, encode_pretty, own_config, sha256, utc_time, write_bytes
 from llmperf.errors import UserError
 from llmperf.types import Text
 
@@ -142,7 +141,7 @@ def write_verification(path: Path, results: Sequence[VerifiedResult]) -> Path:
     target = verification_path(path)
     document = Verification(
         schema=VERIFICATION_SCHEMA,
-        created=datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        created=utc_time(),
         llmperf_version=__version__,
         ruleset=RULESET,
         results=tuple(results),
