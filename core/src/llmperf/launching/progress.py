@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import get_args
@@ -16,7 +15,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordFile
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord, MemorySample, Phase, PhaseRecord, RankRecord, Record, StepRecord
+from llmperf.types.records import MemorySample, Phase, PhaseRecord, RankRecord, StepRecord
 
 PHASES: tuple[Phase, ...] = get_args(Phase)
 RECENT_STEPS = 50
@@ -34,7 +33,6 @@ class _Rank:
     records: RecordFile
     phase: Phase = "starting"
     steps: int = 0
-    failed: bool = False
     moved: float | None = None
     """Time of its last record, by the controller's monotonic clock."""
 
@@ -50,16 +48,6 @@ class _Step:
     """Ranks with a loss."""
     loss: float = 0.0
     """Sum of their losses."""
-
-    def add(self, record: StepRecord) -> None:
-        self.ranks += 1
-        self.tokens += record.tokens
-        self.measured = record.measured
-        if record.step_seconds > self.seconds:
-            self.seconds = record.step_seconds
-        if record.loss is not None:
-            self.losses += 1
-            self.loss += record.loss
 
 
 class Follower:
@@ -111,15 +99,20 @@ class Follower:
                 for rank in turn:
                     if records := rank.records.next_block():
                         moved = True
-                        self._time(rank, records)
+                        now, before = time.monotonic(), rank.moved
+                        rank.moved = now
+                        if before is not None and any(isinstance(record, StepRecord) for record in records):
+                            silent = now - before
+                            if rank.steps:
+                                self._later_step_seconds = max(self._later_step_seconds, silent)
+                            else:
+                                self._first_step_seconds = max(self._first_step_seconds, silent)
                         for record in records:
                             if isinstance(record, StepRecord):
                                 rank.steps = record.step
                                 self._add(record)
                             elif isinstance(record, PhaseRecord):
                                 rank.phase = record.phase
-                            elif isinstance(record, FailureRecord):
-                                rank.failed = True
                             elif isinstance(record, RankRecord):
                                 rank.phase = "evaluating"
                         with_more.append(rank)
@@ -131,17 +124,6 @@ class Follower:
         except UserError as error:
             self.problem = str(error)
             return False
-
-    def _time(self, rank: _Rank, records: Sequence[Record]) -> None:
-        """Record how long a rank was silent before these records, if one of them is a step."""
-        now, before = time.monotonic(), rank.moved
-        rank.moved = now
-        if before is None or not any(isinstance(record, StepRecord) for record in records):
-            return
-        if rank.steps:
-            self._later_step_seconds = max(self._later_step_seconds, now - before)
-        else:
-            self._first_step_seconds = max(self._first_step_seconds, now - before)
 
     @property
     def longest_step_seconds(self) -> float:
@@ -161,7 +143,13 @@ class Follower:
                 first = next(iter(self._open))
                 del self._open[first]
                 self._dropped = max(self._dropped, first)
-        step.add(record)
+        step.ranks += 1
+        step.tokens += record.tokens
+        step.measured = record.measured
+        step.seconds = max(step.seconds, record.step_seconds)
+        if record.loss is not None:
+            step.losses += 1
+            step.loss += record.loss
         if step.ranks == len(self._ranks):
             del self._open[record.step]
             if step.measured and self._recent and not self._recent[-1].measured:
@@ -202,19 +190,18 @@ class Follower:
 
     def progress(self) -> Progress:
         """The present state."""
-        steps, finished = self._plan.steps, min(self.finished_steps)
+        plan, finished = self._plan, min(self.finished_steps)
         seconds = sum(step.seconds for step in self._recent)
         tokens = sum(step.tokens for step in self._recent)
         pace = tokens / seconds / len(self._ranks) if seconds > 0 else None
-        plan = self._plan
         figures = utilisation(plan.flops, pace, plan.peak, plan.device_share)
         return Progress(
             phase=min((rank.phase for rank in self._ranks), key=PHASES.index),
             step=finished,
-            steps=steps,
+            steps=plan.steps,
             loss=self._loss,
             tokens_per_second_per_device=pace,
             mfu=next((figure.value for figure in figures if figure.convention == HEADLINE), None),
             memory_used_bytes=max((used for used in self._memory_used.values() if used is not None), default=None),
-            seconds_left=seconds / len(self._recent) * (steps - finished) if self._recent else None,
+            seconds_left=seconds / len(self._recent) * (plan.steps - finished) if self._recent else None,
         )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,8 +13,6 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.endings import Ending, RankExit
 from llmperf.runfolder.logs import log_tail
-from llmperf.types.plan import Plan
-from llmperf.types.records import FailureRecord
 from llmperf.types.result import Failure
 
 LOG_LINES = 20
@@ -51,26 +48,36 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         return "aborted", _failure(records, None, "interrupted", None, ending.message)
     if ending.cause == "hung":
         return "failed", _failure(records, ending.rank, "hung", None, ending.message)
-    if ending.cause == "lost":
-        return "failed", _lost(records, ending)
+    if ending.cause == "lost":  # errors of other nodes may be due to it
+        return "failed", _of_node(records, ending.node or 0, "lost", ending.message)
     if ending.cause == "controller":
         return "failed", _failure(records, None, "controller", ending.exception, ending.message)
-    failure = _of_killed_agent(records, ending) or _of_agents(records, ending)
+    failure = _of_ranks(records)
+    if failure is None:
+        failure = _of_agents(records, ending)
+    elif failure.reason != "killed" or "SIGKILL" not in failure.message:  # ranks fail when their peers are gone
+        killed = [node for node, code in enumerate(ending.agents) if code is not None and code < 0]
+        if killed and failure.node_rank is not None and failure.node_rank not in killed:
+            failure = _of_agents(records, ending)
     if records.plan.purpose == "run":
-        failure = failure or _unfinished(records) or _miscounted(records)
+        failure = failure or _unfinished(records)
     return ("failed", failure) if failure else ("complete", None)
 
 
 def _of_ranks(records: RunRecords) -> Failure | None:
     """The first rank that failed."""
-    exits = {rank.rank: rank for report in records.reports for rank in report.ranks if rank.bad}
-    failed = {failure.rank: failure for failure in records.failures}
-    causes = [_exception(records, failure) for failure in failed.values()]
-    causes += [_exit(rank_exit) for rank, rank_exit in exits.items() if rank not in failed]
-    if causes:  # errors of other ranks may be due to a rank that ended without an error
-        causes += [_left(rank_exit) for rank_exit in _leavers(records)]
+    failed, causes = {failure.rank: failure for failure in records.failures}, list[_Cause]()
+    for rank, failure in failed.items():
+        nonfinite = rank in records.by_rank and records.by_rank[rank].nonfinite
+        reason: Reason = "nonfinite loss" if nonfinite else "exception"
+        causes.append(_Cause(failure.at, rank, reason, failure.exception, failure.message))
+    exits = [rank for report in records.reports for rank in report.ranks if rank.rank not in failed]
+    causes += [_exit(rank) for rank in exits if rank.bad]
     if not causes:
         return None
+    # errors of other ranks may be due to a rank that ended with status 0 before it had finished
+    finished = {rank.rank for rank in records.ranks}
+    causes += [_left(rank) for rank in exits if rank.exit_code == 0 and not rank.stopped and rank.rank not in finished]
     first = _first(records, causes)
     return _failure(records, first.rank, first.reason, first.exception, first.message)
 
@@ -81,9 +88,10 @@ def _first(records: RunRecords, causes: list[_Cause]) -> _Cause:
     Of causes on several nodes whose order is within the errors of their clocks, one that is not an exception comes
     first: a rank that ends by itself makes the collectives of others fail.
     """
+    node_of = records.plan.layout.node_of
 
     def moment(cause: _Cause) -> tuple[float, float]:
-        offset, error = records.clock_offset(records.plan.layout.node_of(cause.rank))
+        offset, error = records.clock_offset(node_of(cause.rank))
         return cause.at - offset, error
 
     def order(cause: _Cause) -> tuple[float, int]:
@@ -91,73 +99,29 @@ def _first(records: RunRecords, causes: list[_Cause]) -> _Cause:
 
     earliest = min(causes, key=order)
     at, error = moment(earliest)
-    node_of = records.plan.layout.node_of
-    perhaps = [
+    by_themselves = [
         cause for cause in causes
-        if node_of(cause.rank) != node_of(earliest.rank) and moment(cause)[0] - at <= error + moment(cause)[1]
+        if node_of(cause.rank) != node_of(earliest.rank) and cause.exception is None
+        and moment(cause)[0] - at <= error + moment(cause)[1]
     ]  # fmt: skip
-    by_themselves = [cause for cause in perhaps if cause.exception is None]
-    if earliest.exception is None or not by_themselves:
-        return earliest
-    return min(by_themselves, key=order)
+    return earliest if earliest.exception is None or not by_themselves else min(by_themselves, key=order)
 
 
-def _lost(records: RunRecords, ending: Ending) -> Failure:
-    """The node that could not be reached any more; errors of other nodes may be due to it."""
-    node = ending.node or 0
-    tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
-    return Failure(rank=None, node_rank=node, reason="lost", exception=None, message=ending.message, log_tail=tail)
+def _exit(rank: RankExit) -> _Cause:
+    at = rank.at or 0.0
+    if rank.signal is not None:
+        message = f"rank {rank.rank} was killed by {rank.signal}{OUT_OF_MEMORY * rank.out_of_memory}"
+        return _Cause(at - SIGNAL_LAG_SECONDS, rank.rank, "killed", None, message)
+    if rank.unfinished_phase is not None:
+        return _left(rank)
+    return _Cause(at, rank.rank, "exited", None, f"rank {rank.rank} ended with status {rank.exit_code}")
 
 
-def _leavers(records: RunRecords) -> Iterator[RankExit]:
-    """Ranks that ended with status 0 before they had finished."""
-    finished = {rank.rank for rank in records.ranks} | {failure.rank for failure in records.failures}
-    for report in records.reports:
-        for rank in report.ranks:
-            if rank.exit_code == 0 and not rank.stopped and rank.rank not in finished:
-                yield rank
-
-
-def _left(rank_exit: RankExit) -> _Cause:
-    at = (rank_exit.at or 0.0) - SIGNAL_LAG_SECONDS
-    when = (
-        f"while {rank_exit.unfinished_phase}, before it was done"
-        if rank_exit.unfinished_phase
-        else "before its last step"
-    )
-    return _Cause(at, rank_exit.rank, "exited", None, f"rank {rank_exit.rank} ended with status 0 {when}")
-
-
-def _exception(records: RunRecords, failure: FailureRecord) -> _Cause:
-    nonfinite = failure.rank in records.by_rank and records.by_rank[failure.rank].nonfinite
-    reason: Reason = "nonfinite loss" if nonfinite else "exception"
-    return _Cause(failure.at, failure.rank, reason, failure.exception, failure.message)
-
-
-def _exit(rank_exit: RankExit) -> _Cause:
-    at = rank_exit.at or 0.0
-    if rank_exit.signal is not None:
-        return _Cause(
-            at - SIGNAL_LAG_SECONDS,
-            rank_exit.rank,
-            "killed",
-            None,
-            f"rank {rank_exit.rank} was killed by {rank_exit.signal}{OUT_OF_MEMORY * rank_exit.out_of_memory}",
-        )
-    if rank_exit.unfinished_phase is not None:
-        return _left(rank_exit)
-    return _Cause(at, rank_exit.rank, "exited", None, f"rank {rank_exit.rank} ended with status {rank_exit.exit_code}")
-
-
-def _of_killed_agent(records: RunRecords, ending: Ending) -> Failure | None:
-    """The first rank that failed, or an agent that was killed on another node: ranks fail when their peers are gone."""
-    failure = _of_ranks(records)
-    if failure is None or (failure.reason == "killed" and "SIGKILL" in failure.message):
-        return failure
-    killed = [node for node, code in enumerate(ending.agents) if code is not None and code < 0]
-    if killed and failure.node_rank is not None and failure.node_rank not in killed:
-        return _of_agents(records, ending)
-    return failure
+def _left(rank: RankExit) -> _Cause:
+    phase = rank.unfinished_phase
+    when = f"while {phase}, before it was done" if phase else "before its last step"
+    message = f"rank {rank.rank} ended with status 0 {when}"
+    return _Cause((rank.at or 0.0) - SIGNAL_LAG_SECONDS, rank.rank, "exited", None, message)
 
 
 def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
@@ -167,49 +131,42 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
     by_itself = [(node, code) for node, code in failed if code != asked_to_end]
     killed = [(node, code) for node, code in by_itself if code is not None and code < 0]
     for node, code in killed or by_itself or failed:
+        agent = f"the agent of {_node(records, node)}"
         if code is not None and code > 0:
-            message, reason = f"the agent of {_node(records, node)} ended with status {code}", "exited"
-        else:
-            message, reason = f"the agent of {_node(records, node)} was killed{_by_signal(code)}", "killed"
-        tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
-        place = node if records.plan.layout.nodes > 1 else None
-        return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=tail)  # type: ignore[arg-type]
+            return _of_node(records, node, "exited", f"{agent} ended with status {code}")
+        try:
+            how = "" if code is None else f" by {signal.Signals(-code).name}"
+        except ValueError:
+            how = f" by signal {-(code or 0)}"
+        return _of_node(records, node, "killed", f"{agent} was killed{how}")
     return None
 
 
-def _by_signal(code: int | None) -> str:
-    try:
-        return "" if code is None else f" by {signal.Signals(-code).name}"
-    except ValueError:
-        return f" by signal {-(code or 0)}"
+def _of_node(records: RunRecords, node: int, reason: Reason, message: str) -> Failure:
+    tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
+    place = node if reason == "lost" or records.plan.layout.nodes > 1 else None
+    return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=tail)
 
 
 def _unfinished(records: RunRecords) -> Failure | None:
-    """A rank that ended with status 0 before its last step."""
-    finished = {rank.rank for rank in records.ranks}
-    for rank in range(records.plan.layout.world_size):
+    """A rank that ended with status 0 before its last step, or steps with more tokens than planned, or with none.
+
+    With the latter the framework counts wrongly, and no figure would be right.
+    """
+    plan, finished, wrong = records.plan, {rank.rank for rank in records.ranks}, records.steps.first_miscounted
+    for rank in range(plan.layout.world_size):
         if rank not in finished:
             return _failure(records, rank, "exited", None, f"rank {rank} ended with status 0 before its last step")
-    return None
-
-
-def _miscounted(records: RunRecords) -> Failure | None:
-    """Steps with more tokens than planned, or with none: the framework counts wrongly, and no figure would be right."""
-    planned, wrong = records.plan.batch.tokens_per_step, records.steps.first_miscounted
     if wrong is None:
         return None
-    step, reported = wrong
-    count = records.steps.miscounted
-    what = f"the ranks report {reported} tokens in step {step}, the first of {count} such, the plan has {planned}"
-    message = f"{_framework(records.plan)}: {what}; each token is counted once, by one rank"
-    return _failure(records, None, "exception", f"{PluginError.__module__}.{PluginError.__qualname__}", message)
-
-
-def _framework(plan: Plan) -> str:
-    """The framework as error messages name it."""
-    name = plan.spec.tuning.framework
+    name, count = plan.spec.tuning.framework, records.steps.miscounted
     owners = (plugin.distribution for plugin in plan.plugins if (plugin.role, plugin.name) == ("framework", name))
-    return f"framework {name!r} ({next(owners, 'of no distribution')})"
+    message = (
+        f"framework {name!r} ({next(owners, 'of no distribution')}): the ranks report {wrong[1]} tokens in step"
+        f" {wrong[0]}, the first of {count} such, the plan has {plan.batch.tokens_per_step}; each token is counted"
+        " once, by one rank"
+    )
+    return _failure(records, None, "exception", f"{PluginError.__module__}.{PluginError.__qualname__}", message)
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:

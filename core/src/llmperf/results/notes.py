@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.results import device_readings
 from llmperf.runfolder.contents import RunRecords
-from llmperf.types.spec import RunSpec
 
 UNREAD_SECONDS = 5.0
 """Several readings: a short window may lie between two."""
@@ -19,102 +18,64 @@ WINDOW = "the measured window, and so the throughput, is between the arrivals of
 def notes(records: RunRecords) -> tuple[str, ...]:
     """All notes, in the order of planning, running and reading the records."""
     plan = records.plan
-    known = [*plan.probe.problems, *plan.worker.notes, *plan.notes, *script_notes(records)]
-    known += [*(records.ending.notes if records.ending else ()), *_other_recipe(plan.spec)]
-    if plan.peak_problem:
-        known.append(f"no MFU: {plan.peak_problem}")
-    missing = sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None})
-    if missing:
-        known.append(f"the evaluation gave no number for {', '.join(missing)}")
-    return (
-        *known,
-        *_uncounted_experts(records),
-        *_traced(records),
-        *_skipped(records),
-        *_fewer_tokens(records),
-        *_thinned_curve(records),
-        *_partly_read(records),
-    )
+    ended = records.ending.notes if records.ending else ()
+    return (*plan.probe.problems, *plan.worker.notes, *plan.notes, *script_notes(records), *ended, *_notes(records))
 
 
-def _other_recipe(spec: RunSpec) -> Iterator[str]:
-    """A recipe with fewer bits than the usual one of 16: what it costs in loss is not in this result."""
-    recipe = precision_recipe(spec.contract.precision)
-    lower = recipe.products == "fp8" or recipe.optimizer_states != "fp32"
-    changed = [change.case_value for change in spec.changes if change.path == "contract.precision"]
-    if lower and changed:
+def _notes(records: RunRecords) -> Iterator[str]:
+    """Notes on the figures."""
+    plan, steps = records.plan, records.steps
+    contract, planned = plan.spec.contract, plan.batch.tokens_per_step
+    # a recipe with fewer bits than the usual one of 16: what it costs in loss is not in this result
+    recipe = precision_recipe(contract.precision)
+    changed = [change.case_value for change in plan.spec.changes if change.path == "contract.precision"]
+    if changed and (recipe.products == "fp8" or recipe.optimizer_states != "fp32"):
         yield (
             f"trained in {recipe.name}, not in {changed[0]} as the case: what that costs in loss is not in this result;"
             " llmperf align RUN REFERENCE compares it with a run in the case's precision"
         )
-
-
-def _partly_read(records: RunRecords) -> Iterator[str]:
-    """Figures that only some devices showed, and readings that do not cover the measured window."""
-    whole = device_readings.devices(records)
-    for name, known in device_readings.partly_shown(records).items():
-        yield f"{name}: shown by {known} of {whole} devices, so that it is not known of all: null"
-    unread = device_readings.unread(records)
-    if unread is None:
-        return
-    missing, window = unread
-    if missing > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * window):
-        yield (
-            f"the devices were read over {100 * (1 - missing / window):.0f} % of the measured window only: their"
-            " memory, utilisation and power are of that part"
-        )
-
-
-def _uncounted_experts(records: RunRecords) -> Iterator[str]:
-    """A mixture whose framework does not count the tokens of its experts."""
-    plan = records.plan
+    if plan.peak_problem:
+        yield f"no MFU: {plan.peak_problem}"
+    if missing := sorted({name for rank in records.ranks for name, value in rank.evaluation.items() if value is None}):
+        yield f"the evaluation gave no number for {', '.join(missing)}"
     if plan.spec.model.mixture is not None and records.ranks and not records.experts.loads():
         yield f"{plan.spec.tuning.framework} does not count the tokens of experts: their load is unknown"
-
-
-def _traced(records: RunRecords) -> Iterator[str]:
-    """Steps of which a trace was kept."""
-    if records.ranks and (steps := len(records.plan.traced_steps)):
-        after = f"after the measured steps and the evaluation, {steps} further steps were trained under a profiler"
+    if records.ranks and (traced := len(plan.traced_steps)):
+        after = f"after the measured steps and the evaluation, {traced} further steps were trained under a profiler"
         known = any(profile.rank == 0 for profile in records.profiles)
         yield f"{after}: no figure includes them" if known else f"{after}, which gave no trace: see the log of rank 0"
-
-
-def _skipped(records: RunRecords) -> Iterator[str]:
-    """Measured steps without an update."""
-    if skipped := records.steps.skipped:
+    if steps.skipped:
         yield (
-            f"{skipped} of the measured steps had gradients that were not finite, and no update (the loss scale was too"
-            " large): their time counts in the throughput, their tokens do not; more warm-up steps leave them out"
+            f"{steps.skipped} of the measured steps had gradients that were not finite, and no update (the loss scale"
+            " was too large): their time counts in the throughput, their tokens do not; more warm-up steps leave them"
+            " out"
         )
-
-
-def _fewer_tokens(records: RunRecords) -> Iterator[str]:
-    """Steps that trained on fewer tokens than their sequences hold."""
-    planned = records.plan.batch.tokens_per_step
-    steps = records.steps
-    if records.plan.spec.contract.packing == "padded":
-        if steps.complete:
-            share = steps.tokens / planned / steps.complete
-            yield (
-                f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
-                " MFU and loss count these alone, though the device computes all places"
-            )
-        return
-    if steps.fewer:
+    if contract.packing == "padded" and steps.complete:
+        share = steps.tokens / planned / steps.complete
+        yield (
+            f"padded sequences: {100 * share:.1f} % of their places hold tokens that were trained on; throughput,"
+            " MFU and loss count these alone, though the device computes all places"
+        )
+    elif contract.packing != "padded" and steps.fewer:
         yield (
             f"{steps.fewer} of {steps.complete} steps trained on fewer than the planned {planned} tokens,"
             f" the first of them step {steps.first_fewer}; the throughput counts what was trained on"
         )
-
-
-def _thinned_curve(records: RunRecords) -> Iterator[str]:
-    """A loss curve that does not have all steps."""
-    if (every := records.steps.curve.every) > 1:
+    if (every := steps.curve.every) > 1:
         yield (
             f"the loss curve has one step in {every}, the last one, and those whose loss is no number; all other"
             " figures are of all steps"
         )
+    whole = device_readings.devices(records)
+    for name, shown in device_readings.partly_shown(records).items():
+        yield f"{name}: shown by {shown} of {whole} devices, so that it is not known of all: null"
+    if (unread := device_readings.unread(records)) is not None:
+        missed, window = unread
+        if missed > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * window):
+            yield (
+                f"the devices were read over {100 * (1 - missed / window):.0f} % of the measured window only: their"
+                " memory, utilisation and power are of that part"
+            )
 
 
 def _printed(records: RunRecords, *more: str) -> str:

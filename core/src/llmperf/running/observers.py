@@ -173,9 +173,7 @@ def check_logs(logs: Sequence[str], *, opening: bool = True) -> None:
     if logs and opening:
         opened_logs(plugins_for(), logs)
     elif logs:
-        loggers = _loggers(plugins_for())
-        for text in logs:
-            _logger(text, loggers)
+        _named_loggers(plugins_for(), logs)
 
 
 def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Observer]]:
@@ -183,33 +181,27 @@ def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Obse
 
     UserError for an unknown name, a value that cannot be used, or a library that is not installed.
     """
-    if not logs:
-        return []
-    loggers = _loggers(plugins)
-    return [_opened(text, loggers) for text in logs]
+    opened = []
+    for found, logger, value in _named_loggers(plugins, logs) if logs else ():
+        with blaming(found, LOGGERS, limited=False):
+            observer = logger.open(value)
+        opened.append((found, checked_observer(observer, who(found), LOGGERS)))
+    return opened
 
 
-def _loggers(plugins: Plugins) -> dict[str, tuple[Found, Logger]]:
+def _named_loggers(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Logger, str]]:
+    """The loggers that texts `NAME=VALUE` name, with their plugins and values."""
     loggers: dict[str, tuple[Found, Logger]] = {}
-    for owner, answer in plugins.collect_items(LOGGERS):
-        found = plugins.found(owner)
-        if not isinstance(answer, Logger):
-            raise PluginError(f"{plugins.who(owner)}: expected a Logger of {LOGGERS}, found {type(answer).__name__}")
-        logger = answer
+    for owner, logger in plugins.collect_items(LOGGERS):
+        if not isinstance(logger, Logger):
+            raise PluginError(f"{plugins.who(owner)}: expected a Logger of {LOGGERS}, found {type(logger).__name__}")
         if logger.name in loggers:
             raise PluginError(
                 f"{plugins.who(owner)}: {LOGGERS}: logger {logger.name!r} is offered by "
                 f"{loggers[logger.name][0].distribution} too; uninstall one of them"
             )
-        loggers[logger.name] = found, logger
-    return loggers
-
-
-def _opened(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found, Observer]:
-    found, logger, value = _logger(text, loggers)
-    with blaming(found, LOGGERS, limited=False):
-        observer = logger.open(value)
-    return found, checked_observer(observer, who(found), LOGGERS)
+        loggers[logger.name] = plugins.found(owner), logger
+    return [_logger(text, loggers) for text in logs]
 
 
 def _logger(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found, Logger, str]:
