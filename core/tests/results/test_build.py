@@ -102,6 +102,13 @@ def test_figures_follow_from_the_records(folder):
     assert result.finished == "2026-01-01T00:01:00+00:00"
 
 
+def test_losses_near_the_largest_float_have_a_mean(folder):
+    whole = folder.step
+    folder.step = lambda rank, step: replace(whole(rank, step), loss=1.7976931348623157e308, grad_norm=1.7e308)
+    result = folder.build()
+    assert (result.metrics.final_loss, result.loss_curve[0].grad_norm) == (1.7976931348623157e308, 1.7e308)
+
+
 def test_the_entropy_of_data_that_nobody_saw_a_script_read_is_unknown(folder):
     worker = replace(folder.plan.worker, script=Script(command=("train",), step_rank=0))
     folder.plan = replace(folder.plan, worker=worker)

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.files.text import printable
-from llmperf.types.devices import DeviceSample
 from llmperf.types.hosts import FAULTS, MAX_PROGRAMS, WINDOW_PARTS, BusyProgram, LoadBefore, Resource
-from llmperf.types.layout import Layout
-from llmperf.types.records import HostSample, MemorySample, PhaseRecord
 from llmperf.types.result import MEMORY_PRESSURE, OTHER_CPU_SHARE
 from llmperf.types.texts import Text
+
+if TYPE_CHECKING:
+    from llmperf.types.devices import DeviceSample
+    from llmperf.types.layout import Layout
+    from llmperf.types.records import HostSample, MemorySample, PhaseRecord
+
+
+class HostReading(NamedTuple):
+    """One reading of a host, and when it was taken."""
+
+    at: float
+    host: HostSample
+
 
 Span = tuple[float, float]
 """Begin and end, seconds of the monotonic clock of one node."""
@@ -39,8 +49,7 @@ def measured_windows(phases: Iterable[PhaseRecord], layout: Layout) -> dict[int,
 class Mean:
     """The mean of values that come one by one."""
 
-    def __init__(self) -> None:
-        self.count, self.value = 0, 0.0
+    count, value = 0, 0.0
 
     def add(self, value: float) -> None:
         """Add a value."""
@@ -147,8 +156,7 @@ class NodeReadings:
         """Of these, those in which any device was slowed, by reason."""
         self.other_processes: int | None = None
         """Most in the window."""
-        self._clocks = [Mean() for _ in range(WINDOW_PARTS)]
-        self._known_in_part: Counter[int] = Counter()
+        self._clocks, self._known_in_part = [Mean() for _ in range(WINDOW_PARTS)], Counter[int]()
         self._throttled_in_part: Counter[tuple[str, int]] = Counter()
         self._load, self._wide = HostLoad(), HostLoad()
         self._before: HostReading | None = None
@@ -202,8 +210,8 @@ class NodeReadings:
     @property
     def clock_over_time(self) -> tuple[float | None, ...]:
         """Mean clock of the devices in each part of the window, in hertz; empty if no device shows it."""
-        clocks = tuple(mean.value if mean.count else None for mean in self._clocks)
-        return clocks if any(clock is not None for clock in clocks) else ()
+        known = any(mean.count for mean in self._clocks)
+        return tuple(mean.value if mean.count else None for mean in self._clocks) if known else ()
 
     @property
     def throttling_over_time(self) -> dict[str, tuple[float | None, ...]]:
@@ -221,13 +229,6 @@ LEAST_SHARE = 0.01
 """Share of the cores from which a program is listed."""
 MAX_NAME = 15
 """Characters that the kernel keeps of a name."""
-
-
-class HostReading(NamedTuple):
-    """One reading of a host, and when it was taken."""
-
-    at: float
-    host: HostSample
 
 
 class HostLoad:
@@ -287,9 +288,7 @@ class HostLoad:
     @property
     def pressure(self) -> dict[Resource, float]:
         """Share of the time in which some task waited for a resource, by resource."""
-        if self.first is None or self.last is None or self.seconds <= 0:
-            return {}
-        stalled = _stalled(self.first.host, self.last.host)
+        stalled = _stalled(self.first.host, self.last.host) if self.first and self.last and self.seconds > 0 else {}
         return {name: min(1.0, seconds / self.seconds) for name, seconds in stalled.items()}
 
     @property
@@ -298,7 +297,7 @@ class HostLoad:
         if self.first is None or self.last is None or self.seconds <= 0:
             return None
         before, after = self.first.host.swapped_bytes, self.last.host.swapped_bytes
-        return None if before is None or after is None else max(0, after - before)
+        return max(0, after - before) if before is not None and after is not None else None
 
 
 def _share(used: float, available: float) -> float:
@@ -316,7 +315,6 @@ LEAST_MEMORY_SHARE = 0.05
 """Share of the host's memory that must be available; below it, a new process is likely to make the kernel swap."""
 SWAPPED_BYTES_PER_SECOND = 10 * 2**20
 """A host that swaps for want of memory moves hundreds of MiB a second; single pages come back at any time."""
-GIB = 2**30
 
 
 def busy_text(load: LoadBefore) -> str | None:
@@ -339,7 +337,7 @@ def busy_parts(load: LoadBefore) -> Iterator[str]:
         yield Text("a device is slowed by {}", ", ".join(reasons))
     total, available = load.memory_total_bytes, load.memory_available_bytes
     if total and available is not None and available < LEAST_MEMORY_SHARE * total:
-        yield Text("only {:.1f} of {:.1f} GiB of memory are free", available / GIB, total / GIB)
+        yield Text("only {:.1f} of {:.1f} GiB of memory are free", available / 2**30, total / 2**30)
     if pressure > MEMORY_PRESSURE:
         yield Text("processes wait for memory {:.0f} % of the time", 100 * pressure)
     if swapped is not None and swapped > SWAPPED_BYTES_PER_SECOND:
