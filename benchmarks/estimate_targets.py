@@ -9,13 +9,18 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from llmperf.cli.plan_text import case_of
+from llmperf.files.json_files import convert
+from llmperf.files.user_files import read_toml
 from llmperf.planning.states import Request, Selection, Site
 from llmperf_estimate.estimate import EstimateOptions, estimate
 from llmperf_estimate.types import Estimate
 
+TARGETS = Path(__file__).with_suffix(".toml")
 FUSED = 'tuning.fused_ops=["auto"]'
+"""Set for every target."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,77 +39,11 @@ class Target:
     """Gb/s of each node."""
 
 
-TARGETS = (
-    Target(
-        name="Megatron, seed layout",
-        case="llama2_7b_pretrain_megatron",
-        on="A100-SXM4-40GB:1x8",
-        settings=(FUSED, "sequence_parallel=true", "framework.overlap_tensor_parallel=true"),
-        convention="nominal",
-        wanted=0.48,
-        published=0.386,
-    ),
-    Target(
-        name="LoRA fp16",
-        case="llama2_7b_lora",
-        on="A100-SXM4-40GB:1x1",
-        settings=(FUSED, "precision=fp16", "micro_batch=4", "global_batch=4"),
-        convention="nominal",
-        wanted=0.58,
-        published=0.361,
-    ),
-    Target(
-        name="Baichuan 2 13B, batch of GAS 64",
-        case="baichuan2_13b_pretrain_zero",
-        on="H800:2x8",
-        settings=(FUSED, "attention=flex", "micro_batch=2", "gradient_accumulation=32"),
-        convention="nominal",
-        wanted=0.38,
-        published=0.214,
-        network=200,
-    ),
-    Target(
-        name="Llama 3 8B, 8192, bf16",
-        case="llama2_7b_pretrain_zero",
-        framework="pytorch",
-        on="H100-SXM5-80GB:1x8",
-        settings=(
-            FUSED,
-            "model=llama3_8b",
-            "precision=bf16",
-            "seq_len=8192",
-            "global_batch=64",
-            "sharding_stage=3",
-            "gradient_checkpointing=false",
-            "attention=cudnn",
-        ),
-        convention="causal",
-        wanted=0.55,
-    ),
-    Target(
-        name="LoRA Llama 3 8B, bf16",
-        case="llama2_7b_lora",
-        on="H100-SXM5-80GB:1x1",
-        settings=(
-            FUSED,
-            "model=llama3_8b",
-            "dataset=synthetic",
-            "packing=packed",
-            "precision=bf16",
-            "attention=cudnn",
-            "seq_len=512",
-            "micro_batch=16",
-            "global_batch=16",
-        ),
-        convention="nominal",
-        wanted=0.60,
-    ),
-)
-
-
 def estimated(target: Target, analytic: bool) -> Estimate | None:
     """The estimate; None, with the reasons on standard error, if the settings do not fit together."""
-    request = Request(Selection(target.case, framework=target.framework, settings=target.settings), Site(on=target.on))
+    request = Request(
+        Selection(target.case, framework=target.framework, settings=(FUSED, *target.settings)), Site(on=target.on)
+    )
     network = None if target.network is None else target.network * 1e9 / 8
     options = EstimateOptions(analytic=analytic, network_bytes_per_second=network, trace_seconds=3600)
     case = case_of(request)
@@ -122,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     print("| Target | Settings | By | Fits | Wanted | At assumed rates | As published runs lose | Published |")
     print("|---|---|---|---|---|---|---|---|")
-    for target in TARGETS:
+    for target in (convert(facts, Target, TARGETS.name) for facts in read_toml(TARGETS)["target"]):
         if options.only in target.name:
             print(row(target, estimated(target, options.analytic)), flush=True)
 
@@ -130,7 +69,7 @@ def main() -> None:
 def row(target: Target, made: Estimate | None) -> str:
     """One line of the table."""
     published = "-" if target.published is None else f"{target.published:.1%}"
-    settings = ", ".join(setting.removeprefix("tuning.") for setting in target.settings)
+    settings = ", ".join(setting.removeprefix("tuning.") for setting in (FUSED, *target.settings))
     name = f"{target.name}, {target.on}"
     if made is None or made.time is None:
         return f"| {name} | {settings} | - | - | {target.wanted:.0%} | - | - | {published} |"

@@ -1,17 +1,27 @@
-"""Kinds of steps of the acceptance on a GPU, and what each must show."""
+"""Kinds of steps of the acceptance on a GPU, what each must show, and one call with its commands and its state."""
 
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_call import Acceptance, Skipped, StepFailed
 from gpu_steps import Settings, Step, steps
 
+ROOT = Path(__file__).parents[1]
+STATE = "state.json"
+MOST_ATTEMPTS = 2
+"""Calls in which a step may be cut off by the end of the call."""
+MAX_REASON = 400
 HIGHEST_MEMORY_ERROR, HIGHEST_TIME_ERROR = 0.10, 0.25
 """Largest errors of an estimate against its run. Time is at the rates that `llmperf peak` measured, if it did."""
 LOSS_TOLERANCE = {"fp32": 1e-3, "tf32": 5e-3}
@@ -20,6 +30,81 @@ ATTENTION = re.compile("flash|fmha|cudnn|attention|flex", re.IGNORECASE)
 """Part of the names of kernels that compute attention."""
 LOOSE = 0.03
 """The same of precisions with fewer bits."""
+
+
+class StepFailed(Exception):
+    """A step did not show what it should; the message is the reason. It may have figures all the same."""
+
+    def __init__(self, reason: str, figures: Mapping[str, Any] | None = None) -> None:
+        super().__init__(reason)
+        self.figures = figures or {}
+
+
+class Skipped(Exception):
+    """A step does not apply here; the message is the reason."""
+
+
+class CallEnds(Exception):
+    """The call's time is over; the step runs again in the next."""
+
+
+@dataclass
+class Acceptance:
+    """The steps, what is known of them, and the folder of both."""
+
+    folder: Path
+    small: bool
+    ends: float
+    """When this call ends, by the monotonic clock."""
+    results: dict[str, dict[str, Any]]
+    """By step: status, seconds, reason, figures."""
+
+    def run(self, step: Step, check: Callable[[Acceptance, Step], Mapping[str, Any]]) -> None:
+        """Do one step and write down what came of it."""
+        result = self.results.setdefault(step.name, {"attempts": 0})
+        result["attempts"] += 1
+        began = time.monotonic()
+        try:
+            result["figures"] = check(self, step)
+            status, reason = "passed", None
+        except StepFailed as error:
+            status, reason = "failed", str(error)
+            result["figures"] = error.figures
+        except Skipped as error:
+            status, reason = "skipped", str(error)
+        except CallEnds:
+            over = result["attempts"] >= MOST_ATTEMPTS
+            status, reason = ("failed" if over else "cut off"), "the call ended before the step did"
+        except Exception as error:  # what it reads may have any form: one step must not end the others
+            status, reason = "failed", f"{type(error).__name__}: {error}"
+        result |= {"status": status, "reason": reason and reason[:MAX_REASON], "seconds": time.monotonic() - began}
+        print(f"{result['status']:8} {result['seconds']:6.1f} s  {step.name}  {reason or ''}"[:200], flush=True)
+        path = self.folder / STATE  # whole or not at all
+        path.with_suffix(".new").write_text(json.dumps({"small": self.small, "steps": self.results}, indent=1))
+        path.with_suffix(".new").replace(path)
+
+    def call(self, step: Step, argv: list[str], **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command with its output in `logs/`, ended with all its processes when the step or the call is over."""
+        name = "".join(letter if letter.isalnum() else "-" for letter in step.name)
+        out, err = (self.folder / "logs" / f"{name}.{end}" for end in ("out", "err"))
+        out.parent.mkdir(exist_ok=True)
+        left = self.ends - time.monotonic()
+        limit = min(step.limit_seconds, left)
+        with out.open("w") as stdout, err.open("w") as stderr:
+            env = {**os.environ, "LLMPERF_SCREENING": "0", **variables}
+            running = subprocess.Popen(argv, stdout=stdout, stderr=stderr, cwd=ROOT, env=env, start_new_session=True)
+            try:
+                code = running.wait(timeout=max(1.0, limit))
+            except subprocess.TimeoutExpired:
+                for number, seconds in ((signal.SIGINT, 20), (signal.SIGKILL, 5)):  # as a user would, then for good
+                    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+                        os.killpg(running.pid, number)
+                        running.wait(timeout=seconds)
+                        break
+                if limit < step.limit_seconds:
+                    raise CallEnds from None
+                raise StepFailed(f"took longer than {step.limit_seconds:g} s") from None
+        return subprocess.CompletedProcess(argv, code, out.read_text(errors="replace"), err.read_text(errors="replace"))
 
 
 def llmperf(*words: str) -> list[str]:
@@ -34,8 +119,7 @@ def words_of(settings: Settings) -> list[str]:
 
 def requested(acceptance: Acceptance, step: Step) -> list[str]:
     """Case, framework, devices and settings of a run."""
-    vendor = ("--vendor", "cpu") if acceptance.small else ()
-    return [*requested_run(step), *vendor]
+    return [*requested_run(step), *(("--vendor", "cpu") if acceptance.small else ())]
 
 
 def last_line(text: str) -> str:
@@ -140,6 +224,7 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
         raise StepFailed(last_line(done.stderr))
     document = json.loads(done.stdout)
     stage = document["memory"][0]
+    used, peak_bytes = measured.get("device bytes"), measured.get("peak bytes")
     time_of_step = (document["time"] or {}).get("seconds")
     figures = {
         "method": stage["method"],
@@ -149,7 +234,7 @@ def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
         "step seconds": time_of_step,
         "measured step seconds": measured["step seconds"],
         "time ratio": ratio(time_of_step, measured["step seconds"]),
-        "device bytes beside tensors": beside(measured),
+        "device bytes beside tensors": used - peak_bytes if used and peak_bytes else None,
     }
     if acceptance.small:
         return figures  # the CPU's allocator counts otherwise, and its peak is of the whole process
@@ -165,18 +250,12 @@ def rates_file(acceptance: Acceptance) -> Path:
     return acceptance.folder / "rates.json"
 
 
-def beside(measured: Mapping[str, Any]) -> int | None:
-    """Memory of the device that no tensor has at the peak: context, libraries, fragmentation."""
-    used, peak = measured.get("device bytes"), measured.get("peak bytes")
-    return used - peak if used and peak else None
-
-
 def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     """Where a step of each trainer makes the host wait, by torch's own warnings."""
     report = acceptance.folder / "host_waits.json"
     device = "cpu" if acceptance.small else "cuda:0"
-    program = str(Path(__file__).with_name("gpu_waits.py"))
-    done = acceptance.call(step, [sys.executable, program, device, str(report)])
+    program = str(Path(__file__).with_name("gpu_probes.py"))
+    done = acceptance.call(step, [sys.executable, program, "waits", device, str(report)])
     if done.returncode != 0:
         raise StepFailed(last_line(done.stderr))
     found: dict[str, dict[str, int]] = json.loads(report.read_text())
@@ -189,11 +268,11 @@ def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 def attention(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     """Record the kernels that torch's attention chooses for shapes of known models, as `attention=auto` does."""
     device = "cpu" if acceptance.small else "cuda:0"
-    program = str(Path(__file__).with_name("gpu_attention.py"))
-    done = acceptance.call(step, [sys.executable, program, device])
-    if done.returncode != 0 or not done.stdout.strip().startswith("{"):
+    program, report = str(Path(__file__).with_name("gpu_probes.py")), acceptance.folder / "attention_kernels.json"
+    done = acceptance.call(step, [sys.executable, program, "attention", device, str(report)])
+    if done.returncode != 0:
         raise StepFailed(last_line(done.stderr))
-    kernels: dict[str, str] = json.loads(done.stdout)
+    kernels: dict[str, str] = json.loads(report.read_text())
     return kernels
 
 

@@ -98,23 +98,13 @@ def main() -> int:
         loaded = number % 2 * arguments.busy
         stepped = arguments.clock_step if number % 4 == 3 else 0.0
         with busy(loaded), stepped_clock(stepped, random.uniform(4, 12)):
-            done = subprocess.run(
-                [sys.executable, "-m", "llmperf", *words, "--out", str(out)],
-                capture_output=True,
-                text=True,
-                check=False,
-            )
+            done = llmperf(*words, "--out", str(out))
         if done.returncode == 2:
             print(f"{number:3} {framework}: refused: {done.stderr.strip().splitlines()[-1][:160]}", flush=True)
             codes["refused"] += 1
             continue
-        judged = subprocess.run(
-            [sys.executable, "-m", "llmperf", "validate", "--json", str(out)],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        findings = [finding for file in json.loads(judged.stdout) for finding in file["findings"]]
+        judged = json.loads(llmperf("validate", "--json", str(out)).stdout)
+        findings = [finding for file in judged for finding in file["findings"]]
         codes.update(f"{finding['severity']} {finding['code']}" for finding in findings)
         errors = [finding for finding in findings if finding["severity"] == "error"]
         bad += bool(errors or done.returncode)

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
-from llmperf.files.json_files import load
-from llmperf.measuring.loop import MeasuredLoop
-from llmperf.plugins.loading import load_for
-from llmperf.runfolder.recorder import Recorder
-from llmperf.types import Device, Plan, Trainer
+from llmperf.types import Device, Trainer
+from ranks import own_rank
 
 STEPS = 5
 """In one stretch."""
@@ -29,19 +25,10 @@ def bare(trainer: Trainer, device: Device) -> float:
 
 
 def main() -> None:
-    folder, pairs = Path(sys.argv[1]), int(sys.argv[2])
-    plan = load(folder / "plan.json", Plan)
-    plugins = load_for(plan.vendor, plan.spec.tuning.framework)
-    rank = int(os.environ["RANK"])
     seconds: list[tuple[float, float]] = []
-    with (
-        Recorder(folder / f"rank-{rank}.jsonl", folder / f"reserve-{rank}") as recorder,
-        plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device,
-        plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer,
-    ):
-        loop = MeasuredLoop(trainer, device, recorder, rank)
+    with own_rank(Path(sys.argv[1])) as (_, trainer, device, loop):
         bare(trainer, device)
-        for pair in range(pairs):
+        for pair in range(int(sys.argv[2])):
             timed = {}
             for ours in (True, False) if pair % 2 == 0 else (False, True):
                 timed[ours] = loop.run(STEPS, 0, lambda *_: None).seconds if ours else bare(trainer, device)

@@ -7,18 +7,22 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from llmperf.files.json_files import save
+from llmperf.files.json_files import load, save
 from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import free_port
+from llmperf.measuring.loop import MeasuredLoop
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection
+from llmperf.plugins.loading import load_for
+from llmperf.runfolder.recorder import Recorder
 from llmperf.running.measure import startable
-from llmperf.types import Plan
+from llmperf.types import Device, Plan, Trainer
 
 HERE = Path(__file__).parent
 
@@ -51,6 +55,19 @@ def run_ranks(script: str, plan: Plan, folder: Path, *words: str, python: str = 
         if process.returncode:
             sys.exit(f"rank {rank} of {script} failed:\n{(folder / f'rank-{rank}.err').read_text()[-2000:]}")
     return [json.loads(output.strip().splitlines()[-1]) for output in outputs]
+
+
+@contextmanager
+def own_rank(folder: Path) -> Iterator[tuple[Plan, Trainer, Device, MeasuredLoop]]:
+    """In a rank: the plan of the folder, the trainer that its framework builds, its device and llmperf's loop."""
+    plan, rank = load(folder / "plan.json", Plan), int(os.environ["RANK"])
+    plugins = load_for(plan.vendor, plan.spec.tuning.framework)
+    with (
+        Recorder(folder / f"rank-{rank}.jsonl", folder / f"reserve-{rank}") as recorder,
+        plugins.ask("llmperf_setup_device", plan=plan, local_rank=int(os.environ["LOCAL_RANK"])) as device,
+        plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer,
+    ):
+        yield plan, trainer, device, MeasuredLoop(trainer, device, recorder, rank)
 
 
 def tokens_per_second_per_device(plan: Plan, seconds: float) -> float:

@@ -49,8 +49,7 @@ NEEDS = {
 """Programs that need what is not here: that they start is all that can be checked."""
 PARTS = {
     *("cluster_trial.py", "overhead_rank.py", "published_rows.py", "ranks.py"),
-    *("gpu_archive.py", "gpu_attention.py", "gpu_call.py", "gpu_checks.py"),
-    *("gpu_report.py", "gpu_steps.py", "gpu_waits.py"),
+    *("gpu_checks.py", "gpu_probes.py", "gpu_steps.py"),
     *("peers/hf_trainer_rank.py", "peers/llmperf_rank.py", "peers/rounds.py", "peers/torchtitan_rank.py"),
 }
 """Modules and ranks of the programs above."""

@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 3850,
     "extensions/zh": 50,
-    "outside tests": 94350,
+    "outside tests": 94150,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -16,6 +16,7 @@ LARGEST_INTEGER = 2**53 - 1
 
 Schema = dict[str, Any]
 _SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_BOUNDS = {Minimum: "minimum", Pattern: "pattern"}
 
 
 class Definitions:
@@ -44,11 +45,13 @@ class Definitions:
                 field.name: {
                     "description": described[field.name],
                     **self.of(hints[field.name]),
-                    **_default(field),
+                    **({"default": field.default} if isinstance(field.default, (str, bool, int, float)) else {}),
                 }
                 for field in members
             },
-            "required": [field.name for field in members if _required(field)],
+            "required": [
+                field.name for field in members if field.default is MISSING and field.default_factory is MISSING
+            ],
             "additionalProperties": False,
         }
 
@@ -58,11 +61,13 @@ class Definitions:
         if hint is Any:
             return {}
         if hint in _SCALARS:
-            return _bounded({"type": _SCALARS[hint]})
+            whole = {"minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER} if hint is int else {}
+            return {"type": _SCALARS[hint], **whole}
         if is_dataclass(hint) and isinstance(hint, type):
             return self.reference(hint)
         if origin is Annotated:
-            return {**self.of(arguments[0]), **_bounds(arguments[1:])}
+            bounds = {_BOUNDS[type(marker)]: marker.value for marker in arguments[1:] if type(marker) in _BOUNDS}
+            return {**self.of(arguments[0]), **bounds}
         if origin is Literal:
             return {"enum": list(arguments)}
         if origin is tuple:
@@ -89,24 +94,3 @@ class Definitions:
         if "type" in part:
             return {**part, "type": [part["type"], "null"]}
         return {"anyOf": [part, {"type": "null"}]}
-
-
-def _bounded(schema: Schema) -> Schema:
-    if schema["type"] == "integer":
-        return {**schema, "minimum": -LARGEST_INTEGER, "maximum": LARGEST_INTEGER}
-    return schema
-
-
-def _bounds(markers: tuple[Any, ...]) -> Schema:
-    keywords = {Minimum: "minimum", Pattern: "pattern"}
-    return {keywords[type(marker)]: marker.value for marker in markers if type(marker) in keywords}
-
-
-def _required(field: Field[Any]) -> bool:
-    return field.default is MISSING and field.default_factory is MISSING
-
-
-def _default(field: Field[Any]) -> Schema:
-    if isinstance(field.default, (str, bool, int, float)):
-        return {"default": field.default}
-    return {}
