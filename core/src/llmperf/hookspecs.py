@@ -482,7 +482,7 @@ def llmperf_rank_tasks() -> Iterable[RankTask]:
 
     Extensions may answer; all answers are collected. The task with that name is done after the rank's device is bound,
     in place of training. The package is installed in the environment of the ranks too. `script` is the task of a plan
-    with a `Script`.
+    with a `Script`, and `trace` that of `Plan.traced_steps`, after all figures of a run are recorded.
 
     >>> def count(rank):
     ...     rank.enter("measuring")
@@ -512,9 +512,10 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
 def llmperf_profile_steps(
     plan: Plan, device: Device, step: Callable[[], object], steps: int, trace: Path | None
 ) -> StepProfile:
-    """Called in one worker of `llmperf profile` after warm-up steps, to call `step` that many times under a profiler.
+    """Called in one rank of `llmperf profile` or `run --trace` after other steps, to call `step` under a profiler.
 
-    The framework owns it. `trace` is the path for a Chrome trace, compressed by gzip; None if none is wanted.
+    The framework owns it. `steps` is the number of calls. `trace` is the path for a Chrome trace, compressed by gzip;
+    None if none is wanted.
 
     >>> @llmperf.hookimpl
     ... def llmperf_profile_steps(plan, device, step, steps, trace):

@@ -17,6 +17,7 @@ from llmperf.types import ProfiledOperation, StepProfile
 from llmperf.types.records import ProfileRecord
 from llmperf_trace.differences import TracedRun, trace_difference
 from llmperf_trace.explanation_page import explanation_page
+from llmperf_trace.profiled_steps import trace_path
 
 
 def profile(step=1.0, mm=0.5, add=0.2, attention=0.0, communication=0.1, idle=0.1):
@@ -119,7 +120,7 @@ def test_compare_explains_runs_with_traces(sides, capsys):
 def test_operations_of_kept_chrome_traces_have_a_table_of_their_own(sides, capsys):
     for name, length in (("fast", 1000), ("slow", 3000)):
         sides(name, replace(profile(), trace="traces/rank-00000.json.gz"))
-        trace = filenames.trace_path(Path(name), 0)
+        trace = trace_path(Path(name), 0)
         trace.parent.mkdir()
         events = [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": length}] * 2
         trace.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
@@ -133,7 +134,7 @@ def test_operations_of_kept_chrome_traces_have_a_table_of_their_own(sides, capsy
     document = json.loads(capsys.readouterr().out)
     assert document["explanations"]["B"]["source"] == "the profiles in the records of rank 0"
     assert document["chrome_traces"]["B"]["operations"][0]["difference_seconds"] == pytest.approx(0.002)
-    filenames.trace_path(Path("slow"), 0).write_bytes(b"{")
+    trace_path(Path("slow"), 0).write_bytes(b"{")
     assert call(["compare", "fast", "slow", "--explain"]) == 0
     out, err = capsys.readouterr()
     assert "gemm" not in out

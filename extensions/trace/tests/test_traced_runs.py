@@ -24,9 +24,10 @@ def traced_run(stub_plan, tmp_path):
     """A function that runs the stub framework on two ranks, with two further steps under its profiler."""
 
     def done(chosen=(8, 9), **options):
+        run, plugins = tmp_path / "run", load_for("stub", "stub")
         plan = replace(stub_plan(ranks=2, steps=6, **options), traced_steps=chosen)
-        run = tmp_path / "run"
-        return run, run_plan(plan, run, load_for("stub", "stub"), None, lambda line: None)
+        plan = replace(plan, recorders=("trace",), plugins=plugins.infos())
+        return run, run_plan(plan, run, plugins, None, lambda line: None)
 
     return done
 

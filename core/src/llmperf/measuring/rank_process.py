@@ -17,9 +17,7 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from llmperf.files import json_files
 from llmperf.files.text import printable
-from llmperf.runfolder import filenames
 from llmperf.runfolder.recorder import Recorder
 from llmperf.types.records import FailureRecord
 
@@ -34,11 +32,6 @@ def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
     parser = argparse.ArgumentParser(prog=program)
     parser.add_argument("--run-dir", type=Path, required=True)
     return parser.parse_args(arguments).run_dir, int(os.environ["RANK"])
-
-
-def task_of(run: Path, name: str, kind: type[T]) -> T:
-    """The task of the ranks beside or in place of training, in a file of its plan."""
-    return json_files.load(run / filenames.FILES / name, kind)
 
 
 def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:

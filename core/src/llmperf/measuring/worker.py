@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,16 +18,17 @@ from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, wrong
-from llmperf.measuring.profiled import HOOK, TASK, ProfileTask, profile_steps, trace_further_steps
-from llmperf.measuring.rank_process import begin, fail, leave, startup_modules, task_of
+from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
 from llmperf.plugins.discovery import Found, discover, find
-from llmperf.plugins.faults import who
+from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
+from llmperf.plugins.own_packages import project_packages
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import FURTHER, KINDS, RecordFile
 from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
+from llmperf.types.rank_tasks import RankTask
 from llmperf.types.records import Phase, PhaseRecord, RankRecord, RankRecords, Record, Trainer
 
 T = TypeVar("T")
@@ -63,6 +63,7 @@ class Rank:
     rank: int
     plan: Plan
     device: Device
+    trainer: Trainer | None
     run: Path
     ask: Callable[..., Any]
     answers: Callable[..., Any]
@@ -72,7 +73,7 @@ class Rank:
 
     def task(self, kind: type[T]) -> T:
         """The dataclass that the task was given."""
-        return task_of(self.run, f"{self.plan.purpose}.json", kind)
+        return json_files.load(self.run / filenames.FILES / f"{self.plan.purpose}.json", kind)
 
     def follow(self, rank: int) -> Callable[[], list[Record]]:
         """A function that returns the new records of a rank."""
@@ -101,19 +102,16 @@ class Worker:
         plan = json_files.load(self._run / filenames.PLAN, Plan)
         self._enter("loading")
         plugins = plugins_of(plan)
-        task = None if plan.task is None else plugins.rank_task(plan.task)
-        if plan.task is not None and task is None:
-            missing = f"no extension has the task {plan.task!r} in this rank's environment"
-            raise PluginError(f"{missing}; install its package here too")
-        binds = task is None or task[0].binds_device
+        task = None if plan.task is None else task_named(plan.task, plugins)
+        binds = task is None or task.binds_device
+        asking = (self._run, plugins.ask, plugins.several, lambda hook: who(plugins.owner(hook)))
+        recording = (self._enter, self._recorder.write)
         self._owner = plugins.owner("llmperf_setup_device") if binds else None
         unbound: Any = nullcontext()
         with bound_device(plugins, plan) if binds else unbound as device:
             self._enter("building")
             if task is not None:
-                asking = (plugins.ask, plugins.several, lambda hook: who(plugins.owner(hook)))
-                rank = Rank(self._rank, plan, device, self._run, *asking, self._enter, self._recorder.write)
-                status = task[0].run(rank) or 0
+                status = task.run(Rank(self._rank, plan, device, None, *asking, *recording)) or 0
                 if status == 0:
                     self._enter("done")
                 return status
@@ -123,12 +121,6 @@ class Worker:
                 device.reset_peak_memory()
                 further = further_records(plugins, plan, self._rank, trainer)
                 self._enter("warming up")
-                profile = partial(profile_steps, self._run, self._rank, plan, plugins, device, trainer, self._recorder)
-                if plan.purpose == "profile":
-                    self._owner = plugins.owner(HOOK)
-                    profile(task_of(self._run, TASK, ProfileTask))
-                    self._enter("done")
-                    return 0
                 # a rerun compares its steps from the second on with those of the submission
                 warmup = min(1 if plan.purpose == "rerun" else plan.spec.contract.warmup_steps, plan.steps - 1)
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank, further)
@@ -155,7 +147,11 @@ class Worker:
                     )
                 )
                 if plan.traced_steps:
-                    trace_further_steps(profile, plan, partial(self._enter, "evaluating"))
+                    try:
+                        traced = Rank(self._rank, plan, device, trainer, *asking, *recording)
+                        task_named("trace", plugins).run(traced)
+                    except Exception as error:  # such as data that are used up; all figures are recorded
+                        print(f"llmperf: no trace: {described(error)}", file=sys.stderr)
         self._enter("done")
         return 0
 
@@ -291,6 +287,15 @@ def further_records(plugins: Plugins, plan: Plan, rank: int, trainer: Trainer) -
         owners[part.kind] = plugins.who(key)
         further.append(part)
     return further
+
+
+def task_named(name: str, plugins: Plugins) -> RankTask:
+    """The task that a loaded extension has; PluginError that names its package if none has it."""
+    task = plugins.rank_task(name)
+    if task is None:
+        package = project_packages()["tasks"].get(name, "its package")
+        raise PluginError(f"no extension has the task {name!r} in this rank's environment; install {package} here too")
+    return task[0]
 
 
 def plugins_of(plan: Plan) -> Plugins:

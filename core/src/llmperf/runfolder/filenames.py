@@ -40,12 +40,6 @@ def records_path(run: Path, rank: int) -> Path:
     return run / RECORDS / f"rank-{rank:05d}.jsonl"
 
 
-def trace_path(run: Path, rank: int, steps: tuple[int, int] | None = None) -> Path:
-    """The Chrome trace of one rank, of one of several ranges of steps; no figure of the result is made from it."""
-    part = "" if steps is None else "-step-{}-{}".format(*steps)
-    return run / TRACES / f"rank-{rank:05d}{part}.json.gz"
-
-
 def trace_files(run: Path, rank: int) -> list[Path]:
     """All Chrome traces of one rank."""
     return sorted((run / TRACES).glob(f"rank-{rank:05d}*.json.gz"))

@@ -170,8 +170,8 @@ class Plan:
     problems: tuple[Problem, ...] = ()
     """Reasons why this plan cannot run; empty if it can."""
     purpose: str = "run"
-    """Task of the ranks: `run`: train and be measured; `profile`: train under a profiler; `rerun`: train the first
-    steps of a submitted run again; otherwise a task of an extension, by its name. Only a `run` can become a result."""
+    """Task of the ranks: `run`: train and be measured; `rerun`: train the first steps of a submitted run again;
+    otherwise a task of an extension, by its name. Only a `run` can become a result."""
     traced_steps: tuple[Positive, ...] = ()
     """Numbers of the steps of which rank 0 keeps a trace, in order. They are above `contract.steps`, trained after the
     measured ones and the evaluation: no figure of the result includes them."""
@@ -187,7 +187,7 @@ class Plan:
         """
         if self.worker.script is not None:
             return "script"
-        return None if self.purpose in ("run", "profile", "rerun") else self.purpose
+        return None if self.purpose in ("run", "rerun") else self.purpose
 
     @property
     def steps(self) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 if TYPE_CHECKING:
     from llmperf.types.devices import Device
     from llmperf.types.plan import Plan
-    from llmperf.types.records import Phase, Record
+    from llmperf.types.records import Phase, Record, Trainer
 
 T = TypeVar("T")
 
@@ -24,6 +24,8 @@ class RankAtTask(Protocol):
     """Plan of the run."""
     device: Device
     """Device of the rank; None if the task binds none."""
+    trainer: Trainer | None
+    """Trainer after all steps of a run, in the task `trace`; None in others."""
     run: Path
     """Run folder."""
 

@@ -71,7 +71,7 @@ def traced(planned: PlannedRun, chosen: int | Sequence[int]) -> Plan:
         text = f"{chosen[0]}-{chosen[-1]}" if one_range else ",".join(map(str, chosen))
         other = f"llmperf profile {plan.spec.case} --steps {text} traces them without a result"
         raise UserError(f"--trace: {expected}, and a profiler would disturb the measurement; {other}")
-    return replace(plan, traced_steps=tuple(chosen))
+    return replace(plan, traced_steps=tuple(chosen), recorders=tuple(sorted({*plan.recorders, "trace"})))
 
 
 def check_profiler(planned: PlannedRun, where: str) -> None:
