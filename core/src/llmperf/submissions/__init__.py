@@ -1,1 +1,0 @@
-"""Submissions: packing, archives, and recomputing what they state."""
