@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 31450,
+    "core": 30550,
     "schemas": 100,
     "testing": 5400,
     "vendors/ascend": 250,
@@ -56,9 +56,9 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/sweep": 3100,
     "extensions/trace": 1250,
     "extensions/tracking": 450,
-    "extensions/verify": 3850,
+    "extensions/verify": 4600,
     "extensions/zh": 50,
-    "outside tests": 94150,
+    "outside tests": 94000,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

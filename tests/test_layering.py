@@ -13,18 +13,7 @@ CORE = ROOT / "core" / "src" / "llmperf"
 
 FLOORS = (
     *("errors", "lazy", "hookspecs", "types", "files", "plugins", "accounting", "tokens", "cases"),
-    *(
-        "planning",
-        "runfolder",
-        "measuring",
-        "launching",
-        "results",
-        "validation",
-        "reporting",
-        "submissions",
-        "running",
-        "cli",
-    ),
+    *("planning", "runfolder", "measuring", "launching", "results", "validation", "reporting", "running", "cli"),
 )
 """The modules and packages of core, lowest first. Each may import itself and those before it."""
 

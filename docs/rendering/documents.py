@@ -8,10 +8,10 @@ from typing import Any
 import llmperf_schemas
 from llmperf.results.sections import known_sections
 from llmperf.runfolder.reader import KINDS as CORE_RECORDS
-from llmperf.types import documents, plan, result, spec
+from llmperf.types import plan, result, spec
 from llmperf_estimate.types import Estimate
 from llmperf_published.types import document
-from llmperf_verify import challenges, verification
+from llmperf_verify import challenges, submissions, verification
 from llmperf_verify.first_losses import SequencesRecord
 
 from rendering.docstrings import class_description
@@ -23,7 +23,7 @@ KINDS: dict[str, type] = {
     "plan": plan.Plan,
     "case": spec.Case,
     "model": spec.Model,
-    "manifest": documents.Manifest,
+    "manifest": submissions.Manifest,
     "published": document.Published,
     "estimate": Estimate,
     "verification": verification.Verification,

@@ -3,7 +3,7 @@
 import json
 import zipfile
 
-from llmperf.submissions.pack import pack
+from llmperf_verify.pack_command import pack
 
 
 def _scale(forgery, *names, factor):

@@ -87,6 +87,8 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import owned_answers as owned_answers
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
+    from llmperf.reporting.opened_results import opened_results as opened_results
+    from llmperf.reporting.opened_results import recorded_steps as recorded_steps
     from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.runfolder.create import load_plan as load_plan
@@ -95,8 +97,6 @@ if TYPE_CHECKING:
     from llmperf.runfolder.readings import busy_parts as busy_parts
     from llmperf.running.given_run import GivenRun as GivenRun
     from llmperf.running.step_traces import trace_ranks as trace_ranks
-    from llmperf.submissions.opened import opened_results as opened_results
-    from llmperf.submissions.opened import recorded_steps as recorded_steps
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import decays as decays

@@ -580,7 +580,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Called in the controller by commands that read files, for the kinds of document that a plugin can read.
 
-    The core and extensions may answer; all answers are collected. Kinds of the core are recognised first.
+    The core and extensions may answer; all answers are collected. Silent kinds are recognised first, then the core's.
 
     >>> @llmperf.hookimpl
     ... def llmperf_document_kinds():

@@ -104,6 +104,21 @@ def test_the_package_of_a_section_is_named_as_the_run_recorded_it(example, resul
     assert '/sections/acme: LP905 note expected "llmperf-acme" to be installed' in capsys.readouterr().out
 
 
+def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, tmp_path, capsys):
+    archive = tmp_path / "submission.zip"
+    archive.write_bytes(b"PK")
+    told = f"{archive}: LP001 error llmperf-verify reads archive documents; install it with: "
+    for path in (archive, tmp_path):
+        assert call(["validate", str(path)]) == 2
+        assert told in capsys.readouterr().out
+    assert call(["report", str(archive)]) == 2
+    assert told.replace(" LP001 error", "") in capsys.readouterr().err
+    assert call(["report", str(tmp_path), "--format", "csv"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 2
+    assert f"left out: {archive}: llmperf-verify reads archive documents" in captured.err
+
+
 def test_core_names_no_extension_package_in_its_imports():
     core = Path(installed.__file__).parents[1]
     named = [path for path in core.rglob("*.py") if "import llmperf_published" in path.read_text()]

@@ -14,10 +14,10 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.reporting.exports import CsvReporter
 from llmperf.runfolder import filenames
-from llmperf.submissions.pack import pack
 from llmperf.types import Result
 from llmperf.types.devices import DeviceSample
 from llmperf.types.records import MemorySample
+from llmperf_verify.pack_command import pack
 
 PUBLISHED = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
 
@@ -92,7 +92,7 @@ def test_without_records_a_step_has_its_loss_alone(run_folder, tmp_path):
 
 
 def test_an_archive_is_read_without_trust(run_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf.submissions.pack._check", lambda run: None)
+    monkeypatch.setattr("llmperf_verify.pack_command._check", lambda run: None)
     archive = tmp_path / "submission.zip"
     pack([run_folder], archive)
     (result,) = llmperf_compare.load_results(archive)

@@ -19,9 +19,9 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder.create import load_plan
-from llmperf.submissions import archives
-from llmperf.submissions.archives import unpacked
 from llmperf.validation.check import validate_path
+from llmperf_verify import archives
+from llmperf_verify.archives import unpacked
 
 
 @pytest.fixture

@@ -31,6 +31,7 @@ PROVIDERS = {
     "profile": "llmperf-trace",
     "estimate": "llmperf-estimate",
     "challenge": "llmperf-verify",
+    "pack": "llmperf-verify",
     "sign": "llmperf-verify",
     "new": "llmperf-testing",
     "check-plugin": "llmperf-testing",

@@ -81,8 +81,8 @@ def command(
     try:
         from llmperf.files.json_files import write_bytes
         from llmperf.plugins.faults import blaming, of_kind
+        from llmperf.reporting.opened_results import report_sheets
         from llmperf.reporting.terminal import TerminalReporter
-        from llmperf.submissions.opened import report_sheets
 
         opened, plugins = report_sheets(paths, warn)
         for line in plugins.left_out:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 GROUP = "llmperf.command.v1"
 
 COMMANDS = (
-    *("run", "plan", "cases", "models", "plugins", "devices", "validate"),
-    *("pack", "report", "recover", "doctor", "completion"),
+    *("run", "plan", "cases", "models", "plugins", "devices", "validate", "report"),
+    *("recover", "doctor", "completion"),
 )
 """The commands of core, whose names no package can take, in the order in which a user meets them."""
 

@@ -36,8 +36,8 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_launchers": ("llmperf.launching.hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
-    "llmperf_rules": ("llmperf.validation.hooks", "llmperf.submissions.hooks"),
-    "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks", "llmperf.submissions.hooks"),
+    "llmperf_rules": ("llmperf.validation.hooks",),
+    "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks"),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
 }
 """The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from llmperf.reporting.exports import sheet_values as sheet_values
     from llmperf.reporting.language import language_of_locale as language_of_locale
     from llmperf.reporting.language import language_option as language_option
+    from llmperf.reporting.markdown import render_results as render_results
+    from llmperf.reporting.markdown import rendered_again as rendered_again
     from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
     from llmperf.reporting.overview import COST_COLUMNS as COST_COLUMNS
     from llmperf.reporting.overview import IN_TABLE as IN_TABLE

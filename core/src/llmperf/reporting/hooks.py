@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
+from llmperf.runfolder import filenames
 
 if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Finding, Reporter, Result, Sheet
@@ -24,10 +25,19 @@ def llmperf_reporters() -> Iterable[Reporter]:
 
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
-    """Results, with their sheets."""
+    """Results, with their sheets, and the reports that llmperf writes into run folders."""
+    from llmperf.types import DocumentKind
     from llmperf.validation.core_kinds import result_kind
 
-    return [result_kind(_result_sheets)]
+    report = DocumentKind(
+        name="report", title="a report of llmperf", suffixes=(".md",), recognise=_is_report, silent=True
+    )
+    return [result_kind(_result_sheets), report]
+
+
+def _is_report(path: Path, _: Callable[[], str], named: bool) -> bool:
+    beside = (path.with_name(name) for name in (filenames.RESULT, filenames.PLAN))
+    return not named and path.name == filenames.REPORT and any(file.is_file() for file in beside)
 
 
 def _result_sheets(result: Result, path: Path, findings: Sequence[Finding]) -> Iterable[Sheet]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
+from llmperf.reporting.language import require
 from llmperf.reporting.overview import (
     COMPUTED_MFU,
     SCALING_ASSUMES,
@@ -58,6 +59,12 @@ class MarkdownReporter:
 def render_results(results: Sequence[Result], language: str = "en") -> str:
     """Measured results as one document."""
     return MarkdownReporter().render([result_sheet(result) for result in results], language)
+
+
+def rendered_again(text: str, results: Sequence[Result], what: str) -> str:
+    """Render results in the language of an earlier text; UserError that names `what` needs it if that is absent."""
+    language = require("en" if TITLE in text.partition("\n")[0] else "zh", what)
+    return render_results(results, language).encode("utf-8", "backslashreplace").decode()
 
 
 def _below_a_title(text: str) -> str:

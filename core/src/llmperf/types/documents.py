@@ -1,8 +1,9 @@
-"""Kinds of document, the rules that documents are checked with, the findings of one file, and the manifest."""
+"""Kinds of document, the rules that documents are checked with, and the findings of one file."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -144,8 +145,12 @@ class DocumentKind:
     """One verdict for each row, from the document and all findings of rules, also those that are not listed."""
     closing: Callable[[Sequence[Verdict]], str] | None = None
     """One line on the rows of all files."""
+    unpack: Callable[[Path], AbstractContextManager[Path]] | None = None
+    """Opens an archive: a folder with its documents, gone when the context ends. UserError if it cannot be unpacked, or
+    its files are not those that were packed. Inside an archive, such files are not judged."""
     silent: bool = False
-    """Files of this kind in a folder are passed over without a message, as llmperf wrote them itself."""
+    """Files of this kind in a folder are passed over without a message, as llmperf wrote them itself. Such kinds are
+    recognised before all others."""
     sheets: Callable[[Any, Path, Sequence[Finding]], Iterable[Sheet]] | None = None
     """The runs that a document describes, for reports; None for a kind that cannot be reported."""
     result_rows: Callable[[Path], Iterable[Row]] | None = None
@@ -157,22 +162,6 @@ class DocumentKind:
     """A folder of documents of this kind that the package ships, for `--baseline NAME`."""
     summary: Callable[[Sequence[tuple[Path, Any]]], Section] | None = None
     """A table of many documents, each with its file, for `llmperf summary`."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Manifest:
-    """`manifest.json` at the top of a submission: its files, so that changed and missing files are noticed."""
-
-    schema: str
-    """Name and version of this document's schema."""
-    created: str
-    """Time of packing: UTC, ISO 8601."""
-    llmperf_version: str
-    """Version of llmperf that packed it."""
-    runs: tuple[str, ...]
-    """Names of the run folders, sorted."""
-    files: Mapping[str, str]
-    """SHA-256 of every other file, by its path in the archive."""
 
 
 def _no_rows(figures: Any, result: Result) -> Iterable[Row]:

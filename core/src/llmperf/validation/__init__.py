@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from llmperf.validation.check import Validator as Validator
     from llmperf.validation.check import findings as findings
     from llmperf.validation.check import judgement as judgement
+    from llmperf.validation.document_files import Document as Document
     from llmperf.validation.document_files import ReadDocument as ReadDocument
+    from llmperf.validation.document_files import documents_in as documents_in
     from llmperf.validation.document_files import read_document as read_document
     from llmperf.validation.document_files import read_run_result as read_run_result
     from llmperf.validation.installed import VendorCatalogue as VendorCatalogue

@@ -97,8 +97,10 @@ class Catalogue:
 
     @cached_property
     def kinds(self) -> Mapping[str, DocumentKind]:
-        """Every kind of document by name, the core's first."""
-        return {name: kind for name, (kind, _) in self._owned_kinds.items()}
+        """Every kind of document by name: the silent ones, then the core's, then others."""
+        return dict(
+            sorted(((name, kind) for name, (kind, _) in self._owned_kinds.items()), key=lambda of: not of[1].silent)
+        )
 
     @cached_property
     def _owned_kinds(self) -> Mapping[str, tuple[DocumentKind, Found]]:

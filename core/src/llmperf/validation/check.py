@@ -101,6 +101,8 @@ class Validator:
         if kind is None:
             yield unreadable(path, None, document.refusal)
             return
+        if self.archive is not None and kind.unpack is not None:
+            return
         try:
             with blaming(self.catalogue.owner_of(kind), kind.name):
                 files = list(self._files(kind, document))

@@ -92,7 +92,8 @@ def missing_reader(path: Path, by_name: bool) -> str | None:
     """The package that reads a document of a kind that no installed package reads; None for any other file."""
     named = _SCHEMA.search(_beginning(path)) if path.suffix == ".json" else None
     for kind, names in project_packages()["documents"].items():
-        if (named is not None and named[1] == kind) or (by_name and path.name.endswith(tuple(names))):
+        has_name = path.name.lower().endswith(tuple(names)) and (by_name or kind == "archive")
+        if has_name or (named is not None and named[1] == kind):
             return package_of(kind)
     return None
 
@@ -113,7 +114,7 @@ def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:
     for path in _regular_files(root, closed.append):
         try:
             kind = kind_of(path, catalogue)
-            package = missing_reader(path, by_name=False) if kind is None and path.suffix == ".json" else None
+            package = missing_reader(path, by_name=False) if kind is None else None
         except OSError as error:
             closed.append(error)
             continue

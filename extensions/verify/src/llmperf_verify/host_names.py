@@ -9,16 +9,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from llmperf.files import json_files
-from llmperf.runfolder import filenames
-from llmperf.types.plan import Plan
-from llmperf.types.result import Result
+import msgspec
+from llmperf import decode, encode_pretty
+from llmperf.types import Plan, Result
+
+from llmperf_verify.documents import PLAN, RESULT
+from llmperf_verify.submissions import REPORT
 
 PUBLIC = re.compile(r"localhost|127\..*|::1")
 """Names that every machine gives itself."""
 TEXTS = frozenset({"host", "address", "message", "traceback", "log_tail", "notes", "problems", "env", "environment"})
 """Fields that may hold names of hosts, also below them. Names may be words, such as `cpu`: other fields are kept."""
-DOCUMENTS = (filenames.PLAN, filenames.NODES, filenames.ENDING, filenames.RESULT)
+DOCUMENTS = (PLAN, "nodes.json", "ending.json", RESULT)
 
 Hide = Callable[[str], str]
 
@@ -28,18 +30,18 @@ def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], st
 
     `report` renders the report of a result anew. Files of a run on one machine are returned as they are.
     """
-    plan = json_files.decode(files[filenames.PLAN], Plan, filenames.PLAN) if filenames.PLAN in files else None
+    plan = decode(files[PLAN], Plan, PLAN) if PLAN in files else None
     names = {} if plan is None else replacements(plan)
     if not names:
         return dict(files)
     hide = _hiding(names)
     hidden = {name: _hidden(name, data, hide) for name, data in files.items()}
     hashes = {name: hashlib.sha256(data).hexdigest() for name, data in hidden.items()}
-    result = json_files.decode(hidden[filenames.RESULT], Result, filenames.RESULT)
+    result = decode(hidden[RESULT], Result, RESULT)
     result = replace(result, files={name: hashes.get(name, digest) for name, digest in result.files.items()})
-    hidden[filenames.RESULT] = json_files.encode_pretty(result)
-    if filenames.REPORT in hidden:
-        hidden[filenames.REPORT] = report(result).encode()
+    hidden[RESULT] = encode_pretty(result)
+    if REPORT in hidden:
+        hidden[REPORT] = report(result).encode()
     return hidden
 
 
@@ -71,13 +73,13 @@ def _hiding(names: Mapping[str, str]) -> Hide:
 def _hidden(name: str, data: bytes, hide: Hide) -> bytes:
     """A file of the run; one in which nothing changes keeps its bytes."""
     folder, _, inner = name.rpartition("/")
-    if name in DOCUMENTS or (folder == filenames.RECORDS and inner.startswith("host-")):
+    if name in DOCUMENTS or (folder == "records" and inner.startswith("host-")):
         document = json.loads(data)
         hidden = _without(document, hide, inside=False)
-        return data if hidden == document else json_files.encode_pretty(hidden)
-    if folder == filenames.RECORDS and inner.startswith("rank-"):
+        return data if hidden == document else encode_pretty(hidden)
+    if folder == "records" and inner.startswith("rank-"):
         return b"\n".join(_failure(line, hide) for line in data.split(b"\n"))
-    if folder == filenames.LOGS:
+    if folder == "logs":
         return hide(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
     return data
 
@@ -90,7 +92,7 @@ def _failure(line: bytes, hide: Hide) -> bytes:
         record = json.loads(line)
     except ValueError:
         return line
-    return json_files.encode(_without(record, hide, inside=False)) if isinstance(record, dict) else line
+    return msgspec.json.encode(_without(record, hide, inside=False)) if isinstance(record, dict) else line
 
 
 def _without(value: Any, hide: Hide, *, inside: bool) -> Any:

@@ -1,14 +1,27 @@
-"""`llmperf pack`."""
+"""Pack runs as a submission: one archive with a manifest and a README."""
 
 from __future__ import annotations
 
+import hashlib
+import io
+import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
-
-from llmperf.cli.colour import warn
-from llmperf.cli.completion import run_folders
-from llmperf.cli.output import language_option
+from llmperf import (
+    __version__,
+    decode,
+    encode_pretty,
+    language_option,
+    read_bytes,
+    run_folders,
+    utc_time,
+    warn,
+    write_bytes,
+)
+from llmperf.errors import Refused, UserError
+from llmperf.types import Result
 
 EXAMPLES = """\b
 Examples:
@@ -16,6 +29,8 @@ Examples:
   llmperf pack runs -o submission.zip --lang zh          every run in a folder
   llmperf validate submission.zip
 """
+EPOCH = (1980, 1, 1, 0, 0, 0)
+"""The date of every member, so that the same runs give the same members."""
 
 
 @click.command("pack", epilog=EXAMPLES)
@@ -34,12 +49,121 @@ def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: boo
     failed or was simulated is packed with a warning. Of runs through a launcher, names and addresses of hosts are
     replaced by node-000, address-000 and so on. The archive is written completely or not at all.
     """
-    from llmperf.reporting.cells import counted
-    from llmperf.submissions.pack import no_measurements, pack, run_folders
-
-    runs = run_folders(paths)
-    manifest = pack(runs, output, language, with_logs, with_hosts)
-    for line in no_measurements(runs):
-        warn(f"packed, but no measurement: {line}")
-    packed = f"{counted(len(manifest.runs), 'run')}, {counted(len(manifest.files), 'file')}"
+    runs = _runs_at(paths)
+    results, count = pack(runs, output, language, with_logs, with_hosts)
+    for run, result in zip(runs, results, strict=True):
+        if result.status != "complete":
+            warn(f"packed, but no measurement: {run.name} is {result.status}")
+        elif result.hardware.simulated:
+            warn(f"packed, but no measurement: {run.name} ran on a simulated device")
+    packed = f"{len(runs)} run{'s' * (len(runs) != 1)}, {count} files"
     click.echo(f"{output}: {packed}; check it: llmperf validate {output}")
+
+
+def pack(
+    runs: Sequence[Path], output: Path, language: str = "en", with_logs: bool = False, with_hosts: bool = False
+) -> tuple[list[Result], int]:
+    """Write the archive of some run folders, whole or not at all; returns their results and the number of files.
+
+    Names and addresses of hosts are replaced by `node-000` and so on, unless `with_hosts`.
+
+    Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
+    a file cannot be read.
+    """
+    import llmperf_schemas
+    from llmperf.reporting import render_results
+
+    from llmperf_verify.documents import RESULT
+    from llmperf_verify.host_names import without_host_names
+    from llmperf_verify.submissions import MANIFEST, README, Manifest
+
+    if output.exists():
+        raise UserError(f"{output}: is there already; choose another name with -o")
+    if not output.name.endswith(".zip"):
+        raise UserError(f"{output}: expected a name that ends with .zip")
+    for run in runs:
+        _check(run)
+    names = [run.resolve().name for run in runs]
+    hidden = next((name for name in names if name.startswith(".")), None)
+    if hidden is not None:
+        raise UserError(f"expected the name of a run folder, found the hidden {hidden!r}: rename it")
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"two run folders are called {twice[0]!r}: give each once")
+    members: dict[str, bytes] = {}
+    results = []
+    for name, run in zip(names, runs, strict=True):
+        files = _files(run, with_logs)
+        if not with_hosts:
+            files = without_host_names(files, lambda result: render_results([result]))
+        results.append(decode(files[RESULT], Result, str(run / RESULT)))
+        members |= {f"{name}/{inner}": data for inner, data in files.items()}
+    members[README] = render_results(results, language).encode("utf-8", "backslashreplace")
+    members = dict(sorted(members.items()))
+    manifest = Manifest(
+        schema=llmperf_schemas.MANIFEST_SCHEMA,
+        created=utc_time(),
+        llmperf_version=__version__,
+        runs=tuple(sorted(names)),
+        files={name: hashlib.sha256(data).hexdigest() for name, data in members.items()},
+    )
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in {MANIFEST: encode_pretty(manifest), **members}.items():
+            entry = zipfile.ZipInfo(name, EPOCH)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            entry.external_attr = 0o644 << 16
+            archive.writestr(entry, data)
+    write_bytes(output, buffer.getvalue())
+    return results, len(members)
+
+
+def _runs_at(paths: Sequence[Path]) -> list[Path]:
+    """The run folders at some paths: run folders, their result.json, or folders with runs in or below them.
+
+    UserError for a path without a result. Hidden folders and links are passed over, as in `llmperf validate`.
+    """
+    from llmperf.validation import documents_in, open_catalogue
+
+    from llmperf_verify.documents import RESULT
+
+    runs: list[Path] = []
+    for path in paths:
+        if (path / RESULT).is_file():
+            runs.append(path)
+            continue
+        documents = documents_in(path, open_catalogue())
+        folders = [document.path.parent for document in documents if document.path.name == RESULT]
+        if not folders:
+            raise UserError(f"{path}: expected a run folder with {RESULT}, or a folder of them, found none")
+        runs += folders
+    return runs
+
+
+def _check(run: Path) -> None:
+    """Refuse a run with an error finding."""
+    from llmperf.validation import Validator
+
+    from llmperf_verify.documents import RESULT
+
+    if not (run / RESULT).is_file():
+        raise UserError(f"{run}: expected a run folder with {RESULT}, found none")
+    judged = Validator(submitted=True).validated(run)
+    errors = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
+    if errors:
+        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
+        raise Refused(f"{run}: not valid, so not packed:", lines)
+
+
+def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
+    """The regular files that a run's result was computed from; logs on request, as they may contain anything."""
+    from llmperf_verify.submissions import SINGLE, configured_files, is_packed
+
+    files = {name: read_bytes(run / name) for name in SINGLE if (run / name).is_file()}
+    configured = configured_files(run)
+    for folder in ("records", "files", *(["logs"] if with_logs else [])):
+        for path in sorted((run / folder).rglob("*")):
+            name = path.relative_to(run).as_posix()
+            if is_packed(name, configured) and path.is_file() and not path.is_symlink():
+                files[name] = read_bytes(path)
+    return files

@@ -29,9 +29,12 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     from llmperf.validation import rules_in
 
     from llmperf_verify import first_losses, measured_times
-    from llmperf_verify.rules import RULES
 
-    return [*rules_in(first_losses, measured_times), *(RULES if kind is None else ())]
+    if kind is not None:
+        return rules_in(first_losses, measured_times)
+    from llmperf_verify import rules, submissions
+
+    return rules_in(first_losses, measured_times, rules, submissions)
 
 
 @hookimpl
@@ -44,7 +47,7 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
 
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
-    """Verifications and challenges."""
+    """Verifications, challenges, archives of `llmperf pack`, their manifests, and the README that it writes."""
     import re
     from importlib import import_module
 
@@ -75,4 +78,35 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             result_rows=lambda result: [here("rules").verification_row(result)],
         ),
         kind("challenge", lambda: here("challenges").Challenge),
+        DocumentKind(
+            name="archive",
+            title="an archive",
+            suffixes=(".zip", ".tar.gz", ".tgz"),
+            recognise=lambda *_: True,
+            judge=lambda path, validator: here("submissions").judged_archive(path, validator),
+            unpack=lambda path: here("submissions").unpacked_submission(path),
+        ),
+        DocumentKind(
+            name="manifest",
+            title="a manifest",
+            suffixes=("manifest.json",),
+            recognise=lambda path, beginning, named: (
+                named and path.name == "manifest.json" and '"llmperf/manifest/' in beginning()
+            ),
+            schema=lambda: import_module("llmperf_schemas").load("manifest"),
+            type=lambda: here("submissions").Manifest,
+            in_place=lambda manifest, path, submitted: here("submissions").manifest_findings(manifest, path.parent),
+        ),
+        DocumentKind(
+            name="written",
+            title="a README of llmperf pack",
+            suffixes=(".md",),
+            recognise=lambda path, beginning, named: (
+                not named
+                and path.name == "README.md"
+                and path.with_name("manifest.json").is_file()
+                and here("submissions").is_written(path)
+            ),
+            silent=True,
+        ),
     ]

@@ -1,29 +1,52 @@
-"""Submissions: the rules over them, and the findings of an archive and of what is in it."""
+"""Submissions: the files that `llmperf pack` writes, their manifest, and the rules over archives of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path, PurePosixPath
 
+from llmperf import load_plan, read_bytes, sha256
 from llmperf.errors import UserError
-from llmperf.files.json_files import convert, read_bytes, sha256
-from llmperf.runfolder import filenames
-from llmperf.submissions.archives import unpacked
-from llmperf.submissions.members import MANIFEST, README, configured_files, is_packed
-from llmperf.submissions.rendered import differences
-from llmperf.types import Finding, Rule
-from llmperf.types.documents import FileFindings, Manifest, Severity
-from llmperf.types.texts import Text, changed
-from llmperf.validation.catalogue import MAX_VIOLATIONS
-from llmperf.validation.check import Validator, unreadable
-from llmperf.validation.core_kinds import named_schema
-from llmperf.validation.document_files import documents_in
-from llmperf.validation.reading import parse_json, pointer, shown
-from llmperf.validation.rules.while_reading import REPEATED_KEY, UNREADABLE
-from llmperf.validation.schema import schema_findings
+from llmperf.reporting import rendered_again
+from llmperf.types import FileFindings, Finding, Result, Rule, Severity, Text
+from llmperf.types.texts import changed
+from llmperf.validation import Document, Validator, open_catalogue, pointer, read_run_result, shown
+
+from llmperf_verify.archives import unpacked
+from llmperf_verify.documents import PLAN, RESULT
+
+README = "README.md"
+MANIFEST = "manifest.json"
+REPORT = "report.md"
+SINGLE = (PLAN, "memory.jsonl", "ending.json", "machine.json", "nodes.json", RESULT, REPORT)
+"""Files at the top of a run folder that are packed."""
+MOST_LISTED = 20
+"""Findings of one rule that are listed."""
+_INSIDE = {
+    "records": re.compile(r"rank-[0-9]{5,9}\.jsonl|memory-[0-9]{3,9}\.jsonl|(?:agent|host)-[0-9]{3,9}\.json"),
+    "logs": re.compile(r"(?:rank-[0-9]{5,9}|agent-[0-9]{3,9})\.log"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manifest:
+    """`manifest.json` at the top of a submission: its files, so that changed and missing files are noticed."""
+
+    schema: str
+    """Name and version of this document's schema."""
+    created: str
+    """Time of packing: UTC, ISO 8601."""
+    llmperf_version: str
+    """Version of llmperf that packed it."""
+    runs: tuple[str, ...]
+    """Names of the run folders, sorted."""
+    files: Mapping[str, str]
+    """SHA-256 of every other file, by its path in the archive."""
 
 
 def _rule(code: str, severity: Severity, title: str) -> Rule:
@@ -39,67 +62,71 @@ RUNS = _rule("LP807", "error", "The runs of a manifest are the folders with a re
 NOT_RENDERED = _rule("LP808", "error", "The README and the reports of a submission are those of its results")
 UNDATED = _rule("LP809", "error", "A manifest says when it was packed")
 
-NOT_OPENED = ("manifest", "archive")
-"""Kinds of document that are skipped in an archive: its manifest is checked first, archives have to be unpacked."""
+
+def is_packed(name: str, configured: Collection[str]) -> bool:
+    """Check whether a file belongs to a run, by its path in the run folder; `configured` are the names in its plan."""
+    folder, _, inner = name.partition("/")
+    if not inner:
+        return name in SINGLE
+    if folder == "files":
+        return inner in configured
+    return folder in _INSIDE and _INSIDE[folder].fullmatch(inner) is not None
+
+
+def configured_files(run: Path) -> Collection[str]:
+    """Names of the configuration files that the plan asks for; none where there is no plan that can be read."""
+    try:
+        return load_plan(run).worker.files if (run / PLAN).is_file() else ()
+    except UserError:
+        return ()
+
+
+@contextmanager
+def unpacked_submission(archive: Path) -> Iterator[Path]:
+    """A temporary folder with the files of an archive; UserError if they are not those of its manifest."""
+    with unpacked(archive) as folder:
+        for finding in _manifest(folder, Validator()).findings:
+            if finding.severity == "error":
+                raise UserError(f"{archive}: {finding.code} {finding.message}")
+        yield folder
 
 
 def judged_archive(archive: Path, validator: Validator) -> Iterator[FileFindings]:
     """The manifest of an archive, then the documents in it; UserError if it cannot be unpacked."""
     with unpacked(archive) as folder:
+
+        def named(text: str) -> str:
+            return text.replace(str(folder), str(archive))
+
         for file in _submission(folder, validator.inside(folder, archive)):
-            findings = (
-                replace(finding, message=changed(finding.message, lambda text: text.replace(str(folder), str(archive))))
-                for finding in file.findings
-            )
-            yield replace(file, path=archive / file.path.relative_to(folder), findings=tuple(findings))
-
-
-def judged_manifest(manifest: Path, _: Validator) -> Iterator[FileFindings]:
-    """A manifest against the files beside it."""
-    yield FileFindings(path=manifest, kind="manifest", findings=tuple(manifest_findings(manifest.parent)))
+            findings = tuple(replace(finding, message=changed(finding.message, named)) for finding in file.findings)
+            yield replace(file, path=archive / file.path.relative_to(folder), findings=findings)
 
 
 def _submission(folder: Path, validator: Validator) -> Iterator[FileFindings]:
-    try:
-        findings = tuple(manifest_findings(folder))
-    except UserError as error:
-        findings = (UNREADABLE.finding("", str(error)),)
-    yield FileFindings(path=folder / MANIFEST, kind="manifest", findings=findings)
-    try:
-        edited = set()
-        for path, (line, message) in differences(folder) if (folder / MANIFEST).is_file() else ():
-            finding = NOT_RENDERED.finding("", Text("{}, line {}", message, line))
+    yield _manifest(folder, validator)
+    edited = set()
+    if (folder / MANIFEST).is_file():
+        for path, line, message in differences(folder):
             edited.add(path)
+            finding = NOT_RENDERED.finding("", Text("{}, line {}", message, line))
             yield FileFindings(path=path, kind="readme", findings=(finding,), lines={finding.path: line})
-        for document in documents_in(folder, validator.catalogue):
-            if not (document.kind and document.kind.name in NOT_OPENED) and document.path not in edited:
-                yield from validator.judged(document)
-    except UserError as error:
-        yield unreadable(folder, None, error)
+    yield from (file for file in validator.validated(folder) if file.path not in edited)
 
 
-def manifest_findings(folder: Path) -> Iterator[Finding]:
-    """Check whether the files of an unpacked archive are those packed; UserError if the manifest is not JSON."""
+def _manifest(folder: Path, validator: Validator) -> FileFindings:
+    """The findings of the manifest of an unpacked archive."""
     path = folder / MANIFEST
-    if not path.is_file():
-        message = Text("expected {} at the top of the archive, found none: made by llmperf pack", MANIFEST)
-        yield NO_MANIFEST.finding("", message)
-        return
-    parsed = parse_json(read_bytes(path), MANIFEST)
-    for key in parsed.repeated:
-        yield REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key)))
-    broken = schema_findings(named_schema("manifest"), parsed.value)
-    yield from broken
-    if not broken and not parsed.repeated:
-        manifest = convert(parsed.value, Manifest, MANIFEST)
-        present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
-        yield from _file_findings(folder, manifest, present)
-        yield from islice(_unexpected(folder, present), MAX_VIOLATIONS)
-        yield from islice(_run_findings(manifest, present), MAX_VIOLATIONS)
-        yield from _date_findings(manifest)
+    if path.is_file():
+        (file,) = validator.judged(Document(path, open_catalogue().kinds["manifest"]))
+        return file
+    message = Text("expected {} at the top of the archive, found none: made by llmperf pack", MANIFEST)
+    return FileFindings(path=path, kind="manifest", findings=(NO_MANIFEST.finding("", message),))
 
 
-def _file_findings(folder: Path, manifest: Manifest, present: set[str]) -> Iterator[Finding]:
+def manifest_findings(manifest: Manifest, folder: Path) -> Iterator[Finding]:
+    """Check whether the files beside a manifest are those packed, and what it says of itself."""
+    present = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()} - {MANIFEST}
     for name, expected in manifest.files.items():
         where = pointer(["files", name[:200]])
         if name not in present:  # a name that leaves the folder is among them as little
@@ -111,45 +138,87 @@ def _file_findings(folder: Path, manifest: Manifest, present: set[str]) -> Itera
         yield MISSING.finding("/files", Text("expected the file {}, found none", shown(README)))
     for name in sorted(present - manifest.files.keys()):
         yield EXTRA.finding("/files", Text("the file {} is not in the manifest", shown(name)))
+    folders = sorted({name.partition("/")[0] for name in present if "/" in name and not name.startswith(".")})
+    yield from islice(_unexpected(folder, folders, present), MOST_LISTED)
+    yield from (RUNS.finding(*violation) for violation in islice(_of_runs(manifest, folders, present), MOST_LISTED))
+    try:
+        # Python 3.10 does not read the Z of UTC
+        time = datetime.fromisoformat(re.sub("Z$", "+00:00", manifest.created))
+    except ValueError:
+        time = None
+    if time is None or time.tzinfo is None:
+        expected = Text("expected a time such as 2026-01-02T03:04:05+00:00")
+        yield UNDATED.finding("/created", Text("{}, found {}", expected, shown(manifest.created)))
 
 
-def _unexpected(folder: Path, present: set[str]) -> Iterator[Finding]:
+def _unexpected(folder: Path, runs: Sequence[str], present: set[str]) -> Iterator[Finding]:
     """Archives in the archive, hidden folders, documents under other names: these are not checked."""
-    configured = {run: configured_files(folder / run) for run in _run_folders(present)}
+    configured = {run: configured_files(folder / run) for run in runs}
     for name in sorted(present - {README}):
         run, _, inner = name.partition("/")
         if run not in configured or not is_packed(inner, configured[run]):
             yield UNEXPECTED.finding("/files", Text("expected only what llmperf pack writes, found {}", shown(name)))
 
 
-def _run_folders(present: set[str]) -> list[str]:
-    return sorted({name.partition("/")[0] for name in present if "/" in name and not name.startswith(".")})
-
-
-def _run_findings(manifest: Manifest, present: set[str]) -> Iterator[Finding]:
+def _of_runs(manifest: Manifest, folders: Sequence[str], present: set[str]) -> Iterator[tuple[str, str]]:
     """The runs are the folders of the archive, and each has its result."""
-    folders = _run_folders(present)
     for name in folders:
-        if f"{name}/{filenames.RESULT}" not in present:
-            yield RUNS.finding("/runs", Text("expected {} in the folder {}, found none", filenames.RESULT, shown(name)))
+        if f"{name}/{RESULT}" not in present:
+            yield "/runs", Text("expected {} in the folder {}, found none", RESULT, shown(name))
         if name not in manifest.runs:
-            yield RUNS.finding("/runs", Text("expected the folder {} among the runs, found it left out", shown(name)))
+            yield "/runs", Text("expected the folder {} among the runs, found it left out", shown(name))
     for index, name in enumerate(manifest.runs):
         if name not in folders:
-            yield RUNS.finding(f"/runs/{index}", Text("expected a folder {} in the archive, found none", shown(name)))
+            yield f"/runs/{index}", Text("expected a folder {} in the archive, found none", shown(name))
     if not manifest.runs:
-        yield RUNS.finding("/runs", Text("expected at least one run, found none"))
+        yield "/runs", Text("expected at least one run, found none")
     elif len(set(manifest.runs)) < len(manifest.runs):
-        yield RUNS.finding("/runs", Text("expected each run once, found one twice"))
+        yield "/runs", Text("expected each run once, found one twice")
 
 
-def _date_findings(manifest: Manifest) -> Iterator[Finding]:
-    text = manifest.created
-    try:
-        # Python 3.10 does not read the Z of UTC
-        time = datetime.fromisoformat(text[:-1] + "+00:00" if text.endswith("Z") else text)
-    except ValueError:
-        time = None
-    if time is None or time.tzinfo is None:
-        expected = Text("expected a time such as 2026-01-02T03:04:05+00:00")
-        yield UNDATED.finding("/created", Text("{}, found {}", expected, shown(text)))
+def differences(folder: Path) -> Iterator[tuple[Path, int, str]]:
+    """Where the README and each report of an unpacked submission differ from what llmperf writes: file, line, text.
+
+    Nothing if a result cannot be read, which is a finding of that result.
+    """
+    results = _results(folder)
+    rendered = [(path.with_name(REPORT), [result]) for path, result in results.items() if result is not None]
+    if results and len(rendered) == len(results):
+        rendered.append((folder / README, [result for result in results.values() if result is not None]))
+    for path, of in rendered:
+        if path.is_file() and not path.is_symlink():
+            text = read_bytes(path).decode("utf-8", "replace")
+            expected = rendered_again(text, of, "a submission in")
+            if text != expected:
+                yield path, *_first_difference(text, expected)
+
+
+def is_written(readme: Path) -> bool:
+    """Check whether a README is what `llmperf pack` writes of the runs in its folder."""
+    results = _results(readme.parent).values()
+    return bool(results) and None not in results and all(path != readme for path, *_ in differences(readme.parent))
+
+
+def _results(folder: Path) -> dict[Path, Result | None]:
+    """The result of each run folder, by its file; None where it cannot be read. Links are not followed."""
+    results: dict[Path, Result | None] = {}
+    for path in sorted(folder.glob(f"*/{RESULT}")):
+        if path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
+            try:
+                results[path] = read_run_result(path)
+            except UserError:
+                results[path] = None
+    return results
+
+
+def _first_difference(text: str, expected: str) -> tuple[int, str]:
+    """The line in which two texts differ first, and what was expected and found in it."""
+
+    def from_there(line: str | None) -> str:
+        return Text("the end") if line is None else shown(line[max(0, same - 20) :])
+
+    pairs = zip_longest(text.split("\n"), expected.split("\n"))
+    number, found, right = next((n, one, other) for n, (one, other) in enumerate(pairs, 1) if one != other)
+    characters = zip_longest(found or "", right or "")
+    same = next((n for n, (one, other) in enumerate(characters) if one != other), 0)
+    return number, Text("expected {}, as the results give, found {}", from_there(right), from_there(found))
