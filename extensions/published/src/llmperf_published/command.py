@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from llmperf.types import Verdict
 
     from llmperf_published.reading.files import Import, Imported
-    from llmperf_published.types.own import OwnFacts
+    from llmperf_published.types.row import OwnFacts
 
 MAX_OTHER_LINES = 8
 """Unread lines of a document that are listed although they are not about its results."""

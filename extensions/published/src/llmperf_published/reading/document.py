@@ -17,13 +17,13 @@ from llmperf_published.reading.form_factors import without_form_factor
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
 from llmperf_published.reading.markdown import blocks, has_chinese, normal
-from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.reading.names import vendors_named
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
 from llmperf_published.reading.settings import stated
 from llmperf_published.types.document import Note, Published, PublishedRow, Source
-from llmperf_published.types.own import Stated
+from llmperf_published.types.row import Stated
 
 MAX_BYTES = 2 * 2**20
 MAX_LINES = 20_000

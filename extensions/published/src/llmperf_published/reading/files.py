@@ -21,7 +21,7 @@ from llmperf_published.reading.sections import is_inference
 from llmperf_published.reading.targets import Place, places
 from llmperf_published.reading.vocabulary import names_inference
 from llmperf_published.types.document import Published
-from llmperf_published.types.own import OwnFacts
+from llmperf_published.types.row import OwnFacts
 
 if TYPE_CHECKING:
     from llmperf import Library

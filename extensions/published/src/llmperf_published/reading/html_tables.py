@@ -33,66 +33,59 @@ class HtmlTable:
     """Line number and cells of each row; the rows of a header are one."""
     outside: list[tuple[int, str]] = field(default_factory=list)
     """Line number and text."""
-
-
-@dataclass
-class _Row:
-    """The row that is being read, and the cells of earlier rows that reach into it."""
-
-    line: int = 1
-    cells: list[str] = field(default_factory=list)
-    reaching: dict[int, tuple[int, str]] = field(default_factory=dict)
-    """Column to the number of further rows and the text."""
-    total: int = 0
-    header: list[tuple[str, ...]] = field(default_factory=list)
+    _cells: list[str] = field(default_factory=list)
+    _reaching: dict[int, tuple[int, str]] = field(default_factory=dict)
+    """Cells of earlier rows that reach further down: column to the number of further rows and the text."""
+    _total: int = 0
+    _header: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """The rows of the header so far; cells that reach over several columns are repeated in each."""
-    header_line: int = 1
-    in_header: bool = False
-    body: bool = False
+    _in_header: bool = False
+    _body: bool = False
     """A row of the body was read."""
 
-    def add(self, text: str, rows: int, columns: int) -> None:
+    def _add_cell(self, raw: str, rows: int = 1, columns: int = 1) -> None:
         """Append a cell. In further rows its text is repeated; further columns are empty."""
-        self.fill()
-        if self.total + rows * columns > MAX_CELLS:
+        text = _SPECIAL.sub(lambda match: "\\" + match[0], " ".join(html.unescape(raw).split()))
+        self._fill()
+        if self._total + rows * columns > MAX_CELLS:
             rows = columns = 1
         for column in range(columns):
-            repeated = text if column == 0 or self.in_header else ""
+            repeated = text if column == 0 or self._in_header else ""
             if rows > 1:
-                self.reaching[len(self.cells)] = (rows - 1, repeated)
-            self.cells.append(repeated)
-        self.total += rows * columns
+                self._reaching[len(self._cells)] = (rows - 1, repeated)
+            self._cells.append(repeated)
+        self._total += rows * columns
 
-    def fill(self) -> None:
+    def _fill(self) -> None:
         """Append the cells of earlier rows that belong here."""
-        while len(self.cells) in self.reaching:
-            rows, text = self.reaching.pop(len(self.cells))
+        while len(self._cells) in self._reaching:
+            rows, text = self._reaching.pop(len(self._cells))
             if rows > 1:
-                self.reaching[len(self.cells)] = (rows - 1, text)
-            self.cells.append(text)
+                self._reaching[len(self._cells)] = (rows - 1, text)
+            self._cells.append(text)
 
-    def end(self, table: HtmlTable) -> None:
-        """Add the row to the table, unless it has no cells of its own."""
-        if self.cells:
-            self.fill()
-            if self.in_header and not self.body and len(self.cells) > 1 and len(set(self.cells)) == 1:
-                table.outside.append((self.line, self.cells[0]))  # a title above all columns
-            elif self.in_header and not self.body:
-                self.header_line = self.header_line if self.header else self.line
-                self.header.append(tuple(self.cells))
+    def _end_row(self, line: int) -> None:
+        """Add the row that began at a line, unless it has no cells of its own."""
+        if self._cells:
+            self._fill()
+            row = (line, tuple(self._cells))
+            if not self._in_header or self._body:
+                self._end_header()
+                self.rows.append(row)
+            elif len(row[1]) > 1 and len(set(row[1])) == 1:
+                self.outside.append((line, row[1][0]))  # a title above all columns
             else:
-                self.end_header(table)
-                table.rows.append((self.line, tuple(self.cells)))
-        self.cells = []
+                self._header.append(row)
+        self._cells = []
 
-    def end_header(self, table: HtmlTable) -> None:
+    def _end_header(self) -> None:
         """Add the rows of the header as one row: `With CP` above `TP` is `With CP TP`."""
-        if self.header and not self.body:
-            width = max(map(len, self.header))
-            columns = zip(*(row + ("",) * (width - len(row)) for row in self.header), strict=True)
+        if self._header and not self._body:
+            width = max(len(cells) for _, cells in self._header)
+            columns = zip(*(cells + ("",) * (width - len(cells)) for _, cells in self._header), strict=True)
             names = (" ".join(filter(None, dict.fromkeys(column))) for column in columns)
-            table.rows.append((self.header_line, tuple(names)))
-        self.body = True
+            self.rows.append((self._header[0][0], tuple(names)))
+        self._body = True
 
 
 def begins_html_table(line: str) -> bool:
@@ -100,41 +93,33 @@ def begins_html_table(line: str) -> bool:
     return "<" in line and _BEGIN.match(line) is not None
 
 
-def ends_html_table(line: str) -> bool:
-    """Check whether a line has the closing tag of a table."""
-    return "</table" in line.lower()
-
-
 def html_table(lines: Sequence[str], first: int) -> HtmlTable:
     """The table in these lines; `first` is the number of the first line."""
     text = "\n".join(lines)
-    table, row = HtmlTable(), _Row()
+    table = HtmlTable()
     cell: list[str] | None = None
-    spans = {"row": 1, "col": 1}
+    rows = columns = begin = 1
     end, line = 0, first
-    for match in [*_TAG.finditer(text), None]:
-        between = text[end : match.start() if match else len(text)]
+    for match in _TAG.finditer(text):
+        between = text[end : match.start()]
         if cell is not None:
             cell.append(between)
         elif between.strip():
             table.outside.append((line, " ".join(between.split())))
         line += between.count("\n")
-        if match is None:
-            break
         name, closing, end = match[2].lower(), bool(match[1]), match.end()
         if name in ("td", "th", "tr", "table") and cell is not None:
-            row.add(_markdown("".join(cell)), max(spans["row"], 1), max(spans["col"], 1))
+            table._add_cell("".join(cell), rows, columns)
             cell = None
         if name in ("tr", "table"):
-            row.end(table)
-            row.line = line
+            table._end_row(begin)
+            begin = line
         elif name in ("td", "th") and not closing:
-            cell = []
-            attributes = _SPAN.findall(match[3]) if match[3] else ()
-            spans = {"row": 1, "col": 1} | {kind.lower(): int(count) for kind, count in attributes}
+            spans = {kind.lower(): int(count) for kind, count in _SPAN.findall(match[3] or "")}
+            cell, rows, columns = [], max(spans.get("row", 1), 1), max(spans.get("col", 1), 1)
         elif name == "thead":
-            row.end(table)
-            row.in_header = not closing
+            table._end_row(begin)
+            table._in_header = not closing
         elif name == "br" and cell is not None:
             cell.append(" ")
         elif name not in _DROPPED:
@@ -143,13 +128,11 @@ def html_table(lines: Sequence[str], first: int) -> HtmlTable:
             else:
                 table.outside.append((line, match[0]))
         line += match[0].count("\n")
+    rest = text[end:]
     if cell is not None:
-        row.add(_markdown("".join(cell)), 1, 1)
-    row.end(table)
-    row.end_header(table)
+        table._add_cell("".join([*cell, rest]))
+    elif rest.strip():
+        table.outside.append((line, " ".join(rest.split())))
+    table._end_row(begin)
+    table._end_header()
     return table
-
-
-def _markdown(text: str) -> str:
-    """The text of an HTML cell as a Markdown cell in one line."""
-    return _SPECIAL.sub(lambda match: "\\" + match[0], " ".join(html.unescape(text).split()))

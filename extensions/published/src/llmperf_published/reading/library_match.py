@@ -15,10 +15,9 @@ from llmperf.errors import UserError
 from llmperf.types import Case, Change, Scalar
 
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.plugin_names import framework_named, software_words
+from llmperf_published.reading.names import framework_named, software_words
 from llmperf_published.reading.sections import Contents
-from llmperf_published.types.document import PublishedBatch, PublishedHardware, PublishedLayout
-from llmperf_published.types.own import OwnFacts, Stated
+from llmperf_published.types.row import OwnFacts, PublishedBatch, PublishedHardware, PublishedLayout, Stated
 
 if TYPE_CHECKING:
     from llmperf import Library
@@ -89,10 +88,8 @@ def _model_key(text: str) -> str:
 
 def framework_name(contents: Contents) -> str | None:
     """The framework plugin that strategy and software name; None if they name none."""
-    software = [
-        entry.text for entry in contents.entries("software") if entry.name in ("framework", "dependencies", "docker")
-    ]
-    training = [entry.text for entry in contents.entries("parallelism")] + software
+    software = contents.entries("software", "framework", "dependencies", "docker")
+    training = [entry.text for entry in (*contents.entries("parallelism"), *software)]
     training.append(contents.text("general", "model") or "")
     optimisations = [f"{entry.label}: {entry.text}" for entry in contents.entries("optimisation")]
     return framework_named(" ".join(training), optimisations)

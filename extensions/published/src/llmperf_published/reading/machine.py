@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from llmperf_published.reading.form_factors import FORM_FACTOR, form_factor, without_form_factor
 from llmperf_published.reading.markdown import normal, withheld
+from llmperf_published.reading.names import device_at, vendors_named
 from llmperf_published.reading.numbers import whole
-from llmperf_published.reading.plugin_names import device_at, vendors_named
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import layout_in, precision_in, stated
 from llmperf_published.reading.vocabulary import COUNTS
-from llmperf_published.types.document import ConfigurationName, PublishedHardware, PublishedLayout
+from llmperf_published.types.row import ConfigurationName, PublishedHardware, PublishedLayout
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
 _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,3})(?![\d.]|[A-D](?![A-Za-z]))")

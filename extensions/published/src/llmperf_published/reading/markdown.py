@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from string import whitespace
 from typing import Literal
 
-from llmperf_published.reading.html_tables import begins_html_table, ends_html_table, html_table
+from llmperf_published.reading.html_tables import begins_html_table, html_table
 
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
 
@@ -23,6 +23,7 @@ _MARKER = re.compile(r"\s*(?:[-*+•·]|\d{1,3}\s?[.)、．])\s+|\s*(?:\d{1,3}[�
 _HEADING = re.compile(r"\s{0,20}(#{1,6})(?:\s+|(?=[^\s#]))(.*)")
 _FENCE = re.compile(r"\s*(```+|~~~+)")
 _DELIMITER = re.compile(r":?-{1,}:?")
+_BAR = re.compile(r"\\.|\|", re.DOTALL)
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _EMPHASIS = re.compile(r"(\*\*|__)(?=\S)(.+?)(?<=\S)\1")
 _SLANTED = re.compile(r"(?<![\w*])\*(?=[^\s*])([^*]+?)(?<=\S)\*(?![\w*])")
@@ -65,7 +66,7 @@ def blocks(lines: Sequence[str]) -> list[Block]:
     """The blocks of a text that is split into lines."""
     result: list[Block] = []
     number = 0
-    last_html = max((index for index, line in enumerate(lines) if ends_html_table(line)), default=-1)
+    last_html = max((index for index, line in enumerate(lines) if "</table" in line.lower()), default=-1)
     while number < len(lines):
         line = lines[number]
         if fence := _FENCE.match(line):
@@ -96,7 +97,7 @@ def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
 def _html(lines: Sequence[str], start: int) -> tuple[list[Block], int]:
     """An HTML table with the text around its cells, and the index of the line after it."""
     end = start
-    while not ends_html_table(lines[end]):
+    while "</table" not in lines[end].lower():
         end += 1
     table = html_table(lines[start : end + 1], start + 1)
     result = [Block("text", line, text) for line, text in table.outside]
@@ -158,24 +159,14 @@ def _add_line(result: list[Block], line: str, number: int, after_blank: bool) ->
 
 def split_cells(line: str) -> tuple[str, ...]:
     """The stripped raw cells of a table row. `\\|` does not end a cell; the outer bars are optional."""
-    cells, start = [], 0
     text = line.strip()
-    for end in _bars(text):
-        cells.append(text[start:end].strip())
-        start = end + 1
-    cells.append(text[start:].strip())
+    bars = [match.start() for match in _BAR.finditer(text) if match[0] == "|"]
+    cells = [text[start:end].strip() for start, end in zip([0, *(bar + 1 for bar in bars)], [*bars, None], strict=True)]
     if len(cells) > 1 and not cells[0]:
         cells = cells[1:]
     if len(cells) > 1 and not cells[-1]:
         cells = cells[:-1]
     return tuple(cells)
-
-
-def _bars(text: str) -> list[int]:
-    """The positions of the bars that end cells."""
-    if "\\" not in text:
-        return [position for position, char in enumerate(text) if char == "|"]
-    return [match.start() for match in re.finditer(r"\\.|\|", text, re.DOTALL) if match[0] == "|"]
 
 
 def is_delimiter_row(line: str) -> bool:
@@ -194,24 +185,14 @@ def plain(raw: str) -> str:
     return " ".join(_ESCAPED.sub(r"\1", text).split())
 
 
-def in_one_line(text: str) -> str:
-    """A block's text with line ends replaced by spaces."""
-    return " ".join(text.split())
-
-
 def normal(text: str) -> str:
     """Text for pattern matching: full-width forms and typographic signs as ASCII, single spaces."""
     if text.isascii():
         return " ".join(text.split())
-    return " ".join(_compatible(text.translate(_PLAIN)).translate(_PLAIN).split())
-
-
-def _compatible(text: str) -> str:
-    """Compatibility forms as plain characters, except numerals: `①②` is not 12, `³000` is not 3000."""
-    numerals = {char for char in text if unicodedata.category(char) in ("No", "Nl")}
-    if not numerals:
-        return unicodedata.normalize("NFKC", text)
-    return "".join(char if char in numerals else unicodedata.normalize("NFKC", char) for char in text)
+    text = text.translate(_PLAIN)
+    numerals = {char for char in text if unicodedata.category(char) in ("No", "Nl")}  # `①②` is not 12
+    parts = (char if char in numerals else unicodedata.normalize("NFKC", char) for char in text)
+    return " ".join(("".join(parts) if numerals else unicodedata.normalize("NFKC", text)).translate(_PLAIN).split())
 
 
 def withheld(text: str) -> bool:

@@ -13,7 +13,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.types.document import Figure, RangeEnd
+from llmperf_published.types.row import Figure, RangeEnd
 
 MAX_EXPRESSION = 200
 """Longest expression that is computed, in characters."""

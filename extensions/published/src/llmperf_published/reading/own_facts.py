@@ -14,8 +14,7 @@ from llmperf.validation import installed_vendors, vendor_catalogue
 from llmperf_vendorkit import PeakEntry, PeakTable
 
 from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.types.document import PublishedHardware
-from llmperf_published.types.own import OwnDevice, OwnFacts, OwnModel, Stated
+from llmperf_published.types.row import OwnDevice, OwnFacts, OwnModel, PublishedHardware, Stated
 
 if TYPE_CHECKING:
     from llmperf import Library

@@ -31,7 +31,7 @@ from llmperf_published.reading.settings import (
     truth,
 )
 from llmperf_published.reading.vocabulary import COUNTS, OTHER_DEGREES, meaning
-from llmperf_published.types.document import (
+from llmperf_published.types.row import (
     Claim,
     ConfigurationName,
     Formula,

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from llmperf.types import Scalar
 
 from llmperf_published.reading import row_settings
-from llmperf_published.reading.cells import read_figure
-from llmperf_published.reading.figures import figures
+from llmperf_published.reading.cells import figures, read_figure
 from llmperf_published.reading.library_match import (
     Known,
     RowSettings,
@@ -25,16 +24,8 @@ from llmperf_published.reading.own_facts import on_own_device
 from llmperf_published.reading.sections import FIGURES, Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
-from llmperf_published.types.document import (
-    Column,
-    Note,
-    PublishedBatch,
-    PublishedLayout,
-    PublishedRow,
-    Table,
-    TableRow,
-)
-from llmperf_published.types.own import Stated
+from llmperf_published.types.document import Column, Note, PublishedRow, Table, TableRow
+from llmperf_published.types.row import PublishedBatch, PublishedLayout, Stated
 
 _MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
 """A heading that names the model of the tables below it: `Model: LLaMA-2 7B`."""

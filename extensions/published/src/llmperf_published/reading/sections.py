@@ -8,19 +8,18 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from llmperf_published.reading.cells import with_units
-from llmperf_published.reading.markdown import Block, in_one_line, normal, plain
+from llmperf_published.reading.markdown import Block, normal, plain
 from llmperf_published.reading.vocabulary import (
     COUNTS,
     OTHER_DEGREES,
     SETTINGS,
     HeadingKind,
     column_meaning,
-    header_names_inference,
     heading_kind,
     is_bullet_heading,
+    is_on_inference,
     meaning,
     names_inference,
-    row_names_inference,
 )
 from llmperf_published.types.document import (
     Column,
@@ -50,7 +49,7 @@ _BATCH = re.compile(r"([^,，:：=]{1,80}?)\s*(?:恒等于|等于|[,，:：=]|\s
 _REMARK = re.compile(r"(?:注意?|备注|值得注意的是|notes?|remarks?)\s*[:：,，]", re.IGNORECASE)
 """The beginning of a remark among the entries of a section."""
 _PACKAGE = re.compile(r"[\w.\-]+\s*==\s*[\w.\-+]+")
-_HERE = re.compile(r"(?:在)?本case中\s*[,，]\s*|in this case\s*,\s*", re.IGNORECASE)
+_HERE = re.compile(r"(?:(?:在)?本case中\s*[,，]\s*|in this case\s*,\s*)?", re.IGNORECASE)
 """Words that may precede a label."""
 _UNLABELLED = {"parallelism": "technique", "optimisation": "scheme"}
 """The name of a line without a label, by section."""
@@ -67,10 +66,10 @@ class Contents:
     notes: list[Note] = field(default_factory=list)
     unread: list[Unread] = field(default_factory=list)
 
-    def entries(self, kind: SectionKind, name: str | None = None) -> list[Entry]:
-        """The entries of all sections of a kind, or those of one name."""
-        entries = [entry for section in self.sections if section.kind == kind for entry in section.entries]
-        return entries if name is None else [entry for entry in entries if entry.name == name]
+    def entries(self, kind: SectionKind, *names: str) -> list[Entry]:
+        """The entries of all sections of a kind, or those of these names."""
+        entries = (entry for section in self.sections if section.kind == kind for entry in section.entries)
+        return [entry for entry in entries if not names or entry.name in names]
 
     def text(self, kind: SectionKind, name: str) -> str | None:
         """The text of the first entry of that name."""
@@ -87,194 +86,152 @@ class Contents:
             self.unread.append(unread)
 
 
-@dataclass
-class _Place:
-    """The heading that the reader is below, with the entries so far."""
-
-    line: int = 1
-    heading: str = ""
-    kind: HeadingKind | None = None
-    entries: list[Entry] = field(default_factory=list)
-    inference: tuple[int, str] | None = None
-    """Level and text of the heading that says that everything below it is on inference."""
-
-    @property
-    def heading_of_tables(self) -> str:
-        """The heading, below that of inference where it is another one."""
-        above = self.inference[1] if self.inference else self.heading
-        return self.heading if above == self.heading else f"{above}: {self.heading}"
-
-
 def contents(blocks: Sequence[Block]) -> Contents:
     """Sort the blocks of a document into its parts."""
-    result, place = Contents(), _Place()
+    result = Contents()
+    line, heading, kind = 1, "", None
+    entries: list[Entry] = []
+    inference: tuple[int, str] | None = None  # level and text of a heading that everything below it is on inference
+
+    def close() -> None:
+        """Add the section that ends here; a heading without entries below it is no section."""
+        if entries and kind in get_args(SectionKind):
+            result.sections.append(Section(line=line, heading=heading, kind=kind, entries=tuple(entries)))  # type: ignore[arg-type]
+
     for block in blocks:
-        bullet = block.kind in ("item", "text") and is_bullet_heading(block.text)
-        if block.kind == "heading" or bullet:
-            _close(place, result)
-            place = _heading(block, place, result)
+        if block.kind == "heading" or (block.kind in ("item", "text") and is_bullet_heading(block.text)):
+            close()
+            line, heading, kind, entries = block.line, plain(block.text), heading_kind(block.text), []
+            result.headings.append(Note(line=line, text=heading))
+            if kind == "title" or not result.title:
+                result.title = heading
+            if kind is None:
+                result.missing(line, heading, "expected a known heading")
+            if inference is not None and block.kind == "heading" and block.level <= inference[0]:
+                inference = None
+            if names_inference(block.text):
+                inference = inference or (block.level, heading)
         elif block.kind == "table":
-            _enter_table(block, place, result)
-        elif place.kind in get_args(SectionKind) and place.kind != "general" and block.kind in ("item", "text"):
-            _enter_line(block, place, result)
-        elif block.kind == "code" and place.kind != "notes":
+            above = f"{inference[1]}: {heading}" if inference and inference[1] != heading else heading
+            _enter_table(block, above, Section(line=line, heading=heading, kind="general", entries=()), result)
+        elif kind in get_args(SectionKind) and kind != "general" and block.kind in ("item", "text"):
+            text = plain(" ".join(block.text.split()))
+            if _REMARK.match(text):
+                result.notes.append(Note(line=block.line, text=block.text))
+                continue
+            entry = _entry(block.line, text, kind)
+            entries.append(entry)
+            if entry.name is None:
+                expected = "a known label" if entry.label else "a label"
+                result.missing(block.line, text, f"expected {expected} ({kind})")
+        elif block.kind == "code" and kind != "notes":
             result.missing(block.line, block.text, "expected no code here")
-        elif block.kind == "item" and place.kind in (None, "environment", "title"):
-            result.missing(block.line, plain(in_one_line(block.text)), "expected a known heading above it")
+        elif block.kind == "item" and kind in (None, "environment", "title"):
+            result.missing(block.line, plain(" ".join(block.text.split())), "expected a known heading above it")
         elif block.text:
             result.notes.append(Note(line=block.line, text=block.text))
-    _close(place, result)
+    close()
     return result
 
 
-def _heading(block: Block, before: _Place, result: Contents) -> _Place:
-    text = plain(block.text)
-    kind = heading_kind(block.text)
-    result.headings.append(Note(line=block.line, text=text))
-    if kind == "title" or not result.title:
-        result.title = text
-    if kind is None:
-        result.missing(block.line, text, "expected a known heading")
-    inference = before.inference
-    if inference is not None and block.kind == "heading" and block.level <= inference[0]:
-        inference = None
-    if names_inference(block.text):
-        inference = inference or (block.level, text)
-    return _Place(line=block.line, heading=text, kind=kind, inference=inference)
+def _entry(line: int, text: str, kind: HeadingKind | None) -> Entry:
+    """`label: text`; in a strategy, a line without a known label is all text.
 
-
-def _close(place: _Place, result: Contents) -> None:
-    """Add the section that ends here; a heading without entries below it is no section."""
-    for kind in get_args(SectionKind):
-        if place.kind == kind and place.entries:
-            section = Section(line=place.line, heading=place.heading, kind=kind, entries=tuple(place.entries))
-            result.sections.append(section)
-
-
-def _enter_line(block: Block, place: _Place, result: Contents) -> None:
-    text = plain(in_one_line(block.text))
-    if _REMARK.match(text):
-        result.notes.append(Note(line=block.line, text=block.text))
-        return
-    entry = _batch_entry(block, text) if place.kind == "batch" else _entry(block, text, place.kind)
-    place.entries.append(entry)
-    if entry.name is None:
-        expected = "a known label" if entry.label else "a label"
-        result.missing(block.line, text, f"expected {expected} ({place.kind})")
-
-
-def _entry(block: Block, text: str, kind: HeadingKind | None) -> Entry:
-    """`label: text`; in a strategy, a line without a known label is all text."""
-    match, unlabelled = _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
-    if kind == "software" and _PACKAGE.fullmatch(text):
-        unlabelled = "dependencies"
+    In `micro_batchsize, LBS for short, ..., 1 by default` the first comma, colon, `=` or `is` ends the label.
+    """
+    if kind == "batch":
+        here = _HERE.match(text)
+        before = here.end() if here else 0
+        match, unlabelled = _BATCH.fullmatch(text, before), None
+    else:
+        before, match, unlabelled = 0, _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
+        if kind == "software" and _PACKAGE.fullmatch(text):
+            unlabelled = "dependencies"
     name = meaning(match[1]) if match else None
     if match is None or (name is None and unlabelled):
-        return Entry(line=block.line, label="", name=unlabelled, text=text)
-    return Entry(line=block.line, label=match[1], name=name, text=match[2])
-
-
-def _batch_entry(block: Block, text: str) -> Entry:
-    """`micro_batchsize, LBS for short, ..., 1 by default`; the first comma, colon, `=` or `is` ends the label."""
-    here = _HERE.match(text)
-    before = here.end() if here else 0
-    match = _BATCH.fullmatch(text, before)
-    if match is None:
-        return Entry(line=block.line, label="", name=None, text=text)
-    return Entry(line=block.line, label=text[:before] + match[1], name=meaning(match[1]), text=match[2])
+        return Entry(line=line, label="", name=unlabelled, text=text)
+    return Entry(line=line, label=text[:before] + match[1], name=name, text=match[2])
 
 
 def section_again(section: Section) -> Section:
     """A section with the meaning of its labels determined again from their text."""
-    entries = (replace(entry, name=_name_again(entry, section.kind)) for entry in section.entries)
-    return replace(section, entries=tuple(entries))
+
+    def name_again(entry: Entry) -> str | None:
+        if section.kind == "general":
+            return _general_name(entry.label, entry.text)
+        if not entry.label:
+            return entry.name
+        return meaning(_HERE.sub("", entry.label, count=1) if section.kind == "batch" else entry.label)
+
+    return replace(section, entries=tuple(replace(entry, name=name_again(entry)) for entry in section.entries))
 
 
-def _name_again(entry: Entry, kind: SectionKind) -> str | None:
-    if kind == "general":
-        return _general_name(entry.label, entry.text)
-    if not entry.label:
-        return entry.name
-    here = _HERE.match(entry.label) if kind == "batch" else None
-    return meaning(entry.label[here.end() if here else 0 :])
-
-
-def _enter_table(block: Block, place: _Place, result: Contents) -> None:
+def _enter_table(block: Block, above: str, general: Section, result: Contents) -> None:
+    """Add a table below a heading; one of general metrics is a section too, for which `general` has the place."""
     (line, headers), *rows = block.rows
-    columns = with_units(_columns(headers), [cells for _, cells in rows])
-    table = Table(
-        line=line,
-        heading=place.heading_of_tables,
-        kind=_table_kind(columns, place.heading_of_tables, [cells for _, cells in rows]),
-        columns=columns,
-        rows=tuple(TableRow(line=number, cells=cells) for number, cells in rows),
-    )
+    table = _table(line, above, headers, [TableRow(line=number, cells=cells) for number, cells in rows])
     result.tables.append(table)
-    width = len(columns)
+    width = len(headers)
     for row in table.rows:
         if any(row.cells[width:]):
             surplus = " | ".join(row.cells[width:])
             result.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
-    if table.kind == "performance":
-        for column in columns:
-            repeated = column_meaning(column.header) if column.name is None else None
-            if repeated is not None:
-                reason = f"expected one column of {repeated}; this one is not read as that"
-                result.missing(line, column.header, reason)
+    if table.kind == "general":
+        result.sections.append(replace(general, entries=tuple(_general_entries(table, result))))
     elif table.kind == "other":
-        inference = _is_inference(columns, table.heading, [row.cells for row in table.rows])
-        expected = "training results, found inference" if inference else "general metrics or of results"
+        expected = "training results, found inference" if is_inference(table) else "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
-    else:
-        entries = tuple(_general_entries(table, result))
-        result.sections.append(Section(line=place.line, heading=place.heading, kind="general", entries=entries))
+    for column in table.columns if table.kind == "performance" else ():
+        if column.name is None and (repeated := column_meaning(column.header)) is not None:
+            reason = f"expected one column of {repeated}; this one is not read as that"
+            result.missing(line, column.header, reason)
 
 
-def _columns(headers: Sequence[str]) -> tuple[Column, ...]:
-    """The columns by their headers. Only evaluations and throughput may have several columns of one meaning."""
-    seen: set[str] = set()
+def _table(line: int, heading: str, headers: Sequence[str], rows: Sequence[TableRow]) -> Table:
+    """A table with the meaning of its columns and its kind, by its columns, and where they leave it open its heading.
+
+    Only evaluations and throughput may have several columns of one meaning.
+    """
+    seen: set[str | None] = set()
     columns = []
     for header in headers:
         name = column_meaning(header)
         name = _COLUMN_NAMES.get(name or "", name)
-        if name in seen and name not in ("evaluation", "throughput"):
-            name = None
-        seen.add(name or "")
+        name = None if name in seen and name not in ("evaluation", "throughput") else name
+        seen.add(name)
         columns.append(Column(header=header, name=name))
-    return tuple(columns)
+    with_kind = Table(
+        line=line,
+        heading=heading,
+        kind="other",
+        columns=with_units(columns, [row.cells for row in rows]),
+        rows=tuple(rows),
+    )
+    return replace(with_kind, kind=_table_kind(with_kind))
 
 
-def _table_kind(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> TableKind:
-    """The kind of a table by its columns, and by its heading where the columns leave it open."""
-    names, heading = {column.name for column in columns if column.name}, heading_kind(above)
-    if {"item", "value"} <= names or (heading == "general" and len(columns) in (2, 3)):
+def _table_kind(table: Table) -> TableKind:
+    names, heading = {column.name for column in table.columns if column.name}, heading_kind(table.heading)
+    if {"item", "value"} <= names or (heading == "general" and len(table.columns) in (2, 3)):
         return "general"
     trained = (SPEEDS | {"loss"}) & names or ("memory" in names and {"fix_hp", "config_name"} & names)
-    if not trained or _is_inference(columns, above, rows):
+    if not trained or is_inference(table):
         return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
     settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
-    if figures and (figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"):
-        return "performance"
-    return "other"
+    described = figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"
+    return "performance" if figures and described else "other"
 
 
 def is_inference(table: Table) -> bool:
-    """Check whether a table is on inference."""
-    return _is_inference(table.columns, table.heading, [row.cells for row in table.rows])
-
-
-def _is_inference(columns: Sequence[Column], above: str, rows: Sequence[Sequence[str]]) -> bool:
     """Check whether the heading, a column or a row says that a table is on inference."""
-    served = any(header_names_inference(column.header) for column in columns)
-    return served or names_inference(above) or any(map(row_names_inference, rows))
+    headers = [column.header for column in table.columns]
+    return is_on_inference(table.heading, headers, [row.cells for row in table.rows])
 
 
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
-    headers = [column.header for column in table.columns]
-    columns = with_units(_columns(headers), [row.cells for row in table.rows])
-    return replace(table, columns=columns, kind=_table_kind(columns, table.heading, [row.cells for row in table.rows]))
+    return _table(table.line, table.heading, [column.header for column in table.columns], table.rows)
 
 
 def _general_entries(table: Table, result: Contents) -> list[Entry]:

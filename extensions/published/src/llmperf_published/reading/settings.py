@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from typing import Literal, cast
 
 from llmperf_published.reading.markdown import normal, withheld
+from llmperf_published.reading.names import software_words
 from llmperf_published.reading.numbers import amount, length, whole
-from llmperf_published.reading.plugin_names import software_words
-from llmperf_published.reading.vocabulary import setting
-from llmperf_published.types.document import Claim, PublishedLayout
+from llmperf_published.reading.vocabulary import phrase, setting
+from llmperf_published.types.row import Claim, PublishedLayout
 
 Stage = Literal[0, 1, 2, 3]
 
@@ -28,15 +28,6 @@ _CLAIM = re.compile(
     r"(?:\s*=\s*(?P<second>\d[\d.,]*\s*[kKmM]?\s*tokens?))?\s*\)?",
     re.IGNORECASE,
 )
-_BESIDE_SETTINGS = re.compile(
-    r"(?<![a-z])(?:with|and|using|uses?|is|are|of|the|parallel(?:ism)?|tensor|pipeline|data|sequence|context|expert|model"
-    r"|sharded|hybrid|offload|(?:gradient|activation)\s?checkpointing"
-    r"|recompute|flash[ -]?att(?:entio)?n|stage|degree|size|fsdp|ddp"
-    r"|zero(?:[- ]?(?:dp|offload|infinity))*[\s_-]*(?:stage|o)?[\s_-]*[0-3]?|o[0-3])(?![a-z])"
-    r"|采用|使用|设置|并行|张量|流水线?|数据|混合|序列|专家|模型|分片|和|与|为|度",
-    re.IGNORECASE,
-)
-"""Words that may accompany settings; any other word makes a text prose."""
 _DEGREE = re.compile(r"(FSDP(?=[\s=_:])|TP|PP|DP|SP|SD|SH|EP|CP|VPP?|MP)\s*[=_:]?\s*(\d{1,5})", re.IGNORECASE)
 _JOINED_STAGE = re.compile(r"(?<=\d)_stage([0-3])(?![\d.])", re.IGNORECASE)
 """The sharding stage behind degrees: `tp2sd4_stage2`."""
@@ -127,7 +118,9 @@ def _claim(match: re.Match[str]) -> Claim | None:
 def is_prose(text: str) -> bool:
     """Check whether a text has words beside its settings: `FSDP beats TP=4`, not `Megatron with TP=4, PP=2`."""
     words = _DEGREE.sub(" ", _ASSIGNMENT.sub(" ", normal(text)[:MAX_TEXT]))
-    return re.search(r"[^\W\d_]", software_words().sub(" ", _BESIDE_SETTINGS.sub(" ", words).lower())) is not None
+    return (
+        re.search(r"[^\W\d_]", software_words().sub(" ", phrase("beside_settings").sub(" ", words).lower())) is not None
+    )
 
 
 def degrees(text: str) -> dict[str, int] | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from llmperf.reporting import markdown_text, word
 
-from llmperf_published.reporting.words import header, metric
+from llmperf_published.reading.vocabulary import vocabulary
 from llmperf_published.types.document import Entry, Published, Section, Table
 
 WHOLE = 20_000
@@ -48,8 +48,13 @@ def _section(section: Section, language: str | None) -> Iterator[str]:
 def _entry(entry: Entry, language: str | None) -> str:
     if not entry.label:
         return _escaped(entry.text)
-    label = entry.label if language is None else header(entry.name, entry.label, language)
-    return f"{_escaped(label)}: {_escaped(entry.text)}"
+    return f"{_escaped(_title(entry.name, entry.label, language))}: {_escaped(entry.text)}"
+
+
+def _title(name: str | None, printed: str, language: str | None, part: str = "titles") -> str:
+    """A label or header in a language; as printed without one, and where its meaning has one word in both."""
+    titles = {**vocabulary("titles"), **vocabulary(part)}
+    return str(titles[name][language == "zh"]) if language is not None and name in titles else printed
 
 
 def _table(table: Table, names: Mapping[int, str | None], language: str | None) -> Iterator[str]:
@@ -58,13 +63,13 @@ def _table(table: Table, names: Mapping[int, str | None], language: str | None) 
     if language is not None and table.kind in _HEADINGS:
         heading = word(_HEADINGS[table.kind], language)
     yield from (f"#### {_escaped(heading)}", "")
-    headers = [one.header if language is None else header(one.name, one.header, language) for one in table.columns]
+    headers = [_title(one.name, one.header, language) for one in table.columns]
     yield _row(headers)
     yield "|" + " --- |" * len(headers)
     for row in table.rows:
         cells = row.cells
-        if table.kind == "general" and language is not None and cells:
-            cells = (metric(names.get(row.line), cells[0], language), *cells[1:])
+        if table.kind == "general" and cells:
+            cells = (_title(names.get(row.line), cells[0], language, "metric_titles"), *cells[1:])
         yield _row(cells)
     yield ""
 

@@ -18,7 +18,8 @@ from llmperf_published.reporting.tuning import guessed_settings, stated_tuning
 from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged, peak_confidence
-from llmperf_published.types.document import Figure, Published, PublishedLayout, PublishedMemory, PublishedRow
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import Figure, PublishedLayout, PublishedMemory
 
 NO_RECORDS = "No curves: an imported row has no records."
 

@@ -13,7 +13,8 @@ from llmperf_published.reporting.sheets import device_name, digits, model, value
 from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, counted, judged
-from llmperf_published.types.document import Figure, Published, PublishedRow
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import Figure
 
 JudgedRow = tuple[PublishedRow, Verdict, float | None]
 """A row, its verdict, and its MFU as llmperf computes it, if it can."""

@@ -13,7 +13,8 @@ from llmperf_published.reading.numbers import Factors, broken_link, computed, fa
 from llmperf_published.rules import rule
 from llmperf_published.rules.flops import model_of
 from llmperf_published.rules.layout import place, world_size
-from llmperf_published.types.document import Figure, Published, PublishedRow
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import Figure
 
 FIGURES = {
     "tokens_per_second_per_device": "throughput",

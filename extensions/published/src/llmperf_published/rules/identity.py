@@ -9,7 +9,7 @@ from llmperf.types import Text, Violation
 from llmperf.validation import shown, vendor_catalogue, vendors_calling
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.reading.plugin_names import vendors_named
+from llmperf_published.reading.names import vendors_named
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import rule
 from llmperf_published.rules.layout import place

@@ -14,10 +14,10 @@ from llmperf.validation import installed_vendors, known_library
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
 from llmperf_published.reading.library_match import Known
-from llmperf_published.reading.plugin_names import frameworks
+from llmperf_published.reading.names import frameworks
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.own import OwnFacts
+from llmperf_published.types.row import OwnFacts
 
 _OWN_COLUMNS = ("config_name", "fix_hp")
 """Columns that tables about other matters do not have."""

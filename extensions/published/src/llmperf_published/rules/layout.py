@@ -12,7 +12,8 @@ from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.settings import layout_in
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import rule
-from llmperf_published.types.document import Claim, ConfigurationName, Figure, Published, PublishedRow
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import Claim, ConfigurationName, Figure
 
 DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
 MEBI_PER_MILLION = 2**20 / 1e6

@@ -14,7 +14,7 @@ from llmperf_published.reading.form_factors import form_factor, without_form_fac
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.rules.vendors import checking_vendor
 from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.own import OwnDevice
+from llmperf_published.types.row import OwnDevice
 
 HALF: tuple[Dtype, ...] = ("bf16", "fp16")
 

@@ -12,7 +12,8 @@ from llmperf_published.rules import rule
 from llmperf_published.rules.flops import RowFlops, row_flops
 from llmperf_published.rules.layout import place, world_size
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, machine_of, rows_on_known_devices
-from llmperf_published.types.document import Figure, Published, PublishedRow, RangeEnd
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import Figure, RangeEnd
 
 
 def flops_per_token(published: Published, row: PublishedRow) -> dict[str, float]:

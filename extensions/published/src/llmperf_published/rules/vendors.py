@@ -11,8 +11,9 @@ from llmperf.validation import installed_vendors, vendor_catalogue, vendors_call
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.plugin_names import vendors_named
-from llmperf_published.types.document import Published, PublishedHardware, PublishedRow
+from llmperf_published.reading.names import vendors_named
+from llmperf_published.types.document import Published, PublishedRow
+from llmperf_published.types.row import PublishedHardware
 
 NAME = re.compile(
     r"(?<![A-Za-z0-9.-])((?:[A-Za-z]{1,4}-)?[A-Za-z]{1,3}-?\d{2,4}[A-Za-z]{0,2}|9\d0[A-C]\d?)(?![A-Za-z0-9.])"

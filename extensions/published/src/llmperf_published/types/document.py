@@ -1,8 +1,7 @@
 """A published document: `published.json`, a pure function of the document's text and the library.
 
 A document has one setting (environment, strategy, batch defaults) and some rows, each a result of its own. Figures
-keep what was printed beside the number; what the document does not say is None, never a guess. The parts live beside
-this module by subject; all of them are here too.
+keep what was printed beside the number; what the document does not say is None, never a guess.
 """
 
 from __future__ import annotations
@@ -15,28 +14,136 @@ from llmperf.types.devices import Dtype
 from llmperf.types.spec import Change
 from llmperf.types.units import Count, Positive
 
-from llmperf_published.types.figures import Claim as Claim
-from llmperf_published.types.figures import Figure as Figure
-from llmperf_published.types.figures import MemoryPart as MemoryPart
-from llmperf_published.types.figures import PublishedMemory as PublishedMemory
-from llmperf_published.types.figures import PublishedMetrics as PublishedMetrics
-from llmperf_published.types.figures import RangeEnd as RangeEnd
-from llmperf_published.types.own import OwnFacts as OwnFacts
-from llmperf_published.types.settings import ConfigurationName as ConfigurationName
-from llmperf_published.types.settings import Formula as Formula
-from llmperf_published.types.settings import PublishedBatch as PublishedBatch
-from llmperf_published.types.settings import PublishedHardware as PublishedHardware
-from llmperf_published.types.settings import PublishedLayout as PublishedLayout
-from llmperf_published.types.text import Column as Column
-from llmperf_published.types.text import Entry as Entry
-from llmperf_published.types.text import Note as Note
-from llmperf_published.types.text import Section as Section
-from llmperf_published.types.text import SectionKind as SectionKind
-from llmperf_published.types.text import Source as Source
-from llmperf_published.types.text import Table as Table
-from llmperf_published.types.text import TableKind as TableKind
-from llmperf_published.types.text import TableRow as TableRow
-from llmperf_published.types.text import Unread as Unread
+from llmperf_published.types.row import (
+    Claim,
+    ConfigurationName,
+    Formula,
+    OwnFacts,
+    PublishedBatch,
+    PublishedHardware,
+    PublishedLayout,
+    PublishedMetrics,
+)
+
+SectionKind = Literal["hardware", "software", "parallelism", "optimisation", "batch", "general"]
+"""Subject of the entries of a section."""
+
+TableKind = Literal["general", "performance", "other"]
+"""`general`: name, value, remark; `performance`: a result in each row."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """The document as it was read."""
+
+    name: str
+    """Name of its file, without folders."""
+    sha256: str
+    """SHA-256 of its bytes."""
+    lines: Count
+    """How many it has."""
+    language: Literal["en", "zh"]
+    """Language of its headings."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Note:
+    """A remark that belongs to no field."""
+
+    line: Positive
+    """Where it begins in the source."""
+    text: str
+    """As printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unread:
+    """Something that was not understood. It stands here so that nothing is dropped in silence."""
+
+    line: Positive
+    """Where it stands in the source."""
+    text: str
+    """As printed."""
+    reason: str
+    """Description of what was expected in its place."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One line of a section: a label and what it says."""
+
+    line: Positive
+    """Where it begins in the source."""
+    label: str
+    """As printed; empty where the line has none."""
+    name: str | None
+    """Meaning of the label, such as `accelerator`, `driver`, `seq_len`, `dataset`; None if unknown."""
+    text: str
+    """Printed text."""
+    remark: str = ""
+    """The third column of the general table."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Section:
+    """A part of the document, by its heading."""
+
+    line: Positive
+    """Line of the heading."""
+    heading: str
+    """As printed, such as `H800 software environment`."""
+    kind: SectionKind
+    """Subject of the section."""
+    entries: tuple[Entry, ...]
+    """In their order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    header: str
+    """As it stands in the source."""
+    name: str | None
+    """Meaning, such as `throughput`, `memory`, `mfu`; None if unknown."""
+    unit: Literal["percent"] | None = None
+    """How figures of a share are read that have no unit, in the header or beside them: percent where the largest is
+    more than a share can be. None where a unit is printed, and for shares of 1."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow:
+    """One row of a table, below the headers."""
+
+    line: Positive
+    """Where it stands in the source."""
+    cells: tuple[str, ...]
+    """As they stand in the source, Markdown included; as many as the source has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table, cell by cell."""
+
+    line: Positive
+    """Line of the headers."""
+    heading: str
+    """Heading above it, as printed."""
+    kind: TableKind
+    """Kind of its content."""
+    columns: tuple[Column, ...]
+    """In their order."""
+    rows: tuple[TableRow, ...]
+    """All that are there, also those that name a group of rows."""
+
+    def is_aligned(self, row: TableRow) -> bool:
+        """Check whether a row has a cell for each header; in a shorter row, any cell may be missing."""
+        return len(row.cells) >= len(self.columns)
+
+    @property
+    def measures_speed(self) -> bool:
+        """A column is one of throughput or MFU."""
+        return any(column.name in ("throughput", "mfu", "hfu") for column in self.columns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

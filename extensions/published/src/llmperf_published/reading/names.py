@@ -1,4 +1,4 @@
-"""Vendors and frameworks by the words that documents use: from `names.toml` and from the installed plugins."""
+"""Vendors and frameworks by the words that documents use: from `vocabulary.toml` and from the installed plugins."""
 
 from __future__ import annotations
 
@@ -6,12 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.metadata import entry_points
-from pathlib import Path
-from typing import Any
 
-from llmperf import device_aliases, read_toml
+from llmperf import device_aliases
 
 from llmperf_published.reading.markdown import normal
+from llmperf_published.reading.vocabulary import vocabulary
 
 _DENIED_BEFORE = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
 _DENIED_AFTER = re.compile(
@@ -21,14 +20,9 @@ _DENIED_AFTER = re.compile(
 
 
 @cache
-def _names() -> dict[str, Any]:
-    return read_toml(Path(__file__).with_name("names.toml"))
-
-
-@cache
 def vendor_patterns() -> Mapping[str, re.Pattern[str]]:
     """Vendor to the pattern of its names in lower-case text. Invalid patterns of plugins are ignored."""
-    patterns: dict[str, list[str]] = {name: list(words) for name, words in _names()["vendors"].items()}
+    patterns: dict[str, list[str]] = {name: list(words) for name, words in vocabulary("vendors").items()}
     for name, aliases in device_aliases().items():
         known = patterns.setdefault(name, [])
         known += [alias for alias in aliases if alias not in known and _is_pattern(alias)]
@@ -51,7 +45,7 @@ def vendors_named(text: str) -> list[str]:
 
 @cache
 def _devices() -> re.Pattern[str]:
-    names = _names()["devices"]
+    names = vocabulary("devices")
     common = r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?"
     counted = "gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?"
     return re.compile(
@@ -77,7 +71,7 @@ def device_at(text: str, start: int = 0) -> re.Match[str] | None:
 @cache
 def software_words() -> re.Pattern[str]:
     """Names of software and of training phases, as whole words in lower-case text."""
-    return re.compile(rf"\b(?:{'|'.join(_names()['software']['words'])})\b")
+    return re.compile(rf"\b(?:{'|'.join(vocabulary('software')['words'])})\b")
 
 
 def framework_named(training: str, optimisations: Sequence[str]) -> str | None:
@@ -86,7 +80,7 @@ def framework_named(training: str, optimisations: Sequence[str]) -> str | None:
     `training` is the text on parallel strategy and software, `optimisations` the lines on optimisation.
     """
     words = normal(training).lower()
-    for entry in _names()["frameworks"]:
+    for entry in vocabulary("frameworks"):
         if entry["in"] == "training":
             named = all(re.search(pattern, words) for pattern in entry["patterns"])
         else:
@@ -99,13 +93,13 @@ def framework_named(training: str, optimisations: Sequence[str]) -> str | None:
 
 def frameworks() -> set[str]:
     """Every framework plugin that a document can name here."""
-    return {entry["name"] for entry in _names()["frameworks"] if "name" in entry} | set(_other_frameworks())
+    return {entry["name"] for entry in vocabulary("frameworks") if "name" in entry} | set(_other_frameworks())
 
 
 @cache
 def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
-    """Installed framework plugins that `names.toml` lacks. The name `my_trainer` is also `my-trainer`, `My Trainer`."""
-    listed = {entry.get("name") for entry in _names()["frameworks"]}
+    """Other installed framework plugins. The name `my_trainer` is also `my-trainer`, `My Trainer`."""
+    listed = {entry.get("name") for entry in vocabulary("frameworks")}
     installed = sorted({entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed)
     spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in installed}
     return {name: re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])") for name, words in spelt.items()}
