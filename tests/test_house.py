@@ -50,7 +50,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/html": 2200,
     "extensions/huggingface": 700,
     "extensions/peak": 1000,
-    "extensions/published": 6900,
+    "extensions/published": 6200,
     "extensions/screening": 1400,
     "extensions/scripts": 450,
     "extensions/sweep": 3100,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4600,
     "extensions/zh": 50,
-    "outside tests": 94000,
+    "outside tests": 93350,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -9,7 +9,7 @@ from pathlib import Path
 import llmperf_published
 import pytest
 from llmperf.cli.main import call
-from llmperf_published.reading import plugin_names
+from llmperf_published.reading import names
 
 VENDOR = """
 from llmperf import hookimpl
@@ -37,12 +37,12 @@ PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "ll
 @pytest.fixture
 def forget_names():
     """Names of plugins are read once in a process; read them again in this test, and after it."""
-    caches = (plugin_names.vendor_patterns, plugin_names._other_frameworks)
-    for names in caches:
-        names.cache_clear()
+    caches = (names.vendor_patterns, names._other_frameworks)
+    for cache in caches:
+        cache.cache_clear()
     yield
-    for names in caches:
-        names.cache_clear()
+    for cache in caches:
+        cache.cache_clear()
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_documents_of_an_installed_vendor_are_recognised_by_the_names_that_its_p
     ],
 )
 def test_amd_cpus_are_no_amd_gpus(accelerator, vendors):
-    assert plugin_names.vendors_named(accelerator) == vendors
+    assert names.vendors_named(accelerator) == vendors
 
 
 def test_without_the_plugin_vendor_and_framework_are_unknown(tmp_path, forget_names):
@@ -98,8 +98,8 @@ def test_a_document_whose_vendor_s_plugin_is_missing_was_not_changed(acme, tmp_p
     imported(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))  # drops the cached contents of folders
     (acme / "llmperf_acme_names-1.0.dist-info" / "entry_points.txt").write_text("")
-    for names in (plugin_names.vendor_patterns, plugin_names._other_frameworks):
-        names.cache_clear()
+    for cache in (names.vendor_patterns, names._other_frameworks):
+        cache.cache_clear()
     capsys.readouterr()
     call(["validate", str(tmp_path / "out")])
     assert "LP622" not in capsys.readouterr().out

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.types import Baseline, DocumentKind, Finding, Fingerprint, Rule, Section, Sheet, Verdict
-
-    from llmperf_published.types.document import Published
+    from llmperf.types import DocumentKind, Rule
 
 KINDS = ("published", "readme")
 
@@ -34,6 +32,12 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """The document that `llmperf import` writes, and the Markdown that it reads."""
     from llmperf.types import DocumentKind
 
+    shared: dict[str, Any] = {
+        "plugins": _late("rules.imported", "plugins"),
+        "fingerprints": _late("rules.imported", "fingerprints"),
+        "verdicts": _late("rules.verdicts", "verdicts"),
+        "closing": _late("rules.verdicts", "closing"),
+    }
     return [
         DocumentKind(
             name="published",
@@ -42,28 +46,39 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             recognise=_is_imported,
             schema=_schema,
             type=_published,
-            plugins=_plugins,
-            fingerprints=_fingerprints,
-            verdicts=_verdicts,
-            closing=_closing,
-            sheets=_sheets,
-            baselines=_baselines,
+            sheets=_late("reporting.sheets", "published_sheets"),
+            baselines=_late("baselines", "published_baselines"),
             shipped=Path(__file__).parent / "data",
-            summary=_summary,
+            summary=_late("reporting.summary", "summary"),
+            **shared,
         ),
         DocumentKind(
             name="readme",
             title="a table of results (throughput, memory, ...)",
             suffixes=(".md", ".markdown", ".txt"),
             recognise=_is_markdown,
-            read=_read_markdown,
-            plugins=_plugins,
-            fingerprints=_fingerprints,
-            line_of=_line_of,
-            verdicts=_verdicts,
-            closing=_closing,
+            read=_late("rules.imported", "read_readme"),
+            line_of=_late("rules.imported", "line_of"),
+            **shared,
         ),
     ]
+
+
+def _late(module: str, function: str) -> Callable[..., Any]:
+    """A function of this package whose module is imported when it is first called."""
+
+    def call(*values: Any) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module(f"llmperf_published.{module}"), function)(*values)
+
+    return call
+
+
+def _published() -> type:
+    from llmperf_published.types.document import Published
+
+    return Published
 
 
 def _is_imported(_: Path, beginning: Callable[[], str], __: bool) -> bool:
@@ -78,70 +93,8 @@ def _schema() -> Mapping[str, Any]:
     return llmperf_schemas.load("published")
 
 
-def _published() -> type:
-    from llmperf_published.types.document import Published
-
-    return Published
-
-
 def _is_markdown(path: Path, _: Callable[[], str], named: bool) -> bool:
     """Any such file that the user named; in a folder, Markdown with figures in a table."""
     from llmperf_published.reading.files import has_results
 
     return named or (path.suffix != ".txt" and has_results(path))
-
-
-def _read_markdown(path: Path, named: bool) -> Published | None:
-    from llmperf_published.rules.imported import read_readme
-
-    return read_readme(path, named)
-
-
-def _plugins(published: Published) -> Iterator[tuple[str, str]]:
-    from llmperf_published.rules.vendors import vendors
-
-    yield from (("vendor", name) for name in vendors(published))
-    yield from (("framework", name) for name in sorted({row.framework for row in published.rows if row.framework}))
-
-
-def _fingerprints(published: Published) -> Iterator[Fingerprint]:
-
-    from llmperf_published.rules.imported import fingerprints
-
-    return fingerprints(published)
-
-
-def _line_of(published: Published, pointer: str) -> int | None:
-    from llmperf_published.rules.imported import line_of
-
-    return line_of(published, pointer)
-
-
-def _verdicts(published: Published, findings: Sequence[Finding]) -> Sequence[Verdict]:
-    from llmperf_published.rules.verdicts import verdicts
-
-    return verdicts(published, findings)
-
-
-def _closing(verdicts: Sequence[Verdict]) -> str:
-    from llmperf_published.rules.verdicts import closing
-
-    return closing(verdicts)
-
-
-def _sheets(published: Published, path: Path, findings: Sequence[Finding]) -> Iterator[Sheet]:
-    from llmperf_published.reporting.sheets import published_sheets
-
-    return published_sheets(published, path, findings)
-
-
-def _baselines(published: Published, path: Path) -> Iterator[Baseline]:
-    from llmperf_published.baselines import published_baselines
-
-    return published_baselines(published, path)
-
-
-def _summary(documents: Sequence[tuple[Path, Published]]) -> Section:
-    from llmperf_published.reporting.summary import summary
-
-    return summary(documents)

@@ -1,13 +1,15 @@
 """Printed numbers and arithmetic expressions: `2,868.5`, `43.0%`, `16.67 * 2048 / 8 = 4267 tokens/s`.
 
-Expressions are parsed and computed here, never passed to `eval`.
+Expressions are parsed by `ast`, of whose trees only numbers and the four operations are computed.
 """
 
 from __future__ import annotations
 
+import ast
 import math
+import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import pairwise
@@ -43,6 +45,12 @@ _AMOUNT = re.compile(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*
 _AMOUNT_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 _TOKEN = re.compile(rf"\s*(?:({_UNSIGNED})|([-+*/()x]))")
+_OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
 _COUNTED = (
     r"(?:samples?|seqs?|sequences?|sentences?|tokens?|toks?|steps?|iters?|its?|gpus?|cards?|devices?|ranks?|nodes?"
     r"|样本|卡|步|条)"
@@ -181,25 +189,62 @@ class Factors:
 
 def computed(expression: str) -> float | None:
     """The value of an expression of numbers, + - * / and brackets; None for anything else or if not finite."""
-    if len(expression) > MAX_EXPRESSION:
-        return None
+    tree = _parsed(expression)
     try:
-        parts = list(_tokens(_UNITS.sub("", expression)))
-        value, rest = _sum(parts, 0)
-    except (ValueError, IndexError, ZeroDivisionError, OverflowError):
+        value = math.nan if tree is None else _value(tree)
+    except (ValueError, ZeroDivisionError, OverflowError):
         return None
-    return value if rest == len(parts) and math.isfinite(value) else None
+    return value if math.isfinite(value) else None
+
+
+def _parsed(expression: str) -> ast.expr | None:
+    """The syntax tree of an expression, whose tokens are numbers, signs and brackets alone; None for anything else."""
+    text = _UNITS.sub("", expression) if len(expression) <= MAX_EXPRESSION else ""
+    if _TOKEN.sub("", text).strip():
+        return None
+    tokens = (
+        repr(float(match[1].replace(",", ""))) if match[1] else match[2].replace("x", "*")
+        for match in _TOKEN.finditer(text)
+    )
+    try:
+        return ast.parse(" ".join(tokens), mode="eval").body
+    except (SyntaxError, MemoryError, RecursionError):
+        return None
+
+
+def _value(tree: ast.expr) -> float:
+    """The value of a tree of numbers and the four operations; ValueError for any other."""
+    if isinstance(tree, ast.Constant) and isinstance(tree.value, float):
+        return tree.value
+    if not isinstance(tree, ast.BinOp) or type(tree.op) not in _OPERATIONS:
+        raise ValueError(ast.dump(tree))
+    return _OPERATIONS[type(tree.op)](_value(tree.left), _value(tree.right))
 
 
 def factors(chain: str) -> Factors | None:
     """The factors of the first part of `a = b = c`, with the divisors of its later parts; None if it is no product."""
-    first, *later = chain[: 4 * MAX_EXPRESSION].split("=")
-    product = _product_of(first)
-    more = [_product_of(part) for part in later]
-    if product is None or None in more:
+    first, *later = map(_product_of, chain[: 4 * MAX_EXPRESSION].split("="))
+    if first is None or None in later:
         return None
-    divided = tuple(value for part in more if part for value in part.divided if value not in product.divided)
-    return Factors(product.multiplied, product.divided + divided)
+    divided = (value for part in later if part for value in part.divided if value not in first.divided)
+    return Factors(first.multiplied, (*first.divided, *divided))
+
+
+def _product_of(expression: str) -> Factors | None:
+    multiplied: list[float] = []
+    divided: list[float] = []
+
+    def enter(tree: ast.expr, inverse: bool) -> bool:
+        if isinstance(tree, ast.Constant):
+            (divided if inverse else multiplied).append(tree.value)  # type: ignore[arg-type]
+            return True
+        if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, (ast.Mult, ast.Div)):
+            return False
+        return enter(tree.left, inverse) and enter(tree.right, inverse != isinstance(tree.op, ast.Div))
+
+    tree = _parsed(expression)
+    is_product = tree is not None and computed(expression) is not None and enter(tree, False)
+    return Factors(tuple(multiplied), tuple(divided)) if is_product else None
 
 
 def sequence_length(expression: str, devices: int | None) -> int | None:
@@ -207,8 +252,7 @@ def sequence_length(expression: str, devices: int | None) -> int | None:
     product = factors(expression)
     if product is None or len(product.multiplied) != 2 or product.divided != (devices,):
         return None
-    integers = [int(factor) for factor in product.multiplied if factor.is_integer()]
-    return integers[-1] if integers else None
+    return next((int(factor) for factor in reversed(product.multiplied) if factor.is_integer()), None)
 
 
 def broken_link(chain: str) -> tuple[str, str] | None:
@@ -219,64 +263,10 @@ def broken_link(chain: str) -> tuple[str, str] | None:
     parts = [part.strip() for part in chain[: 4 * MAX_EXPRESSION].split("=")]
     for left, right in pairwise(parts):
         value, other = computed(left), computed(right)
-        first_number = re.match(rf"\s*\(?\s*({_UNSIGNED})", right)
         if value is None or other is None:
             continue
+        first_number = re.match(rf"\s*\(?\s*({_UNSIGNED})", right)
         onward = computed(first_number[1]) if first_number else None
         if not any(known is not None and math.isclose(value, known, rel_tol=SLACK) for known in (other, onward)):
             return left, right
     return None
-
-
-def _product_of(expression: str) -> Factors | None:
-    if len(expression) > MAX_EXPRESSION or computed(expression) is None:
-        return None
-    multiplied: list[float] = []
-    divided: list[float] = []
-    signs, before = [True], "*"
-    for part in _tokens(_UNITS.sub("", expression)):
-        if part in "+-":
-            return None
-        if part == "(":
-            signs.append(signs[-1] if before != "/" else not signs[-1])
-        elif part == ")":
-            signs.pop()
-        elif part not in "*/":
-            (multiplied if signs[-1] == (before != "/") else divided).append(float(part))
-        before = part
-    return Factors(tuple(multiplied), tuple(divided))
-
-
-def _tokens(expression: str) -> Iterator[str]:
-    position, text = 0, expression.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None:
-            raise ValueError(text[position])
-        yield (match[1] or match[2]).replace(",", "").replace("x", "*")
-        position = match.end()
-
-
-def _sum(parts: list[str], at: int) -> tuple[float, int]:
-    value, at = _product(parts, at)
-    while at < len(parts) and parts[at] in "+-":
-        other, after = _product(parts, at + 1)
-        value, at = (value + other if parts[at] == "+" else value - other), after
-    return value, at
-
-
-def _product(parts: list[str], at: int) -> tuple[float, int]:
-    value, at = _factor(parts, at)
-    while at < len(parts) and parts[at] in "*/":
-        other, after = _factor(parts, at + 1)
-        value, at = (value * other if parts[at] == "*" else value / other), after
-    return value, at
-
-
-def _factor(parts: list[str], at: int) -> tuple[float, int]:
-    if parts[at] != "(":
-        return float(parts[at]), at + 1
-    value, at = _sum(parts, at + 1)
-    if parts[at] != ")":
-        raise ValueError(parts[at])
-    return value, at + 1

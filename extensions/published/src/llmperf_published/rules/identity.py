@@ -11,8 +11,7 @@ from llmperf.validation import shown, vendor_catalogue, vendors_calling
 from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.names import vendors_named
 from llmperf_published.reading.vocabulary import setting
-from llmperf_published.rules import rule
-from llmperf_published.rules.layout import place
+from llmperf_published.rules import row_rule, rule
 from llmperf_published.rules.vendors import NAME, is_comparison
 from llmperf_published.types.document import Entry, Published, PublishedRow
 
@@ -76,62 +75,43 @@ def _entries(published: Published, name: str) -> Iterator[tuple[str, Entry]]:
 
 @rule("LP612", "error", "A document names one vendor throughout")
 def one_vendor(published: Published) -> Iterator[Violation]:
-    if published.vendor is None or is_comparison(published):
+    vendor, rows = published.vendor, list(enumerate(published.rows))
+    if vendor is None or is_comparison(published):
         return
-    texts = [
-        (path, entry.line, entry.text)
-        for name in ("accelerator", "machine", "device")
-        for path, entry in _entries(published, name)
+    named = [
+        (path, entry) for name in ("accelerator", "machine", "device") for path, entry in _entries(published, name)
     ]
-    texts += [("/title", 1, published.title)] if published.title else []
-    rows = [(index, row) for index, row in enumerate(published.rows) if row.hardware.configuration]
+    texts = [(path, entry.line, entry.text) for path, entry in named]
+    texts += [("/title", 1, published.title)]
     texts += [(f"/rows/{index}/hardware", row.line, row.hardware.configuration or "") for index, row in rows]
     for path, line, text in texts:
-        for other in vendors_named(text):
-            if other != published.vendor:
-                yield path, Text("expected {}, found {} in {}, line {}", published.vendor, other, shown(text), line)
-
-    yield from _devices_of_others(published)
-
-
-def _devices_of_others(published: Published) -> Iterator[Violation]:
-    """A row's device that the document's vendor does not publish, and another does."""
-    vendor = published.vendor or ""
+        for other in vendors_named(text) if text else ():
+            if other != vendor:
+                yield path, Text("expected {}, found {} in {}, line {}", vendor, other, shown(text), line)
     own = vendor_catalogue(vendor)
-    described = _squeezed(" ".join(text for name in ("accelerator", "machine") for text in _texts(published, name)))
+    described = _squeezed(" ".join(entry.text for _, entry in named if entry.name != "device"))
     owners: dict[str, str | None] = {}
-    for index, row in enumerate(published.rows):
-        for path, name in _named_devices(row):
+    for index, row in rows:
+        of_name = row.configuration_name.device if row.configuration_name else None
+        for path, name in (("hardware/device", row.hardware.device), ("configuration_name/device", of_name)):
+            if not name:
+                continue
             if name not in owners:
                 known = _squeezed(name) in described or (own is not None and own.called(name, None))
                 owners[name] = None if known else next(vendors_calling(name, vendor), None)
-            if other := owners[name]:
-                message = Text(
-                    "expected a device of {}, found {}, which is one of {}, {}", vendor, name, other, place(row)
-                )
-                yield f"/rows/{index}/{path}", message
+            if other_owner := owners[name]:
+                message = Text("expected a device of {}, found {}, which is one of {}", vendor, name, other_owner)
+                yield f"/rows/{index}/{path}", Text("{}, {}", message, Text("line {}", row.line))
 
 
-def _texts(published: Published, name: str) -> list[str]:
-    return [entry.text for _, entry in _entries(published, name)]
-
-
-def _named_devices(row: PublishedRow) -> Iterator[tuple[str, str]]:
-    if row.hardware.device:
-        yield "hardware/device", row.hardware.device
-    if row.configuration_name and row.configuration_name.device:
-        yield "configuration_name/device", row.configuration_name.device
-
-
-@rule("LP613", "warning", "The environment names the accelerator of each row")
-def accelerator_of_each_row(published: Published) -> Iterator[Violation]:
+@row_rule("LP613", "warning", "The environment names the accelerator of each row")
+def accelerator_of_each_row(published: Published, row: PublishedRow) -> Iterator[Violation]:
     accelerators = [entry.text for _, entry in _entries(published, "accelerator")]
     sizes = {int(one) for text in accelerators for one in re.findall(r"(?<!\d)(\d{2,3})\s?G", normal(text))}
-    for index, row in enumerate(published.rows):
-        memory = row.hardware.device_memory
-        if sizes and memory and memory not in sizes:
-            expected = Text("expected {} GB ({!r})", " or ".join(map(str, sorted(sizes))), accelerators[0])
-            yield f"/rows/{index}/hardware/device_memory", Text("{}, found {} GB, {}", expected, memory, place(row))
+    memory = row.hardware.device_memory
+    if sizes and memory and memory not in sizes:
+        expected = Text("expected {} GB ({!r})", " or ".join(map(str, sorted(sizes))), accelerators[0])
+        yield "hardware/device_memory", Text("{}, found {} GB", expected, memory)
 
 
 @rule("LP614", "warning", "The environment is complete")
@@ -145,23 +125,18 @@ def environment_is_complete(published: Published) -> Iterator[Violation]:
 
 @rule("LP615", "warning", "The data set is the same wherever it is named")
 def one_dataset(published: Published) -> Iterator[Violation]:
-    first = published.datasets[0] if published.datasets else None
+    names = [re.sub(r"data(?:set)?$", "", _squeezed(one.text)) for one in published.datasets]
     for index, one in enumerate(published.datasets):
-        if first is not None and _dataset(one.text) != _dataset(first.text):
+        if names[index] != names[0]:
+            first = published.datasets[0]
             expected = Text("expected {}, as in line {}", shown(first.text), first.line)
             yield f"/datasets/{index}", Text("{}, found {}, line {}", expected, shown(one.text), one.line)
 
 
-def _dataset(text: str) -> str:
-    return re.sub(r"data(?:set)?$", "", _squeezed(text))
-
-
-@rule("LP616", "note", "A claim that losses are aligned comes with the losses")
-def alignment_can_be_checked(published: Published) -> Iterator[Violation]:
-    for index, row in enumerate(published.rows):
-        if row.metrics.aligned:
-            message = Text("expected the losses of each step to hold it against, found none, {}", place(row))
-            yield f"/rows/{index}/metrics/aligned", message
+@row_rule("LP616", "note", "A claim that losses are aligned comes with the losses")
+def alignment_can_be_checked(_: Published, row: PublishedRow) -> Iterator[Violation]:
+    if row.metrics.aligned:
+        yield "metrics/aligned", Text("expected the losses of each step to hold it against, found none")
 
 
 @rule("LP617", "note", "Everything in the document is understood")
@@ -170,42 +145,32 @@ def all_understood(published: Published) -> Iterator[Violation]:
         yield f"/unread/{index}", Text("{}, found {}, line {}", Text.read(one.reason), shown(one.text), one.line)
 
 
-@rule("LP618", "warning", "Every departure from the case is listed in fix_hp")
-def departures_are_told(published: Published) -> Iterator[Violation]:
-    for index, row in enumerate(published.rows):
-        for number, change in enumerate(row.fix_hp):
-            if change.origin == "batch defaults":
-                was, now = shown(change.case_value), shown(change.value)
-                expected = Text("expected {} {} (case {}) or an entry in fix_hp", change.path, was, row.case)
-                yield f"/rows/{index}/fix_hp/{number}", Text("{}, found {} by default, {}", expected, now, place(row))
+@row_rule("LP618", "warning", "Every departure from the case is listed in fix_hp")
+def departures_are_told(_: Published, row: PublishedRow) -> Iterator[Violation]:
+    for number, change in enumerate(row.fix_hp):
+        if change.origin == "batch defaults":
+            was = shown(change.case_value)
+            expected = Text("expected {} {} (case {}) or an entry in fix_hp", change.path, was, row.case)
+            yield f"fix_hp/{number}", Text("{}, found {} by default", expected, shown(change.value))
 
 
-@rule("LP619", "warning", "A row's fix_hp changes something")
-def nothing_else_in_fix_hp(published: Published) -> Iterator[Violation]:
-    for index, row in enumerate(published.rows):
-        for name, value in _set_again(published, row):
-            expected = Text("expected a value other than the document's default {}", value)
-            yield f"/rows/{index}/fix_hp_text", Text("{}, found {}={}, {}", expected, name, value, place(row))
-
-
-def _set_again(published: Published, row: PublishedRow) -> Iterator[tuple[str, int]]:
+@row_rule("LP619", "warning", "A row's fix_hp changes something")
+def nothing_else_in_fix_hp(published: Published, row: PublishedRow) -> Iterator[Violation]:
     named = {setting(name) for name in row.options}
     for name, origin in row.batch.origins.items():
         value = getattr(row.batch, name)
         if origin == "fix_hp" and name in named and value == getattr(published.defaults, name):
-            yield name, value
+            expected = Text("expected a value other than the document's default {}", value)
+            yield "fix_hp_text", Text("{}, found {}={}", expected, name, value)
 
 
-@rule("LP621", "error", "A changed contract makes a published row a variant")
-def published_variant(published: Published) -> Iterator[Violation]:
-    for index, row in enumerate(published.rows):
-        changed = [one.path for one in row.fix_hp if one.contract]
-        if row.variant != bool(changed):
-            because = (
-                Text("fix_hp changes {}", changed[0]) if changed else Text("fix_hp changes nothing of the contract")
-            )
-            expected, found = (str(one).lower() for one in (bool(changed), row.variant))
-            yield f"/rows/{index}/variant", Text("expected {} ({}), found {}, {}", expected, because, found, place(row))
+@row_rule("LP621", "error", "A changed contract makes a published row a variant")
+def published_variant(_: Published, row: PublishedRow) -> Iterator[Violation]:
+    changed = [one.path for one in row.fix_hp if one.contract]
+    if row.variant != bool(changed):
+        because = Text("fix_hp changes {}", changed[0]) if changed else Text("fix_hp changes nothing of the contract")
+        expected, found = (str(one).lower() for one in (bool(changed), row.variant))
+        yield "variant", Text("expected {} ({}), found {}", expected, because, found)
 
 
 @rule("LP622", "error", "An imported document is what its text gives")
@@ -231,27 +196,20 @@ def document_is_that_of_its_text(published: Published) -> Iterator[Violation]:
 
 
 def _difference(path: str, expected: object, found: object, source: str) -> Iterator[Violation]:
-    if expected != found:
-        at, right, wrong = _first_difference(path, expected, found)
-        yield at, Text("expected {} by {}, found {}", shown(right), source, shown(wrong))
-
-
-def _first_difference(path: str, expected: object, found: object) -> tuple[str, object, object]:
     """The innermost field in which two values of one type differ."""
-    for name, was, now in _parts(expected, found):
-        if was != now:
-            return _first_difference(f"{path}/{name}", was, now)
-    return path, _flat(expected), _flat(found)
-
-
-def _parts(expected: object, found: object) -> Iterator[tuple[str | int, object, object]]:
-    """Fields of two dataclasses, or elements of two tuples of one length."""
-    if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
-        yield from ((index, *pair) for index, pair in enumerate(zip(expected, found, strict=True)))
-    elif found is not None:
-        for name in getattr(expected, "__dataclass_fields__", ()):
-            yield name, getattr(expected, name), getattr(found, name, None)
-
-
-def _flat(value: object) -> object:
-    return value if value is None or isinstance(value, (str, int, float, tuple, dict)) else type(value).__name__
+    while expected != found:
+        parts: Iterator[tuple[str | int, object, object]] = iter(())
+        if isinstance(expected, tuple) and isinstance(found, tuple) and len(expected) == len(found):
+            parts = ((index, was, now) for index, (was, now) in enumerate(zip(expected, found, strict=True)))
+        elif found is not None:
+            names = getattr(expected, "__dataclass_fields__", ())
+            parts = ((name, getattr(expected, name), getattr(found, name, None)) for name in names)
+        inner = next((part for part in parts if part[1] != part[2]), None)
+        if inner is None:
+            right, wrong = (
+                shown(one if one is None or isinstance(one, (str, int, float, tuple, dict)) else type(one).__name__)
+                for one in (expected, found)
+            )
+            yield path, Text("expected {} by {}, found {}", right, source, wrong)
+            return
+        path, expected, found = f"{path}/{inner[0]}", inner[1], inner[2]

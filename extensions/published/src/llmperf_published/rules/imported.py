@@ -16,6 +16,7 @@ from llmperf_published.reading.document import MAX_BYTES, import_document, publi
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.names import frameworks
 from llmperf_published.reading.sections import Contents, section_again, table_again
+from llmperf_published.rules.vendors import vendors
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import OwnFacts
 
@@ -31,17 +32,14 @@ def _known() -> Known:
 def read_readme(path: Path, named: bool = True) -> Published | None:
     """Published document of a file; None for Markdown without published results.
 
-    UserError for what is no UTF-8 text or too large.
+    In a folder these have throughput, and describe a machine or have columns of published tables alone. UserError for
+    what is no UTF-8 text or too large.
     """
     published = import_document(read_bytes(path, MAX_BYTES), str(path), _known())
-    return published if published.rows and (named or _is_published(published)) else None
-
-
-def _is_published(published: Published) -> bool:
-    """Check whether a document has throughput, and describes a machine or has columns of published tables alone."""
-    described = any(section.kind in ("hardware", "software") for section in published.sections)
     names = {column.name for table in published.tables if table.kind == "performance" for column in table.columns}
-    return "throughput" in names and (described or not names.isdisjoint(_OWN_COLUMNS))
+    described = any(section.kind in ("hardware", "software") for section in published.sections)
+    is_published = "throughput" in names and (described or not names.isdisjoint(_OWN_COLUMNS))
+    return published if published.rows and (named or is_published) else None
 
 
 def line_of(published: Published, pointer: str) -> int | None:
@@ -72,14 +70,12 @@ def imported_again(published: Published) -> Published:
     rows = []
     for row, found in zip(again.rows, published.rows, strict=True):
         known = _beyond_library(row, found, published.own)
-        rows.append(known if vendor_known else _on_device_of(known, found))
+        if not vendor_known:  # its plugin found the devices
+            where = found.hardware
+            hardware = replace(known.hardware, device=where.device, device_model=where.device_model)
+            known = replace(known, hardware=hardware)
+        rows.append(known)
     return replace(again, rows=tuple(rows))
-
-
-def _on_device_of(row: PublishedRow, found: PublishedRow) -> PublishedRow:
-    """The row with the devices that were found in it with the help of its vendor's plugin."""
-    device, model = found.hardware.device, found.hardware.device_model
-    return replace(row, hardware=replace(row.hardware, device=device, device_model=model))
 
 
 def _beyond_library(row: PublishedRow, found: PublishedRow, own: OwnFacts | None) -> PublishedRow:
@@ -94,26 +90,28 @@ def _beyond_library(row: PublishedRow, found: PublishedRow, own: OwnFacts | None
     return row
 
 
+def plugins(published: Published) -> Iterator[tuple[str, str]]:
+    """The vendors and frameworks whose plugins a document names."""
+    yield from (("vendor", name) for name in vendors(published))
+    yield from (("framework", name) for name in sorted({row.framework for row in published.rows if row.framework}))
+
+
 def fingerprints(published: Published) -> Iterator[Fingerprint]:
     """The printed figures of each row: throughput and at least one more. The same source read twice is one document."""
     for index, row in enumerate(published.rows):
-        if (figures := _figures(row)) is not None:
+        metrics = row.metrics
+        throughput = metrics.tokens_per_second_per_device or metrics.tokens_per_second
+        others = [
+            f"{name} {figure.value:.9g}" for name, figure in (("loss", metrics.loss), ("mfu", metrics.mfu))
+            if figure is not None and figure.value is not None
+        ]  # fmt: skip
+        if metrics.memory is not None and metrics.memory.used:
+            total = metrics.memory.total and metrics.memory.total.value
+            others.append(repr(([(part.each.value, part.devices) for part in metrics.memory.used], total)))
+        if throughput is not None and throughput.value is not None and others:
             yield Fingerprint(
                 pointer=f"/rows/{index}/metrics",
-                figures=("row", *figures),
+                figures=("row", f"{throughput.value:.9g}", *others),
                 identity=f"{published.source.sha256}:{row.line}",
                 place=f", line {row.line}",
             )
-
-
-def _figures(row: PublishedRow) -> list[str] | None:
-    metrics = row.metrics
-    throughput = metrics.tokens_per_second_per_device or metrics.tokens_per_second
-    named = (("loss", metrics.loss), ("mfu", metrics.mfu))
-    others = [f"{name} {figure.value:.9g}" for name, figure in named if figure is not None and figure.value is not None]
-    if metrics.memory is not None and metrics.memory.used:
-        total = metrics.memory.total and metrics.memory.total.value
-        others.append(repr(([(part.each.value, part.devices) for part in metrics.memory.used], total)))
-    if throughput is None or throughput.value is None or not others:
-        return None
-    return [f"{throughput.value:.9g}", *others]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
@@ -85,17 +85,13 @@ def devices_of(catalogue: VendorCatalogue, row: PublishedRow) -> list[DeviceInfo
     exact = catalogue.exact(where.device_model) if where.device_model else None
     name, memory = where.device or where.device_model or "", where.device_memory
     found = [exact] if exact else catalogue.called(name, memory)
-    found = found or (_with_memory_in_name(catalogue, name) if memory is None else [])
+    size = re.search(r"[\s-](\d{1,4})\s?GB?$", name[:200], re.IGNORECASE) if memory is None and not found else None
+    if size is not None:  # `AMD Instinct MI300X 192GB`, where the vendor's name for it has no memory
+        found = catalogue.called(name[: size.start()], int(size[1]))
     if not found and (family := without_form_factor(name)) != name:  # a family whose names have no form factors
         known = any(form_factor(device.model) for device in catalogue.called(family, None))
         found = [] if known else catalogue.called(family, memory)
     return found
-
-
-def _with_memory_in_name(catalogue: VendorCatalogue, name: str) -> list[DeviceInfo]:
-    """`AMD Instinct MI300X 192GB`, where the vendor's name for it has no memory."""
-    size = re.search(r"[\s-](\d{1,4})\s?GB?$", name[:200], re.IGNORECASE)
-    return catalogue.called(name[: size.start()], int(size[1])) if size else []
 
 
 def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
@@ -113,11 +109,3 @@ def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
 def in_few_bits(row: PublishedRow) -> bool:
     """Check whether a row names a dtype of 8 bits or fewer, alone or beside another."""
     return row.precision is None and None in precisions_in(row.precision_text)
-
-
-def rows_on_known_devices(published: Published) -> Iterator[tuple[int, PublishedRow, Machine]]:
-    """Index, row and devices of each row whose devices are known."""
-    for index, row in enumerate(published.rows):
-        machine = machine_of(published, row)
-        if machine is not None:
-            yield index, row, machine

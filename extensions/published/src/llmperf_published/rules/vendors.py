@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache, lru_cache
 
 from llmperf.validation import installed_vendors, vendor_catalogue, vendors_calling
@@ -24,7 +23,7 @@ _Names = tuple[str | None, str | None, str | None]
 
 def vendor_of(published: Published, row: PublishedRow) -> str | None:
     """The vendor of the row's device; None where it is unknown, as for a device that the row alone names."""
-    return _vendors(_Whole(published)).of_rows.get(_names(row.hardware))
+    return _vendors(_Whole(published))[1].get(_names(row.hardware))
 
 
 def checking_vendor(published: Published, row: PublishedRow) -> str | None:
@@ -39,20 +38,14 @@ def vendor_of_all(published: Published) -> str | None:
 
 def is_comparison(published: Published) -> bool:
     """Check whether rows name devices of several vendors, and the title does not say whose document it is."""
-    return _vendors(_Whole(published)).comparison
+    return _vendors(_Whole(published))[0]
 
 
 def vendors(published: Published) -> list[str]:
     """The vendors of the document and, in a comparison, of its rows."""
     if (vendor := vendor_of_all(published)) is not None:
         return [vendor]
-    return sorted({name for name in _vendors(_Whole(published)).of_rows.values() if name is not None})
-
-
-@dataclass(frozen=True, slots=True)
-class _Vendors:
-    comparison: bool
-    of_rows: Mapping[_Names, str | None]
+    return sorted({name for name in _vendors(_Whole(published))[1].values() if name is not None})
 
 
 class _Whole:
@@ -69,7 +62,8 @@ class _Whole:
 
 
 @lru_cache(maxsize=4)
-def _vendors(whole: _Whole) -> _Vendors:
+def _vendors(whole: _Whole) -> tuple[bool, Mapping[_Names, str | None]]:
+    """A comparison of vendors or not, and the vendor of each machine that rows name."""
     published = whole.published
     machines = {_names(row.hardware): row.hardware for row in published.rows}
     named = {names: _named(where, published.vendor) for names, where in machines.items()}
@@ -79,7 +73,7 @@ def _vendors(whole: _Whole) -> _Vendors:
     of_rows: dict[_Names, str | None] = {}
     if comparison or published.vendor is not None:
         of_rows = {names: named[names] or _unnamed(where, whose, published) for names, where in machines.items()}
-    return _Vendors(comparison, of_rows)
+    return comparison, of_rows
 
 
 def _names(where: PublishedHardware) -> _Names:

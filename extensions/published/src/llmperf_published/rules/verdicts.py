@@ -50,22 +50,17 @@ def judged(published: Published) -> tuple[tuple[Finding, ...], tuple[Verdict, ..
 
 def _on_one_device(published: Published, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
     """Rows that name one family of devices do not agree, each on another device of it."""
+    pairs = list(zip(published.rows, verdicts, strict=True))
+    families = [(row.hardware.device_model or row.hardware.device, row.hardware.device_memory) for row, _ in pairs]
     fitting: dict[tuple[str | None, int | None], set[str]] = {}
-    for row, one in zip(published.rows, verdicts, strict=True):
+    for family, (row, one) in zip(families, pairs, strict=True):
         if one.outcome == "agrees":
-            family, devices = _family(row), _fitting(published, row)
+            devices = _fitting(published, row)
             fitting[family] = fitting.get(family, devices) & devices
-    for row, one in zip(published.rows, verdicts, strict=True):
-        if one.outcome == "agrees" and not fitting[_family(row)]:
-            why = Text("rows of one device agree only on different ones")
-            yield replace(one, outcome="not checked", why=(why, *one.why))
-        else:
-            yield one
-
-
-def _family(row: PublishedRow) -> tuple[str | None, int | None]:
-    where = row.hardware
-    return (where.device_model or where.device, where.device_memory)
+    for family, (_, one) in zip(families, pairs, strict=True):
+        apart = one.outcome == "agrees" and not fitting[family]
+        why = Text("rows of one device agree only on different ones")
+        yield replace(one, outcome="not checked", why=(why, *one.why)) if apart else one
 
 
 def _fitting(published: Published, row: PublishedRow) -> set[str]:
@@ -87,15 +82,13 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
     try:
         missing = tuple(_missing(published, row))
         how = None if missing else _how(published, row)
-        if how is None and not missing:
-            missing = tuple(_open(published, row))
+        if how is not None:
+            return Verdict(line=row.line, outcome="agrees", why=how)
+        missing = missing or tuple(_open(published, row)) or (Text("the rule on its MFU was not applied"),)
     except PluginError as error:
-        why = Text("the plugin of vendor {} failed: {}", checking_vendor(published, row), printable(str(error))[:250])
-        return Verdict(line=row.line, outcome="not checked", why=(why,))
-    if how is None:
-        why = Text("the rule on its MFU was not applied")
-        return Verdict(line=row.line, outcome="not checked", why=missing or (why,))
-    return Verdict(line=row.line, outcome="agrees", why=how)
+        vendor = checking_vendor(published, row)
+        missing = (Text("the plugin of vendor {} failed: {}", vendor, printable(str(error))[:250]),)
+    return Verdict(line=row.line, outcome="not checked", why=missing)
 
 
 def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -120,9 +113,7 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
         yield Text("FLOPs per token of {} are unknown in this case", row.model)
     printed = row.metrics.mfu is not None and row.metrics.mfu.stated
     if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
-        yield from _origins(machine, row, machine.peaks(dtypes_of(row))[0]) if machine.own_file else ()
-        yield from _own_model(published, row)
-        yield from _stated(published, row)
+        yield from _origins(published, row, machine, machine.peaks(dtypes_of(row))[0] if machine.own_file else None)
 
 
 def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
@@ -191,33 +182,24 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
                 ]
                 if len(named) < len(machine.devices):
                     how = Text("{}, if on {}", how, " or ".join(named))
-                return how, *_origins(machine, row, peak), *_own_model(published, row), *_stated(published, row)
+                return how, *_origins(published, row, machine, peak)
     return None
 
 
-def _origins(machine: Machine, row: PublishedRow, flops_per_second: float) -> list[str]:
-    """Confidence and source of a peak, once for all devices that share them; of an importer's own one, its file."""
-    peaks = (machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row))
-    same = [peak for peak in peaks if peak is not None and peak.flops_per_second == flops_per_second]
-    own = machine.own_file
-    if own is not None:
-        return list(dict.fromkeys(Text(OWN_PEAK, *map(printable, (own, peak.source, peak.date))) for peak in same))
-    return list(dict.fromkeys(Text(CONFIDENCE, peak.confidence, printable(peak.source)) for peak in same))
-
-
-def _own_model(published: Published, row: PublishedRow) -> Iterator[str]:
-    """The file of a model that the importer gave."""
-    for own in published.own.models if published.own else ():
-        if own.model.name == row.model and model_of(published, row) is own.model:
-            yield Text(OWN_MODEL, printable(own.file), printable(own.model.source))
-
-
-def _stated(published: Published, row: PublishedRow) -> Iterator[str]:
-    """Statements of the importer about the row."""
-    stated = published.own.stated if published.own else None
-    names = [*(["vendor"] if stated and stated.vendor else []), *row.stated]
-    if stated is not None and names:
-        yield Text(STATED, printable(stated.by), printable(", ".join(names)))
+def _origins(published: Published, row: PublishedRow, machine: Machine, rate: float | None) -> Iterator[str]:
+    """Confidence and source of a peak of so many FLOP/s, if any; files and statements of the importer."""
+    peaks = [machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row)]
+    same, file = [peak for peak in peaks if peak is not None and peak.flops_per_second == rate], machine.own_file
+    yield from dict.fromkeys(
+        Text(CONFIDENCE, peak.confidence, printable(peak.source)) if file is None
+        else Text(OWN_PEAK, *map(printable, (file, peak.source, peak.date))) for peak in same
+    )  # fmt: skip
+    own = published.own
+    for model in own.models if own else ():
+        if model.model.name == row.model and model_of(published, row) is model.model:
+            yield Text(OWN_MODEL, printable(model.file), printable(model.model.source))
+    if own is not None and own.stated is not None and (names := [*["vendor"] * bool(own.stated.vendor), *row.stated]):
+        yield Text(STATED, printable(own.stated.by), printable(", ".join(names)))
 
 
 def peak_confidence(verdict: Verdict) -> str | None:
