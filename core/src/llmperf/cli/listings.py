@@ -103,42 +103,33 @@ def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
     from llmperf.plugins.loading import Plugins
 
     installed, plugins = discover(), Plugins()
-    rows = [
-        {
-            "role": found.role,
-            "name": found.name,
-            "distribution": found.distribution,
-            "version": found.version,
-            "state": _state(found, installed, plugins),
-        }
+    known: list[tuple[str, ...]] = [
+        (found.role, found.name, found.distribution, found.version, _state(found, installed, plugins))
         for found in installed
     ]
     if launchers:
-        rows = _launcher_rows(installed, rows)
+        known = _launchers([found for found, row in zip(installed, known, strict=True) if row[-1] == "ok"])
     for command in () if launchers else packaged_commands().values():
         problem = command.problem()
         state = "ok" if problem is None else f"broken: {problem}"
-        for package in command.distributions:
-            words = ("command", command.name, package, version(package) or "", state)
-            rows.append(dict(zip(COLUMNS, words, strict=True)))
+        known += [
+            ("command", command.name, package, version(package) or "", state) for package in command.distributions
+        ]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in known]
     settings: list[tuple[str, str]] = []
     if name is not None:
-        known = [str(row["name"]) for row in rows]
+        if not any(row["name"] == name for row in rows):
+            raise unknown("", "plugin", name, [str(row["name"]) for row in rows])
         rows = [row for row in rows if row["name"] == name]
-        if not rows:
-            raise unknown("", "plugin", name, known)
         frameworks = [row["distribution"] for row in rows if row["role"] == "framework"]
         settings = [setting for package in frameworks for setting in _settings(package)]
     if as_json:
         print_json(rows if name is None else {"plugins": rows, "settings": dict(settings)})
         return
-    widths = [max(len(str(row[key])) for row in [*rows, {key: key for key in COLUMNS}]) for key in COLUMNS]
-    for row in [
-        {key: key for key in COLUMNS},
-        {key: "-" * width for key, width in zip(COLUMNS, widths, strict=True)},
-        *rows,
-    ]:
-        click.echo("  ".join(str(row[key]).ljust(width) for key, width in zip(COLUMNS, widths, strict=True)).rstrip())
+    table = [COLUMNS, *(tuple(row.values()) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+    for line in (table[0], ["-" * width for width in widths], *table[1:]):
+        click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
     for path, meaning in settings:
         print_text(f"\n{click.style(path, bold=True)}\n  {meaning}")
 
@@ -150,21 +141,22 @@ def _settings(package: str) -> list[tuple[str, str]]:
     return [(path, printable(meaning)) for path, meaning in re.findall(SETTING, text, re.MULTILINE)]
 
 
-def _launcher_rows(installed: list[Found], rows: list[dict[str, str]]) -> list[dict[str, str]]:
-    """The launchers of the core and of every plugin that works."""
+def _launchers(working: list[Found]) -> list[tuple[str, ...]]:
+    """Rows of the launchers of the core and of the plugins that work."""
     from llmperf.errors import PluginError
     from llmperf.planning.launchers import launchers_of
     from llmperf.plugins.installed import version
 
-    working = [found for found, row in zip(installed, rows, strict=True) if row["state"] == "ok"]
-    launchers = [("launcher", name, "llmperf-core", version("llmperf-core") or "", "ok") for name in launchers_of(None)]
+    launchers: list[tuple[str, ...]] = [
+        ("launcher", name, "llmperf-core", version("llmperf-core") or "", "ok") for name in launchers_of(None)
+    ]
     for found in working:
         try:
             names, state = launchers_of(found), "ok"
         except PluginError as error:
             names, state = [found.name], f"broken: {error}"
         launchers += [("launcher", name, found.distribution, found.version, state) for name in names]
-    return [dict(zip(COLUMNS, words, strict=True)) for words in launchers]
+    return launchers
 
 
 def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
@@ -269,22 +261,12 @@ Examples:
 
 
 @click.command("doctor", cls=OpenCommand, epilog=DOCTOR_EXAMPLES)
-@click.option(
-    "--launcher",
-    metavar="L",
-    type=Utf8(),
-    shell_complete=launcher_names,
-    help="Check the nodes that this launcher reaches.",
-)
+@click.option("--launcher", metavar="L", type=Utf8(), shell_complete=launcher_names,
+              help="Check the nodes that this launcher reaches.")  # fmt: skip
 @click.option("--hosts", metavar="A,B", type=Utf8(), help="Nodes for the launcher; also names from llmperf.toml.")
 @click.option("--nodes", metavar="N", type=click.IntRange(min=1), help="Number of nodes; all of --hosts by default.")
-@click.option(
-    "--vendor",
-    metavar="V",
-    type=Utf8(),
-    shell_complete=plugin_names,
-    help="Whose devices; the best on the nodes by default.",
-)
+@click.option("--vendor", metavar="V", type=Utf8(), shell_complete=plugin_names,
+              help="Whose devices; the best on the nodes by default.")  # fmt: skip
 @click.option("--interface", metavar="NAME", type=Utf8(), help="Network interface of the nodes.")
 @click.option("--python", metavar="PATH", type=Utf8(), help="Python of the ranks, as for llmperf run.")
 @json_option

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import math
 import os
-from typing import Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
 
 import click
+
+T = TypeVar("T", bound=Callable[..., Any])
 
 
 def is_utf8(text: str) -> bool:
@@ -16,6 +20,14 @@ def is_utf8(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+def paths_argument(name: str = "paths", metavar: str = "PATH...") -> Callable[[T], T]:
+    """Files and folders, at least one; a shell offers runs."""
+    from llmperf.cli.completion import run_folders
+
+    return click.argument(name, metavar=metavar, nargs=-1, required=True, type=click.Path(path_type=Path),
+                          shell_complete=run_folders)  # fmt: skip
 
 
 class Utf8(click.types.StringParamType):

@@ -25,12 +25,8 @@ Examples:
 
 @click.command("plan", cls=OpenCommand, epilog=EXAMPLES)
 @request_options
-@click.option(
-    "--on",
-    metavar="MODEL:NxD",
-    shell_complete=device_names,
-    help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.",
-)
+@click.option("--on", metavar="MODEL:NxD", shell_complete=device_names,
+              help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
 @click.pass_context
 def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.completion import run_folders
+from llmperf.cli.options import paths_argument
 from llmperf.files.text import printable
 
 EXAMPLES = """\b
@@ -18,9 +18,7 @@ Examples:
 
 
 @click.command("recover", epilog=EXAMPLES)
-@click.argument(
-    "runs", metavar="RUN...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
-)
+@paths_argument("runs", "RUN...")
 @click.pass_context
 def command(ctx: click.Context, runs: tuple[Path, ...]) -> None:
     """Write the result of runs whose llmperf was killed before it could, from their plan and records.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted, painted_severities, warn
-from llmperf.cli.completion import report_formats, run_folders
+from llmperf.cli.completion import report_formats
 from llmperf.cli.open_command import CalledCommand, OpenCommand
+from llmperf.cli.options import paths_argument
 from llmperf.cli.output import language_option, page_width, wide_option
 
 if TYPE_CHECKING:
@@ -55,9 +56,7 @@ class ReportCommand(OpenCommand):
 
 
 @click.command("report", cls=ReportCommand, epilog=EXAMPLES)
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
-)
+@paths_argument()
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
               shell_complete=report_formats,
               help="terminal, markdown, csv, json, or the format of a plugin, such as html.")  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, Any
@@ -27,9 +26,8 @@ from llmperf.results.statistics import spread
 from llmperf.types.result import Result
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Outcome, Planned
-    from llmperf.types.result import Finding, Result
-
+    from llmperf.planning.states import Outcome
+    from llmperf.types.result import Finding
 
 EXAMPLES = """\b
 Examples:
@@ -43,9 +41,8 @@ Examples:
 
 @click.command("run", cls=RunCommand, epilog=EXAMPLES)
 @request_options
-@click.option(
-    "--repeat", metavar="N", type=click.IntRange(1, 1000), default=1, help="Run this many times and show the spread."
-)
+@click.option("--repeat", metavar="N", type=click.IntRange(1, 1000), default=1,
+              help="Run this many times and show the spread.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @click.option("--log", "logs", metavar="NAME=VALUE", type=Utf8(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
@@ -56,17 +53,7 @@ Examples:
               help="Folder for run folders.")  # fmt: skip
 @language_option
 @click.pass_obj
-def command(
-    run: CalledRun,
-    /,
-    repeat: int,
-    dry_run: bool,
-    out: Path,
-    as_json: bool,
-    wait_until_idle: float | None,
-    language: str,
-    **_: Any,
-) -> None:
+def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, language: str, **_: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
@@ -84,42 +71,35 @@ def command(
         run.ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), as_json))
     outcome = plan_run(*asked)
     try:
-        results = _run(run, with_suggestions(outcome, asked), out, repeat, as_json, ready_by(wait_until_idle), language)
+        results = _run(run, with_suggestions(outcome, asked), repeat, as_json, language)
     finally:
         outcome.machine.close()
     if as_json:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
     elif repeat > 1:
-        from llmperf.cli.run import show_repeats
-
         show_repeats(results, language)
-    run.ctx.exit(_exit_code([result for _, result in results]))
+    ended = [result for _, result in results]
+    if any(result.failure is not None and result.failure.reason == "interrupted" for result in ended):
+        run.ctx.exit(130)
+    bad = any(result.status != "complete" for result in ended)
+    run.ctx.exit(int(bad or any(finding.severity == "error" for result in ended for finding in result.findings)))
 
 
-def _run(
-    run: CalledRun,
-    outcome: Outcome,
-    out: Path,
-    repeat: int,
-    quiet: bool,
-    wait: Callable[[Planned], None] | None,
-    language: str,
-) -> list[tuple[Path, Result]]:
+def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: str) -> list[tuple[Path, Result]]:
     from llmperf.cli.progress_line import begin_run
-    from llmperf.cli.run import headline, log_tail, repeat_line
     from llmperf.planning.ready import ready
     from llmperf.reporting.terminal import result_card
-    from llmperf.reporting.words import finding_text, sentence
     from llmperf.runfolder.filenames import trace_files
     from llmperf.running.measure import measure, startable
 
     results: list[tuple[Path, Result]] = []
-    shown: list[Finding] = []
+    listed: list[Finding] = []
+    wait = ready_by(run.values["wait_until_idle"])
 
     def show(folder: Path, result: Result) -> None:
         """Print the figures and the folder before the rules of plugins are applied."""
-        shown[:] = result.findings
+        listed[:] = result.findings
         if quiet:
             return
         if repeat == 1:
@@ -141,7 +121,7 @@ def _run(
         planned = with_checked_nodes(planned, run.checks)
     begun = monotonic()
     begin_run(1, repeat, None)
-    for folder, result in measure(planned, out, repeat, warn, show, wait):
+    for folder, result in measure(planned, run.values["out"], repeat, warn, show, wait):
         results.append((folder, result))
         left = repeat - len(results)
         if left:
@@ -149,18 +129,10 @@ def _run(
         if quiet:
             continue
         for finding in result.findings if repeat == 1 else ():
-            if finding not in shown:
+            if finding not in listed:
                 click.echo(painted_severities(finding_text(finding, language)))
         log_tail(result, language)
     return results
-
-
-def _exit_code(results: list[Result]) -> int:
-    if any(result.failure is not None and result.failure.reason == "interrupted" for result in results):
-        return 130
-    bad = any(result.status != "complete" for result in results)
-    wrong = any(finding.severity == "error" for result in results for finding in result.findings)
-    return 1 if bad or wrong else 0
 
 
 LOG_LINES = 20
@@ -186,13 +158,7 @@ def headline(planned: Planned) -> str:
     return f"{what} on {ranks} x {device.model} ({planned.machine.vendor}), {spec.contract.steps} steps"
 
 
-REPEAT_FIGURES = (
-    "tokens_per_second_per_device",
-    "step_seconds_median",
-    "mfu_nominal",
-    "final_loss",
-    "rank_peak_bytes",
-)
+REPEAT_FIGURES = ("tokens_per_second_per_device", "step_seconds_median", "mfu_nominal", "final_loss", "rank_peak_bytes")
 """Keys of the figures in a table of repeats."""
 
 

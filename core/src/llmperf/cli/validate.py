@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import painted_severities, warn
-from llmperf.cli.completion import rule_codes, run_folders
+from llmperf.cli.completion import rule_codes
 from llmperf.cli.open_command import CalledCommand, OpenCommand, absent
+from llmperf.cli.options import paths_argument
 from llmperf.cli.output import language_option, print_text
 from llmperf.types.texts import Text
 
@@ -114,9 +115,7 @@ class ValidateCommand(OpenCommand):
 
 
 @click.command("validate", cls=ValidateCommand, epilog=EXAMPLES)
-@click.argument(
-    "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
-)
+@paths_argument()
 @click.option("--format", "wanted", type=Format(["text", "json"]), default="text",
               show_default=True, help="Format of the findings.")  # fmt: skip
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
