@@ -99,10 +99,7 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "framework", spec.tuning.framework
     here = f"simulated {_place(outcome)}" if probe.simulated else _place(outcome)
     where = here if outcome.machine.here else "from the catalogue, nothing can be started"
-    yield (
-        "devices",
-        f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})",
-    )
+    yield ("devices", f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})")
     yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
     if arithmetic := outcome.resolved.arithmetic:

@@ -85,8 +85,7 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
     """
     if spec.contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and spec.data.path is not None:
         raise DataError(
-            "data.path",
-            f"data set {spec.contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME",
+            "data.path", f"data set {spec.contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME"
         )
     if spec.contract.packing == "padded":
         padded = open_padded(spec, batch)
@@ -181,10 +180,7 @@ def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:
         low, high = int(part.min()), int(part.max())
         if low < 0 or high >= vocab_size:
             invalid = low if low < 0 else high
-            raise DataError(
-                where,
-                f"token id {invalid} is outside the model's vocabulary, 0 to {vocab_size - 1}",
-            )
+            raise DataError(where, f"token id {invalid} is outside the model's vocabulary, 0 to {vocab_size - 1}")
 
 
 LARGEST_STEP = 8

@@ -130,8 +130,7 @@ def _load(folder: Path) -> Any:
         from llmperf.plugins.mending import pip_command
 
         raise DataError(
-            "data.path",
-            f"{folder}: reading it needs the package 'datasets': {pip_command('install', 'datasets')}",
+            "data.path", f"{folder}: reading it needs the package 'datasets': {pip_command('install', 'datasets')}"
         ) from None
     try:
         loaded = load_from_disk(str(folder))

@@ -50,10 +50,4 @@ else:
         values = (f"{field.name}={getattr(self, field.name)!r}" for field in dataclasses.fields(self) if field.repr)
         return f"{self.__class__.__qualname__}({', '.join(values)})"
 
-    _METHODS = {
-        "__setattr__": _set,
-        "__delattr__": _delete,
-        "__eq__": _equal,
-        "__hash__": _hash,
-        "__repr__": _text,
-    }
+    _METHODS = {"__setattr__": _set, "__delattr__": _delete, "__eq__": _equal, "__hash__": _hash, "__repr__": _text}

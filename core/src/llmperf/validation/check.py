@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.files.json_files import convert, read_bytes
 from llmperf.plugins.faults import blaming
 from llmperf.types import Finding, Result, Text
 from llmperf.types.documents import DocumentKind, FileFindings, Fingerprint, Verdict
 from llmperf.validation.catalogue import Catalogue, open_catalogue
-from llmperf.validation.document_files import Document, documents_in, none_found
-from llmperf.validation.reading import Parsed, parse_json, shown
+from llmperf.validation.document_files import Document, documents_in, fitted, none_found, parsed
+from llmperf.validation.reading import shown
 from llmperf.validation.rules.while_reading import REPEATED_KEY, REPEATED_RESULT, UNREADABLE
-from llmperf.validation.schema import schema_findings, strict_findings
 
 if TYPE_CHECKING:
     from llmperf.types.commands import FurtherChecks
@@ -123,22 +121,13 @@ class Validator:
 
     def _from_values(self, kind: DocumentKind, path: Path) -> FileFindings:
         """The findings of a document that is read by its schema."""
-        parsed = Parsed(kind.values(path)) if kind.values else parse_json(read_bytes(path), str(path))
+        values = parsed(path, kind)
         listed = [
-            REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key))) for key in parsed.repeated
+            REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key))) for key in values.repeated
         ]
-        schema = self.catalogue.schema_of(kind)
-        if schema is not None:
-            listed += schema_findings(schema, parsed.value)
-        if listed:
-            return FileFindings(path=path, kind=kind.name, findings=tuple(listed))
-        try:
-            document = convert(parsed.value, kind.type(), str(path)) if kind.type else parsed.value
-        except UserError:
-            strict = strict_findings(schema, parsed.value) if schema is not None else []
-            if not strict:
-                raise
-            return FileFindings(path=path, kind=kind.name, findings=tuple(strict))
+        found, document = fitted(path, values.value, self.catalogue.schema_of(kind), kind.type and kind.type())
+        if listed or found:
+            return FileFindings(path=path, kind=kind.name, findings=(*listed, *found))
         return self.checked(kind, path, document)
 
     def checked(self, kind: DocumentKind, path: Path, document: Any) -> FileFindings:

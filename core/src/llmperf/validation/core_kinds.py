@@ -36,7 +36,7 @@ def result_kind(sheets: Callable[[Result, Path, Sequence[Finding]], Iterable[She
         recognise=partial(_is_json, "result", filenames.RESULT),
         schema=partial(named_schema, "result"),
         type=lambda: Result,
-        plugins=_plugins_of_result,
+        plugins=lambda result: [("vendor", result.hardware.vendor), *_roles(result)],
         in_place=_beside_result,
         fingerprints=_fingerprints,
         sheets=sheets,
@@ -56,28 +56,31 @@ def kinds() -> list[DocumentKind]:
             plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
             in_place=_beside_plan,
         ),
-        DocumentKind(name="record", title="records", suffixes=(".jsonl",), recognise=_is_record, judge=_judged_records),
         DocumentKind(
-            name="case",
-            title="a case",
-            suffixes=(".toml",),
-            recognise=_is_case,
-            values=lambda path: with_unset(_toml_values(path), Case),  # "none" unsets a setting
-            schema=partial(named_schema, "case"),
-            type=lambda: Case,
-            in_place=_named_as_file,
+            name="record",
+            title="records",
+            suffixes=(".jsonl",),
+            recognise=_is_record,
+            judge=lambda path, _: [FileFindings(path=path, kind="record", findings=tuple(record_file_findings(path)))],
         ),
-        DocumentKind(
-            name="model",
-            title="a model",
-            suffixes=(".toml",),
-            recognise=_is_model,
-            values=_toml_values,
-            schema=partial(named_schema, "model"),
-            type=lambda: Model,
-            in_place=_named_as_file,
+        *(
+            DocumentKind(
+                name=name,
+                title=f"a {name}",
+                suffixes=(".toml",),
+                recognise=recognise,
+                values=partial(_toml_values, type_),
+                schema=partial(named_schema, name),
+                type=partial(_type, type_),
+                in_place=_named_as_file,
+            )
+            for name, type_, recognise in (("case", Case, _is_case), ("model", Model, _is_model))
         ),
     ]
+
+
+def _type(of: type) -> type:
+    return of
 
 
 @cache
@@ -115,9 +118,10 @@ def _is_model(path: Path, beginning: Beginning, _: bool) -> bool:
     return any(line.strip().startswith("vocab_size") for line in beginning().splitlines())
 
 
-def _toml_values(path: Path) -> Any:
-    """The file's table; a file that gives no name has its own, as for `llmperf run`."""
-    return from_toml({"name": path.stem, **read_toml(path)}, str(path)).value
+def _toml_values(type_: type, path: Path) -> Any:
+    """The file's table; a file that gives no name has its own, as for `llmperf run`, and "none" unsets a setting."""
+    values = from_toml({"name": path.stem, **read_toml(path)}, str(path)).value
+    return with_unset(values, type_) if type_ is Case else values
 
 
 def _named_as_file(document: Case | Model, path: Path, _: bool) -> Iterator[Finding]:
@@ -128,10 +132,6 @@ def _named_as_file(document: Case | Model, path: Path, _: bool) -> Iterator[Find
 
 def _roles(document: Result | Plan) -> list[tuple[str, str]]:
     return [(plugin.role, plugin.name) for plugin in document.plugins]
-
-
-def _plugins_of_result(result: Result) -> list[tuple[str, str]]:
-    return [("vendor", result.hardware.vendor), *_roles(result)]
 
 
 def _beside_result(result: Result, path: Path, submitted: bool) -> Sequence[Finding]:
@@ -156,10 +156,6 @@ def _fingerprints(result: Result) -> Iterator[Fingerprint]:
     if None not in known:
         losses = (repr(point.loss) for point in result.loss_curve)
         yield Fingerprint(pointer="", figures=("figures", *map(repr, known), repr(metrics.step_seconds), *losses))
-
-
-def _judged_records(path: Path, _: Any) -> Iterator[FileFindings]:
-    yield FileFindings(path=path, kind="record", findings=tuple(record_file_findings(path)))
 
 
 def record_file_findings(path: Path) -> list[Finding]:

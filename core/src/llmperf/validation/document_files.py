@@ -22,7 +22,7 @@ from llmperf.types import Finding, Result
 from llmperf.types.documents import DocumentKind
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.core_kinds import named_schema
-from llmperf.validation.reading import parse_json
+from llmperf.validation.reading import Parsed, parse_json
 from llmperf.validation.schema import Schema, schema_findings, strict_findings
 
 MAX_FILES = 200_000
@@ -78,14 +78,8 @@ def _named(path: Path, catalogue: Catalogue) -> Document:
         read_toml(path)  # a syntax error says more than that this is no case and no model
     if (package := missing_reader(path, by_name=True)) is not None:
         raise UserError(f"{path}: {package}")
-    raise UserError(f"{path}: expected {_known(catalogue)}")
-
-
-def _known(catalogue: Catalogue) -> str:
-    """The readable kinds of file, for messages."""
-    return ", ".join(
-        f"{kind.title} ({', '.join(kind.suffixes)})" for kind in catalogue.kinds.values() if not kind.silent
-    )
+    known = [f"{kind.title} ({', '.join(kind.suffixes)})" for kind in catalogue.kinds.values() if not kind.silent]
+    raise UserError(f"{path}: expected {', '.join(known)}")
 
 
 def missing_reader(path: Path, by_name: bool) -> str | None:
@@ -228,8 +222,7 @@ def read_result(path: Path) -> Result:
         raise UserError(
             f"{path}: expected a result, found an archive: unpack it beside itself (only validate reads it whole)"
         )
-    value = parse_json(read_bytes(path), str(path)).value
-    result: Result = _converted(value, named_schema("result"), Result, path)
+    result: Result = _first_problem(path, *fitted(path, parsed(path).value, named_schema("result"), Result))
     return result
 
 
@@ -237,37 +230,41 @@ def read_document(kind: DocumentKind, path: Path, catalogue: Catalogue | None = 
     """A document of a kind from its file; UserError with the first thing that is wrong."""
     if kind.name == "result":
         return read_result(path)
-    if kind.read is not None:
-        document = kind.read(path, True)
-        if document is None:
-            raise UserError(f"{path}: expected {kind.title}, found none")
-        return document
-    value = kind.values(path) if kind.values else parse_json(read_bytes(path), str(path)).value
-    schema = (catalogue or open_catalogue()).schema_of(kind)
-    return _converted(value, schema, kind.type() if kind.type else None, path)
+    if kind.read is None:
+        schema = (catalogue or open_catalogue()).schema_of(kind)
+        return _first_problem(path, *fitted(path, parsed(path, kind).value, schema, kind.type and kind.type()))
+    document = kind.read(path, True)
+    if document is None:
+        raise UserError(f"{path}: expected {kind.title}, found none")
+    return document
 
 
-def _converted(value: Any, schema: Schema | None, type_: type | None, path: Path) -> Any:
-    if schema is not None:
-        _refuse(path, schema_findings(schema, value))
-    if type_ is None:
-        return value
+def parsed(path: Path, kind: DocumentKind | None = None) -> Parsed:
+    """The plain values of a file: those of JSON, unless the kind reads them in its own way."""
+    return Parsed(kind.values(path)) if kind and kind.values else parse_json(read_bytes(path), str(path))
+
+
+def fitted(path: Path, value: Any, schema: Schema | None, type_: type | None) -> tuple[list[Finding], Any]:
+    """The departures of plain values from a schema; if there are none, the document of the type that they make."""
+    if schema is not None and (findings := schema_findings(schema, value)):
+        return findings, None
     try:
-        return convert(value, type_, str(path))
+        return [], value if type_ is None else convert(value, type_, str(path))
     except UserError:
-        _refuse(path, strict_findings(schema, value) if schema is not None else [])
-        raise
+        if schema is None or not (findings := strict_findings(schema, value)):
+            raise
+        return findings, None
 
 
-def _refuse(path: Path, findings: Sequence[Finding]) -> None:
+def _first_problem(path: Path, findings: Sequence[Finding], document: Any) -> Any:
+    """The document; UserError for the first finding, if any."""
     for finding in findings:
         raise UserError(printable(f"{path}:{finding.path}: {finding.message}"))
+    return document
 
 
 def found_documents(
-    paths: Sequence[Path],
-    wanted: Callable[[DocumentKind], bool],
-    left_out: Callable[[UserError], None] | None = None,
+    paths: Sequence[Path], wanted: Callable[[DocumentKind], bool], left_out: Callable[[UserError], None] | None = None
 ) -> list[ReadDocument]:
     """The documents of the wanted kinds in files and folders; UserError for a path where there is none.
 

@@ -93,13 +93,14 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
     teller = next((rank for rank in records.ranks if script is not None and rank.rank == script.step_rank), None)
     ranks = own_records(records)
     for own in ranks:
-        rank, path = own.rank, own.pointer
-        yield from (STEP_TOKENS.finding(path, message) for message in _miscounted(own))
-        yield from (OTHER_WINDOW.finding(path, message) for message in _other_window(own, teller))
-        yield from (OUTSIDE.finding(path, message) for message in _outside(own, rank is teller))
-        yield from (SHORT_WINDOW.finding(path, message) for message in _short_window(own, script is not None))
-        if script is None:
-            yield from (SHORT_STEPS.finding(path, message) for message in _short_steps(own))
+        for rule, messages in (
+            (STEP_TOKENS, _miscounted(own)),
+            (OTHER_WINDOW, _other_window(own, teller)),
+            (OUTSIDE, _outside(own, own.rank is teller)),
+            (SHORT_WINDOW, _short_window(own, script is not None)),
+            (SHORT_STEPS, _short_steps(own) if script is None else ()),
+        ):
+            yield from (rule.finding(own.pointer, message) for message in messages)
     yield from _other_data(records.plan, ranks)
     yield from islice(_other_plugins(records.plan, ranks), 1)  # all ranks have the same plan
 
@@ -134,12 +135,13 @@ def _other_plugins(plan: Plan, ranks: list[OwnRecords]) -> Iterator[Finding]:
 
 
 def _miscounted(own: OwnRecords) -> Iterator[str]:
-    rank, count, tokens = own.rank, own.totals.measured_steps, own.totals.measured_tokens
-    because = Text("counted in the step records of rank {}", rank.rank)
-    if rank.measured_steps != count:
-        yield Text("expected measured_steps {} ({}), found {}", count, because, rank.measured_steps)
-    if rank.measured_tokens != tokens:
-        yield Text("expected measured_tokens {} ({}), found {}", tokens, because, rank.measured_tokens)
+    because = Text("counted in the step records of rank {}", own.rank.rank)
+    for template, expected, found in (
+        ("expected measured_steps {} ({}), found {}", own.totals.measured_steps, own.rank.measured_steps),
+        ("expected measured_tokens {} ({}), found {}", own.totals.measured_tokens, own.rank.measured_tokens),
+    ):
+        if found != expected:
+            yield Text(template, expected, because, found)
 
 
 def _other_window(own: OwnRecords, teller: RankRecord | None) -> Iterator[str]:

@@ -6,10 +6,15 @@ from collections.abc import Callable, Iterable, Iterator
 from math import isfinite
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from llmperf.types.documents import Rule, Severity, Violation
+from llmperf.types.result import Result
 from llmperf.types.texts import Text
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+    from llmperf.types.spec import RunSpec
 
 Check = Callable[[Any], Iterable[Violation]]
 """Takes a document, yields its violations."""
@@ -38,6 +43,11 @@ def rules_in(*modules: ModuleType) -> list[Rule]:
     """The rules that these modules define, in the order of their codes: an answer to `llmperf_rules`."""
     rules = {value.code: value for module in modules for value in vars(module).values() if isinstance(value, Rule)}
     return [rules[code] for code in sorted(rules)]
+
+
+def spec_of(document: Result | Plan) -> tuple[Result | RunSpec, str]:
+    """The object that has contract, tuning, model, framework and challenge of a document, and its JSON pointer."""
+    return (document, "") if isinstance(document, Result) else (document.spec, "/spec")
 
 
 def close(found: float, expected: float, relative: float = EXACT) -> bool:

@@ -16,7 +16,7 @@ from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
 from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
 from llmperf.validation.installed import known_case, known_model
 from llmperf.validation.reading import shown
-from llmperf.validation.violations import rule
+from llmperf.validation.violations import rule, spec_of
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -48,13 +48,10 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
 
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
 def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
-    changes = document.spec.changes if not isinstance(document, Result) else document.fix_hp
-    path = "/spec/changes" if not isinstance(document, Result) else "/fix_hp"
-    spec = document.spec if not isinstance(document, Result) else document
+    spec, path = _spec(document)
     tables = builtins({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
-    for index, change in enumerate(changes):
-        actual = _value_at(tables, change.path)
-        name = shown(change.path)
+    for index, change in enumerate(spec.changes):
+        actual, name = _value_at(tables, change.path), shown(change.path)
         if actual is _ABSENT and change.value is not None:
             yield f"{path}/{index}/path", Text("expected a path of contract, tuning or framework, found {}", name)
         elif actual is not _ABSENT and _flat(actual) != change.value:
@@ -151,71 +148,56 @@ def _absent(change: Change, case: Case) -> str:
 @rule("LP641", "note", "The case is installed", "result", "plan")
 def case_is_known(document: Result | Plan) -> Iterator[Violation]:
     if known_case(name := _spec(document)[0].case) is None:
-        path = "/spec/case" if not isinstance(document, Result) else "/case"
         expected = Text("expected a case of llmperf or of an installed plugin")
-        yield path, Text("{}, found {}; its changes were not checked", expected, shown(name))
+        yield f"{spec_of(document)[1]}/case", Text("{}, found {}; its changes were not checked", expected, shown(name))
 
 
 def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
     """The spec, and the JSON pointer of its changes."""
-    return (document.spec, "/spec/changes") if not isinstance(document, Result) else (_spec_of(document), "/fix_hp")
-
-
-def _spec_of(result: Result) -> RunSpec:
-    return RunSpec(
-        case=result.case,
-        title=result.title,
-        contract=result.contract,
-        tuning=result.tuning,
-        model=result.model,
-        framework=result.framework,
-        changes=result.fix_hp,
-        challenge=result.challenge,
-    )
+    if not isinstance(document, Result):
+        return document.spec, "/spec/changes"
+    names = ("case", "title", "contract", "tuning", "model", "framework", "challenge")
+    return RunSpec(**{name: getattr(document, name) for name in names}, changes=document.fix_hp), "/fix_hp"
 
 
 @rule("LP665", "error", "The seed of a challenged run is that of the nonce", "result", "plan")
 def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
-    spec = document.spec if not isinstance(document, Result) else document
-    at_seed = "/contract/seed" if isinstance(document, Result) else "/spec/contract/seed"
+    spec, path = spec_of(document)
     if (nonce := spec.challenge) is None:
         return
     if not re.fullmatch("[0-9a-f]{64}", nonce):
-        where = at_seed.replace("contract/seed", "challenge")
-        yield where, Text("expected 64 hexadecimal digits, found {}", shown(nonce))
+        yield f"{path}/challenge", Text("expected 64 hexadecimal digits, found {}", shown(nonce))
     elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):
-        yield at_seed, Text("expected {} (of the challenge), found {}", expected, found)
+        yield f"{path}/contract/seed", Text("expected {} (of the challenge), found {}", expected, found)
 
 
 @rule("LP607", "error", "A known model has its published facts", "result", "plan")
 def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
-    spec, path = (document.spec, "/spec/model") if not isinstance(document, Result) else (document, "/model")
+    spec, path = spec_of(document)
     model = spec.model
-    known = known_model(model.name)
-    if known is None:
+    if (known := known_model(model.name)) is None:
         return
     for field in fields(Model):
         found, expected = getattr(model, field.name), getattr(known, field.name)
         if found != expected and field.name not in DESCRIPTIVE:
             both = shown(builtins(expected)), shown(builtins(found))
-            yield f"{path}/{field.name}", Text("expected {} (model {}), found {}", both[0], known.name, both[1])
+            yield f"{path}/model/{field.name}", Text("expected {} (model {}), found {}", both[0], known.name, both[1])
 
 
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
 def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
     if isinstance(document, Model):
         model, path = document, ""
-    elif isinstance(document, Result):
-        model, path = document.model, "/model"
     else:
-        model, path = document.spec.model, "/spec/model"
+        spec, above = spec_of(document)
+        model, path = spec.model, f"{above}/model"
     for key, expected, found in misfits(model):
         yield f"{path}/{key.replace('.', '/')}", Text("expected {}, found {}", expected, shown(found))
 
 
 @rule("LP660", "error", "Synthetic data are those of their seed", "result", "plan")
 def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
-    owner = document if isinstance(document, Result) else document.spec
+    owner, _ = spec_of(document)
     contract, found = owner.contract, document.data_fingerprint
     if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":
         return

@@ -14,7 +14,7 @@ from llmperf.types import Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
 from llmperf.types.plan_checks import Problem
 from llmperf.types.texts import Text, changed
-from llmperf.validation.violations import differs, rule
+from llmperf.validation.violations import differs, rule, spec_of
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -35,7 +35,7 @@ _known_problems = ByValue[tuple[Problem, ...]]()
 
 def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
     """Reasons why the degrees that were asked for cannot be run, as planning finds it: problems with these codes."""
-    spec, path = (document.spec, "/spec") if not isinstance(document, Result) else (document, "")
+    spec, path = spec_of(document)
     values = (spec.contract, spec.tuning, spec.model)
     for problem in _known_problems.get(values, lambda: tuple(_layout_problems(*values))):
         if problem.code in codes:
@@ -90,19 +90,15 @@ def tokens_per_step(document: Result | Plan) -> Iterator[Violation]:
 @rule("LP104", "error", "Layout and batch are those that were asked for", *BOTH)
 def as_asked(document: Result | Plan) -> Iterator[Violation]:
     path, layout = _layout(document)
-    spec = document.spec if not isinstance(document, Result) else document
+    spec, _ = spec_of(document)
     contract, tuning = spec.contract, spec.tuning
+    same = (*DEGREES, "sequence_parallel", "sharding_stage")
     asked = {
         "nodes": tuning.nodes,
         "devices_per_node": tuning.devices,
-        "tensor_parallel": tuning.tensor_parallel,
-        "pipeline_parallel": tuning.pipeline_parallel,
-        "context_parallel": tuning.context_parallel,
-        "expert_parallel": tuning.expert_parallel,
-        "sequence_parallel": tuning.sequence_parallel,
-        "sharding_stage": tuning.sharding_stage,
-        "sharding_degree": sharding_degree_of(tuning),
+        **{name: getattr(tuning, name) for name in same},
     }
+    asked["sharding_degree"] = sharding_degree_of(tuning)
     for name, expected in asked.items():
         yield from differs(f"{path}/{name}", getattr(layout, name), expected, Text("as in tuning"))
     batch = document.batch

@@ -12,7 +12,7 @@ from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
 from llmperf.validation.installed import extensions, installed_extensions
 from llmperf.validation.reading import shown
-from llmperf.validation.violations import deviates, differs, figure, rule
+from llmperf.validation.violations import deviates, differs, figure, rule, spec_of
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -89,10 +89,7 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
             because = Text("{} (counted from the model, {})", shown(entry.formula), entry.convention)
             yield f"{path}/formula", Text("expected {}, found {}", because, shown(stated.formula))
         if stated.leaves_out != entry.leaves_out:
-            expected_terms, terms = (
-                "; ".join(entry.leaves_out) or Text("nothing"),
-                "; ".join(stated.leaves_out) or Text("nothing"),
-            )
+            expected_terms, terms = ("; ".join(each.leaves_out) or Text("nothing") for each in (entry, stated))
             yield f"{path}/leaves_out", Text("expected {}, found {}", shown(expected_terms), shown(terms))
 
 
@@ -104,10 +101,7 @@ def _stated(document: Result | Plan) -> Iterator[tuple[str, str, FlopsPerToken]]
     else:
         for index, mfu in enumerate(document.mfu):
             count = FlopsPerToken(
-                convention=mfu.convention,
-                flops=mfu.flops_per_token,
-                formula=mfu.formula,
-                leaves_out=mfu.leaves_out,
+                convention=mfu.convention, flops=mfu.flops_per_token, formula=mfu.formula, leaves_out=mfu.leaves_out
             )
             yield f"/mfu/{index}", "flops_per_token", count
 
@@ -151,7 +145,7 @@ def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Viol
 def nominal_flops(document: Result | Plan) -> Iterator[Violation]:
     if _counters(document)[0][1] == CORE:  # LP303 checks all conventions
         return
-    spec = document.spec if not isinstance(document, Result) else document
+    spec, _ = spec_of(document)
     factor, model = 6 if spec.contract.lora is None else 4, spec.model
     size = model.nominal_active_parameters or model.nominal_parameters
     for path, field, stated in _stated(document):
@@ -197,7 +191,7 @@ def _recorded_extensions(document: Result | Plan) -> set[str]:
 
 def _count_here(document: Result | Plan) -> FlopCount | None:
     """The count of the installed extensions, else of the core; None for adapters on modules that the model lacks."""
-    spec = document.spec if not isinstance(document, Result) else document
+    spec, _ = spec_of(document)
     try:
         workload = workload_of(spec.model, spec.contract, spec.tuning)
         if _counters(document)[0][1] == CORE:
