@@ -6,8 +6,7 @@ from itertools import product
 from math import prod
 
 import pytest
-from llmperf.accounting.conventions import convention_of, known_conventions
-from llmperf.accounting.counting import attention_terms, flops_by, forward_flops
+from llmperf.accounting.counting import attention_terms, convention_of, flops_by, forward_flops, known_conventions
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, stage_parameters
 from llmperf.cases.library import library

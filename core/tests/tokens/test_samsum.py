@@ -12,10 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.data_sets import DataError
-from llmperf.tokens.padding import IGNORED
-from llmperf.tokens.preflight import check_data
-from llmperf.tokens.samsum import read_dialogues
+from llmperf.tokens.padding import IGNORED, read_dialogues
+from llmperf.tokens.preflight import DataError, check_data
 from llmperf.types import Batch, DataSource, RunSpec
 
 SEQ_LEN = 80
@@ -177,7 +175,7 @@ def test_damage_is_reported_with_its_place(tmp_path, name, content, message):
 
 
 def test_larger_files_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf.tokens.samsum.MAX_BYTES", 10)
+    monkeypatch.setattr("llmperf.tokens.padding.MAX_BYTES", 10)
     with pytest.raises(UserError, match="larger than"):
         read_dialogues(write(tmp_path / "train.json"))
 

@@ -15,8 +15,8 @@ from llmperf.cli.main import call
 from llmperf.cli.validate import as_json, text
 from llmperf.types import FileFindings, Finding, Rule
 from llmperf.validation.catalogue import MAX_VIOLATIONS
-from llmperf.validation.causes import with_rest
 from llmperf.validation.check import Validator
+from llmperf.validation.violations import with_rest
 from llmperf_compare.finding_formats import github, junit, sarif
 
 RENDERED = (lambda files: "".join(map(text, files)), as_json, github, sarif, junit)

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
-    from llmperf.accounting.conventions import Convention as Convention
-    from llmperf.accounting.conventions import convention_of as convention_of
-    from llmperf.accounting.conventions import known_conventions as known_conventions
+    from llmperf.accounting.counting import Convention as Convention
+    from llmperf.accounting.counting import convention_of as convention_of
     from llmperf.accounting.counting import flops_by as flops_by
+    from llmperf.accounting.counting import known_conventions as known_conventions
     from llmperf.accounting.flops import utilisation as utilisation
     from llmperf.accounting.layout import layout_text as layout_text
     from llmperf.accounting.layout import reports_loss as reports_loss

@@ -7,8 +7,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, get_args
 
-from llmperf.accounting.conventions import known_conventions
-from llmperf.accounting.counting import flops_by
+from llmperf.accounting.counting import flops_by, known_conventions
 from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.errors import UserError
 from llmperf.hookspecs import hookimpl

@@ -7,8 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.conventions import Attention, known_conventions
-from llmperf.accounting.counting import forward_flops
+from llmperf.accounting.counting import Attention, forward_flops, known_conventions
 from llmperf.errors import unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml

@@ -13,8 +13,7 @@ from llmperf.cli.output import big, json_option, print_json, print_table, print_
 from llmperf.errors import UserError
 
 if TYPE_CHECKING:
-    from llmperf.accounting.conventions import Attention
-    from llmperf.accounting.counting import ConventionFlops
+    from llmperf.accounting.counting import Attention, ConventionFlops
     from llmperf.types import FlopCount, FlopsPerToken, Model
 
 EXAMPLES = """\b
@@ -133,8 +132,7 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
 
     Where an extension counts, components are null, and the conventions are those that it gives.
     """
-    from llmperf.accounting.conventions import known_conventions
-    from llmperf.accounting.counting import flops_by, forward_flops
+    from llmperf.accounting.counting import flops_by, forward_flops, known_conventions
     from llmperf.accounting.flops import flops_of
     from llmperf.accounting.parameters import count_parameters
     from llmperf.files.json_files import builtins

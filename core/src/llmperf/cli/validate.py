@@ -260,7 +260,7 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
     from llmperf.reporting.words import finding_text, sentence, word
     from llmperf.validation.catalogue import RULESET, counted
-    from llmperf.validation.causes import Repeats
+    from llmperf.validation.violations import Repeats
 
     verdicts: dict[str, list[Verdict]] = {}
     repeats, exit_code, count = Repeats(), 0, 0

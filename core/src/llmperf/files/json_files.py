@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from errno import EINVAL, EISDIR, ENXIO
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TypeVar
+from typing import IO, Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -183,3 +183,24 @@ def write_bytes(path: Path, data: bytes) -> None:
 def save(path: Path, document: Any) -> None:
     """Write a document as indented JSON; on failure an existing file stays as it was."""
     write_bytes(path, encode_pretty(document))
+
+
+MAX_ANSWERS = 1000
+"""Answers that are kept by default."""
+
+
+class ByValue(Generic[T]):
+    """Answers by the values that they depend on. Values are equal if their JSON is, so 1, 1.0 and true are not."""
+
+    def __init__(self, most: int = MAX_ANSWERS) -> None:
+        self._most = most
+        self._answers: dict[bytes, T] = {}
+
+    def get(self, values: Any, make: Callable[[], T]) -> T:
+        """The answer for some dataclasses, containers and scalars; `make` computes it if it is not known yet."""
+        key = encode(values)
+        if key not in self._answers:
+            if len(self._answers) >= self._most:
+                self._answers.clear()
+            self._answers[key] = make()
+        return self._answers[key]

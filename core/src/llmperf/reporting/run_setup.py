@@ -10,8 +10,7 @@ from dataclasses import fields, replace
 from functools import cached_property
 from typing import Any
 
-from llmperf.files.by_value import ByValue
-from llmperf.files.json_files import builtins
+from llmperf.files.json_files import ByValue, builtins
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, number, routing_rows, shown, text_row
 from llmperf.reporting.overview import model_text

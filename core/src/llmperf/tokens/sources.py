@@ -13,8 +13,7 @@ from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
 from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path, synthetic_fingerprint
 from llmperf.tokens.draws import SampleOrder, raw_uint64, sample_bounds, sample_count, tokens_needed
 from llmperf.tokens.encoders import open_encoder
-from llmperf.tokens.padding import open_padded, record_tokens
-from llmperf.tokens.samsum import SAMSUM, samsum_file
+from llmperf.tokens.padding import SAMSUM, open_padded, record_tokens, samsum_file
 from llmperf.tokens.text import huggingface_tokens, is_saved_dataset, python_library, text_file
 
 if TYPE_CHECKING:

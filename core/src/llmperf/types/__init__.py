@@ -67,8 +67,10 @@ if TYPE_CHECKING:
     from llmperf.types.node_tasks import NodesChecked as NodesChecked
     from llmperf.types.node_tasks import NodeTask as NodeTask
     from llmperf.types.node_tasks import NodeWork as NodeWork
+    from llmperf.types.node_tasks import PairEnd as PairEnd
     from llmperf.types.node_tasks import ReachedNode as ReachedNode
     from llmperf.types.node_tasks import ReachedNodes as ReachedNodes
+    from llmperf.types.node_tasks import ScreeningCheck as ScreeningCheck
     from llmperf.types.observing import Logger as Logger
     from llmperf.types.observing import Observer as Observer
     from llmperf.types.observing import Progress as Progress
@@ -82,8 +84,11 @@ if TYPE_CHECKING:
     from llmperf.types.plan_checks import PlanCheck as PlanCheck
     from llmperf.types.plan_checks import Problem as Problem
     from llmperf.types.rank_tasks import FinishedTask as FinishedTask
+    from llmperf.types.rank_tasks import OperationToTime as OperationToTime
+    from llmperf.types.rank_tasks import PreparedOperation as PreparedOperation
     from llmperf.types.rank_tasks import RankAtTask as RankAtTask
     from llmperf.types.rank_tasks import RankTask as RankTask
+    from llmperf.types.rank_tasks import TimedOperations as TimedOperations
     from llmperf.types.rates import CollectiveRate as CollectiveRate
     from llmperf.types.rates import DeviceRates as DeviceRates
     from llmperf.types.rates import LinkRate as LinkRate
@@ -108,8 +113,6 @@ if TYPE_CHECKING:
     from llmperf.types.result import Finding as Finding
     from llmperf.types.result import PluginInfo as PluginInfo
     from llmperf.types.result import Result as Result
-    from llmperf.types.screening import PairEnd as PairEnd
-    from llmperf.types.screening import ScreeningCheck as ScreeningCheck
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves
@@ -131,9 +134,6 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning
     from llmperf.types.texts import Text as Text
-    from llmperf.types.timed_operations import OperationToTime as OperationToTime
-    from llmperf.types.timed_operations import PreparedOperation as PreparedOperation
-    from llmperf.types.timed_operations import TimedOperations as TimedOperations
     from llmperf.types.tracing import HostWait as HostWait
     from llmperf.types.tracing import ProfiledOperation as ProfiledOperation
     from llmperf.types.tracing import StepProfile as StepProfile

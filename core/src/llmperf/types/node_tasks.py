@@ -1,10 +1,12 @@
-"""Tasks that plugins give to the node program, and checks of nodes that plugins make through them."""
+"""Tasks of the program on each node, and the measurements of nodes before a run."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+from llmperf.types.units import Count, NonNegative
 
 if TYPE_CHECKING:
     from llmperf.errors import UserError
@@ -76,3 +78,39 @@ class NodesChecked:
     """Notes for the plan of the run."""
     document: Mapping[str, Any] = field(default_factory=dict)
     """Additions to the output of `llmperf doctor --json`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairEnd:
+    """One of two nodes that measure together."""
+
+    rank: Count
+    """0 or 1."""
+    address: str
+    """Address of the end with rank 0, which listens for the other."""
+    port: Count
+    """Port at which it listens."""
+    interface: str | None
+    """Network interface of this node over which both reach each other; None if it is unknown."""
+    on_cpu: bool
+    """The devices are the host's processors."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScreeningCheck:
+    """A short measurement of a node; each node is compared with the others."""
+
+    name: str
+    """Name of the measurement, such as `matrix product`."""
+    unit: str
+    """Unit of the figure, such as `FLOP/s`. More must be better."""
+    scope: Literal["host", "device", "pair"]
+    """Owner of one figure: a node, one of its accelerators, or two nodes together."""
+    measure: Callable[..., float]
+    """Called in a process of its own on the node, for about a second. Heavy imports belong inside.
+
+    Its only argument: none for `host`, the position of the device among the visible ones for `device`, a `PairEnd` for
+    `pair`, where both nodes call it at the same time. It raises RuntimeError with one line if it cannot be made, and
+    TimeoutError if data of the other node does not arrive."""
+    tolerance: NonNegative = 0.15
+    """Share by which a figure may be below the median of the other nodes."""

@@ -6,22 +6,24 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 from llmperf.errors import LlmperfError, PluginError, UserError
+from llmperf.files.json_files import read_bytes
 from llmperf.files.text import printable
+from llmperf.files.user_files import read_toml
 from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
 from llmperf.plugins.own_packages import PROJECT, project_packages
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.result import Finding
 from llmperf.types.texts import Text
-from llmperf.validation.causes import by_cause, with_rest
 from llmperf.validation.installed import installed
-from llmperf.validation.rule_pages import rule_page
 from llmperf.validation.rules.while_reading import RULE_FAILED
+from llmperf.validation.violations import by_cause, with_rest
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role
@@ -309,3 +311,29 @@ def _problem(rule: Any) -> str | None:
     if not (rule.page is None or isinstance(rule.page, (str, Path))):
         return f"{rule.code}: expected a page of Markdown text or a path, found {type(rule.page).__name__}"
     return None
+
+
+def rule_page(rule: Rule, module: str) -> str:
+    """The page of a rule that a plugin's module gives, as Markdown."""
+    if isinstance(rule.page, str):
+        return rule.page if rule.page.endswith("\n") else f"{rule.page}\n"
+    path = rule.page or Path("data", "rules", f"{rule.code}.md")
+    package = Path(import_module(module.partition(".")[0]).__file__ or "").parent
+    if not path.is_absolute() and ".." not in path.parts and (file := package / path).is_file():
+        return read_bytes(file).decode()
+    entry = _entries(package / "data" / "rules.toml").get(rule.code, {})
+    applies = entry.get("applies") or ", ".join(rule.kinds) or "what is read"
+    severity = f"Severity: {rule.severity}. Applies to: {applies}."
+    parts = [f"# {rule.code}: {rule.title}", severity, entry.get("text", "")]
+    for name in ("wrong", "right"):
+        example = entry.get(name, "").strip()
+        if example:
+            parts += [f"## {name.capitalize()}", f"```json\n{example}\n```" if example.startswith("{") else example]
+        if name == "wrong" and "finding" in entry:
+            parts.append(f"```\n{entry['finding']}\n```")
+    return "\n\n".join(part.strip() for part in parts if part) + "\n"
+
+
+@cache
+def _entries(path: Path) -> Mapping[str, Mapping[str, Any]]:
+    return read_toml(path) if path.is_file() else {}

@@ -273,7 +273,7 @@ def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpoi
 
 def convention_title(name: str) -> str:
     """A convention's name with the programs that count in this way; an extension's own name alone."""
-    from llmperf.accounting.conventions import known_conventions
+    from llmperf.accounting.counting import known_conventions
 
     known = known_conventions().get(name)
     return name if known is None else known.title

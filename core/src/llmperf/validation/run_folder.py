@@ -15,7 +15,6 @@ from llmperf.files.text import printable
 from llmperf.results.sections import LEFT_OUT, known_sections
 from llmperf.runfolder import filenames
 from llmperf.types import Finding, Result, Text
-from llmperf.validation.causes import by_cause
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.while_reading import (
     ABSENT,
@@ -28,6 +27,7 @@ from llmperf.validation.rules.while_reading import (
     RESULTLESS,
     UNLISTED,
 )
+from llmperf.validation.violations import by_cause
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords

@@ -16,9 +16,9 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Finding, Text
 from llmperf.types.documents import Rule
-from llmperf.validation.causes import with_rest
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.while_reading import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
+from llmperf.validation.violations import with_rest
 
 MAX_FINDINGS = 50
 """Findings that are listed for one document; the last of them says how many more there are."""

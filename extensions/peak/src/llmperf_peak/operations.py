@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from llmperf.accounting import attention_shapes, shared_width
 from llmperf.types import Model, OperationToTime
-from llmperf.types.timed_operations import TimedKind
+from llmperf.types.rank_tasks import TimedKind
 from llmperf.types.units import Count, NonNegative
 
 SQUARES = (1024, 2048, 4096, 8192, 16384)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
-from llmperf.files.by_value import ByValue
-from llmperf.files.json_files import builtins
+from llmperf.files.json_files import ByValue, builtins
 from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
 from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
 from llmperf.validation.installed import known_case, known_model

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.conventions import known_conventions
+from llmperf.accounting.counting import known_conventions
 from llmperf.accounting.precisions import precision_recipe, weighted_peak, work_shares
 from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import Dtype

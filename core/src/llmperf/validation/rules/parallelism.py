@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.accounting.layout import DEGREES, layout_problems, sharding_degree_of
 from llmperf.cases.sizes import MOST_RANKS, size_problems
-from llmperf.files.by_value import ByValue
+from llmperf.files.json_files import ByValue
 from llmperf.files.text import printable
 from llmperf.types import Contract, Layout, Model, Result, Tuning
 from llmperf.types.documents import Violation
