@@ -5,7 +5,6 @@ The figures are text in a native table, so bars need no alternative: they are hi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -102,20 +101,16 @@ def contract_text(standing: Standing, differing: Sequence[str], language: str) -
 
 def differing_parts(standings: Sequence[Standing]) -> dict[str, list[str]]:
     """For each model the paths in which its contracts differ."""
-    values: dict[str, dict[str, set[str | None]]] = {}
+    contracts: dict[str, list[Mapping[str, str]]] = {}
     for standing in standings:
-        known = values.setdefault(standing.model, {})
-        for path, text in standing.contract.items():
-            known.setdefault(path, set()).add(text)
-    counts = Counter(standing.model for standing in standings)
-    stated = Counter((standing.model, path) for standing in standings for path in standing.contract)
+        contracts.setdefault(standing.model, []).append(standing.contract)
     return {
         model: [
             path
-            for path, texts in known.items()
-            if not path.startswith("model") and (len(texts) > 1 or stated[model, path] < counts[model])
+            for path in dict.fromkeys(path for contract in rivals for path in contract)
+            if not path.startswith("model") and len({contract.get(path) for contract in rivals}) > 1
         ]
-        for model, known in values.items()
+        for model, rivals in contracts.items()
     }
 
 
@@ -124,10 +119,12 @@ def _standing(standing: Standing, place: int, differing: Sequence[str], links: L
     metrics = [metric for metric in METRICS if any(metric.key in entry.figures for entry in entries)]
     most = largest(entries, metrics)
     rows = [_row(entry, rank, metrics, most, links.entry, language) for rank, entry in enumerate(entries, 1)]
-    heads = "".join(
-        f'<th scope="col" class="figure" data-metric="{metric.key}"{_sorted(index)}>{_sorter(metric, language)}</th>'
-        for index, metric in enumerate(metrics)
-    )
+    heads = ""
+    for metric in metrics:
+        order = ' data-order="ascending"' if metric.less_is_better else ""
+        button = f'<button type="button" class="sort"{order}>{_text(metric.title, language)}</button>'
+        ranked = "" if heads else ' aria-sort="descending"'
+        heads += f'<th scope="col" class="figure" data-metric="{metric.key}"{ranked}>{button}</th>'
     names = (word("place", language), "device, framework, layout", None, "validation", "verified")
     titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
     heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
@@ -274,15 +271,6 @@ def largest(entries: Sequence[Entry], metrics: Sequence[Metric]) -> dict[tuple[s
             place = metric.key, figure.currency
             most[place] = metric.whole or max(most.get(place, 0.0), figure.high or figure.median)
     return most
-
-
-def _sorted(index: int) -> str:
-    return ' aria-sort="descending"' if index == 0 else ""
-
-
-def _sorter(metric: Metric, language: str) -> str:
-    better = ' data-order="ascending"' if metric.less_is_better else ""
-    return f'<button type="button" class="sort"{better}>{_text(metric.title, language)}</button>'
 
 
 def _text(english: str, language: str) -> str:

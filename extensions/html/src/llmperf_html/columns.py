@@ -45,32 +45,14 @@ COLUMNS = (
     PageColumn(field="throughput", key="tokens_per_second_per_device", title="token/p/s", rounding=THROUGHPUT),
     PageColumn(field="mfu", key="mfu_nominal", also="mfu_computed", title="MFU (nominal)", rounding=PERCENT),
     PageColumn(field="joules", key="joules_per_token", title="J per token", rounding=SIGNIFICANT, less_is_better=True),
-    PageColumn(
-        field="cost",
-        key="cost_per_million_tokens",
-        title="cost per million tokens",
-        rounding=AMOUNT,
-        less_is_better=True,
-        cost=True,
-    ),
-    PageColumn(
-        field="train_cost",
-        key="train_cost",
-        title="cost of a training",
-        rounding=AMOUNT,
-        less_is_better=True,
-        cost=True,
-    ),
-    PageColumn(
-        field="train_hours",
-        key="train_device_hours",
-        title="training, device hours",
-        rounding=AMOUNT,
-        less_is_better=True,
-        cost=True,
-    ),
-    PageColumn(
-        field="train_days", key="train_seconds", title="training, days", rounding=DAYS, less_is_better=True, cost=True
+    *(
+        PageColumn(field=field, key=key, title=title, rounding=rounding, less_is_better=True, cost=True)
+        for field, key, title, rounding in (
+            ("cost", "cost_per_million_tokens", "cost per million tokens", AMOUNT),
+            ("train_cost", "train_cost", "cost of a training", AMOUNT),
+            ("train_hours", "train_device_hours", "training, device hours", AMOUNT),
+            ("train_days", "train_seconds", "training, days", DAYS),
+        )
     ),
     PageColumn(field="scaling", key="scaling_efficiency", title="scaling efficiency", rounding=PERCENT, cost=True),
     PageColumn(field="loss", key="final_loss", title="loss", rounding=LOSS),
@@ -79,20 +61,13 @@ COLUMNS = (
     PageColumn(field="case", key="case", title="case"),
     PageColumn(field="fix_hp", key="fix_hp", title="fix_hp"),
     PageColumn(field="status", key="status", title="status"),
-    PageColumn(
-        field="step",
-        key="step_seconds_median",
-        figure="step_seconds",
-        title="step, s",
-        rounding=STEP_SECONDS,
-        less_is_better=True,
-        chosen=False,
-    ),
+    PageColumn(field="step", key="step_seconds_median", figure="step_seconds", title="step, s", rounding=STEP_SECONDS,
+               less_is_better=True, chosen=False),
     PageColumn(field="power", key="power_watts", title="power, W", rounding=WATTS, chosen=False),
     PageColumn(field="verification", key="verification", title="verified", chosen=False),
     PageColumn(field="created", key="created", title="made", chosen=False),
     PageColumn(field="run", key="run_id", title="run"),
-)
+)  # fmt: skip
 COMPARED_FIGURES = (*COMPARED, *(column.key for column in COLUMNS if column.cost))
 """Keys of the figures of a comparison."""
 ALWAYS = ("model", "throughput", "status", "run")

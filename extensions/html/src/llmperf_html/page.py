@@ -11,35 +11,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime, timezone
 from html import escape
-from itertools import count
+from itertools import count, permutations
 from typing import Any
 from urllib.parse import urlencode
 
 from llmperf.reporting import closing_lines, money, ordered, printable, shown, word
-from llmperf.types import Rounding, Row, Sheet
+from llmperf.types import Row, Sheet
+from llmperf_compare.comparison import compare, speed_line
 from llmperf_compare.ranking import Entry, Interval, Standing, standings
 
 from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, document
-from llmperf_html.ratios import ratios
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
 from llmperf_html.words import IN_USE_BY_ALL, LABELS, MEMORY, WORDS
 
 SCRIPTS = (
-    CHARTS,
-    "dom.js",
-    "bars.js",
-    "table.js",
-    "plot.js",
-    "charts.js",
-    "overview.js",
-    "run.js",
-    "compare.js",
+    *(CHARTS, "dom.js", "bars.js", "table.js", "plot.js", "charts.js", "overview.js", "run.js", "compare.js"),
     "page.js",
 )
 CURVE_BYTES = 24 * 2**20
 """Limit for the curves of all runs together: runs beyond it have none, and the page says so."""
+MAX_PAIRS = 100
+"""Pairs of kinds whose ratio has an interval; it takes about 20 ms to compute one."""
 MAX_SIDES = 8
 """Sides of one comparison: more curves cannot be told apart by their colours."""
 
@@ -117,7 +111,9 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
             taken.add(key)
         runs.append({"key": key, **run})
     places = {id(sheet): place for place, sheet in enumerate(sheets)}
-    groups = [entry for standing in found for entry in standing.entries if len(entry.sheets) > 1]
+    entries = [entry for standing in found for entry in standing.entries]
+    groups = [entry for entry in entries if len(entry.sheets) > 1]
+    figures = [figure for entry in entries for figure in entry.figures.values()]
     for number, entry in enumerate(groups):
         for sheet in entry.sheets:
             runs[places[id(sheet)]]["group"] = number
@@ -138,17 +134,9 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "figures": _figures(sheets, language),
         "models": sorted({standing.model for standing in found}),
         "most_sides": MAX_SIDES,
-        "currencies": sorted(
-            {
-                figure.currency
-                for standing in found
-                for entry in standing.entries
-                for figure in entry.figures.values()
-                if figure.currency
-            }
-        ),
+        "currencies": sorted({figure.currency for figure in figures if figure.currency}),
         "groups": [_group(entry, places, language) for entry in groups],
-        "ratios": ratios(found, places, language),
+        "ratios": _ratios(found, places, language),
         "fields": [column.field for column in COLUMNS],
         "rows": page.rows.values,
         "sections": page.sections.values,
@@ -157,6 +145,30 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "settings": page.settings.values,
         "runs": runs,
     }
+
+
+def _ratios(standings: Sequence[Standing], places: Mapping[int, int], language: str) -> dict[str, str]:
+    """For pairs of kinds of one contract with several runs each: a sentence about `{side}` and `{base}`.
+
+    Its statistics are those of `llmperf compare`. A kind is named by the index of its first run in the table; `places`
+    has the index of a sheet by its `id`.
+    """
+    made: dict[str, str] = {}
+    for standing in standings:
+        repeated = [entry for entry in standing.entries if entry.measured and len(_speeds(entry)) > 1]
+        for ours, theirs in permutations(repeated, 2):
+            if len(made) == MAX_PAIRS:
+                return made
+            comparison = compare(_speeds(ours), _speeds(theirs))
+            first, second = (min(places[id(sheet)] for sheet in entry.sheets) for entry in (ours, theirs))
+            made[f"{first}/{second}"] = speed_line(comparison, "{side}", "{base}", language).text
+    return made
+
+
+def _speeds(entry: Entry) -> list[float]:
+    """token/p/s of the complete runs."""
+    complete = [sheet for sheet in entry.sheets if sheet.cell("status").value == "complete"]
+    return [sheet.figure for sheet in complete if sheet.figure]
 
 
 def _group(entry: Entry, places: Mapping[int, int], language: str) -> dict[str, Any]:
@@ -186,29 +198,20 @@ def _figures(sheets: Sequence[Sheet], language: str) -> list[dict[str, Any]]:
         if len(rows) < len(COMPARED_FIGURES):
             known = rows_by_key(sheet)
             rows |= {key: known[key] for key in COMPARED_FIGURES if key in known and key not in rows}
-    return [
-        {
+    described = []
+    for key in COMPARED_FIGURES:
+        of: PageColumn | Row | None = costs.get(key) or rows.get(key)
+        title = of.title if isinstance(of, PageColumn) else of.label if of is not None else LABELS.get(key, key)
+        rounding = None if of is None else of.rounding
+        described.append({
             "key": key,
-            "title": word(_title(key, rows, costs), language),
-            "rounding": asdict(rounding) if (rounding := _rounding(key, rows, costs)) else None,
+            "title": word(title, language),
+            "rounding": None if rounding is None else asdict(rounding),
             "memory": key in MEMORY,
             "of_all": key == IN_USE_BY_ALL,
             "field": costs[key].field if key in costs else None,
-        }
-        for key in COMPARED_FIGURES
-    ]
-
-
-def _title(key: str, rows: Mapping[str, Row], costs: Mapping[str, PageColumn]) -> str:
-    if key in costs:
-        return costs[key].title
-    return rows[key].label if key in rows else LABELS.get(key, key)
-
-
-def _rounding(key: str, rows: Mapping[str, Row], costs: Mapping[str, PageColumn]) -> Rounding | None:
-    if key in costs:
-        return costs[key].rounding
-    return rows[key].rounding if key in rows else None
+        })  # fmt: skip
+    return described
 
 
 def _column(column: PageColumn, language: str) -> dict[str, Any]:

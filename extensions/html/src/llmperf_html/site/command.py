@@ -33,15 +33,9 @@ Examples:
               help="Allowed signers: submissions signed by one of their keys say so.")  # fmt: skip
 @language_option
 def command(
-    paths: tuple[Path, ...],
-    output: Path,
-    title: str | None,
-    url: str,
-    prices: Path | None,
-    train_tokens: str | None,
-    signers: Path | None,
-    language: str,
-) -> None:
+    paths: tuple[Path, ...], output: Path, title: str | None, url: str, prices: Path | None, train_tokens: str | None,
+    signers: Path | None, language: str,
+) -> None:  # fmt: skip
     """Write run folders, imported documents and submissions of llmperf pack as a static website.
 
     The site has leaderboards by model and contract, pages for devices, vendors, frameworks and each run, a list of
@@ -58,11 +52,10 @@ def command(
     from llmperf_compare.cost import costing_for, used_prices, with_cost
     from llmperf_compare.scaling import with_scaling
 
-    from llmperf_html.site.assets import assets
     from llmperf_html.site.content import Content
     from llmperf_html.site.feed import feed
     from llmperf_html.site.folder import check_target, write_site
-    from llmperf_html.site.page import Frame
+    from llmperf_html.site.page import Frame, assets
     from llmperf_html.site.pages import pages
 
     if url and not re.fullmatch(r"https?://[^\s\"<>]+", url):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -14,12 +14,10 @@ from llmperf.types import Result, Sheet
 from llmperf_compare.prices import one_model
 from llmperf_compare.ranking import Standing, standings
 
-from llmperf_html.bars import IDENTITY
+from llmperf_html.bars import contract_text, differing_parts
 from llmperf_html.site.page import Frame
 
 Value = str | int | float | bool | None
-MOST_DIFFERING = 4
-"""Further parts of a contract in a heading."""
 MOST_SLUG = 48
 """Characters of a name in an address, before its hash."""
 
@@ -34,25 +32,10 @@ class SiteRun:
     address: str
     """Address of its page, from the top of the site: `runs/NAME-HASH.html`."""
 
-    @property
-    def device(self) -> str | None:
-        """Model of the device."""
-        return _text(self.values.get("device_model"))
-
-    @property
-    def vendor(self) -> str | None:
-        """Name of the vendor's plugin."""
-        return _text(self.values.get("vendor"))
-
-    @property
-    def framework(self) -> str | None:
-        """Name of the framework plugin."""
-        return _text(self.values.get("framework"))
-
-    @property
-    def created(self) -> str | None:
-        """When the run was made: UTC, ISO 8601; None for imported rows, which have no date."""
-        return _text(self.values.get("created"))
+    def text(self, key: str) -> str | None:
+        """A value by its key, such as `device_model` or `created` (ISO 8601, UTC); None where it is not a text."""
+        value = self.values.get(key)
+        return value if isinstance(value, str) and value else None
 
 
 def _lasting(document: object) -> object:
@@ -60,10 +43,6 @@ def _lasting(document: object) -> object:
     if isinstance(document, Result):
         return [document.run_id, document.created, document.finished, dict(sorted(document.files.items()))]
     return document
-
-
-def _text(value: Value) -> str | None:
-    return value if isinstance(value, str) and value else None
 
 
 class Content:
@@ -91,12 +70,11 @@ class Content:
         names: dict[str, str] = {}
         aliases = catalogued_names()
         for place, run in sorted(self._runs.items(), key=lambda item: not item[1].sheet.measured):
-            if run.device is None:
+            if (device := run.text("device_model")) is None:
                 continue
-            if run.device not in names:
-                same = (name for name in names.values() if one_model(name, run.device, aliases))
-                names[run.device] = next(same, run.device)
-            if (name := names[run.device]) != run.device:
+            if device not in names:
+                names[device] = next((name for name in names.values() if one_model(name, device, aliases)), device)
+            if (name := names[device]) != device:
                 self._runs[place] = replace(run, values={**run.values, "device_model": name})
 
     @property
@@ -117,35 +95,28 @@ class Content:
         return named
 
     @cached_property
-    def _telling(self) -> dict[str, list[str]]:
-        """By model the parts of the contract that its headings name: the usual ones, and those that differ."""
-        telling: dict[str, list[str]] = {}
-        for model, rivals in self.by_model.items():
-            paths = dict.fromkeys(path for rival in rivals for path in rival.contract if not path.startswith("model"))
-            differing = [path for path in paths if len({rival.contract.get(path) for rival in rivals}) > 1]
-            telling[model] = list(dict.fromkeys([*IDENTITY, *differing[:MOST_DIFFERING]]))
-        return telling
+    def _differing(self) -> dict[str, list[str]]:
+        return differing_parts(self.standings)
 
     def heading(self, standing: Standing, frame: Frame) -> str:
         """The model, and what tells its contract from the others on the site."""
-        known = [path for path in self._telling[standing.model] if path in standing.contract]
-        parts = ", ".join(f"{frame.word(path)} {standing.contract[path]}" for path in known)
+        parts = contract_text(standing, self._differing[standing.model], frame.language)
         return f"{standing.model}: {parts}" if parts else standing.model
 
-    def by(self, key: Callable[[SiteRun], str | None]) -> dict[str, list[SiteRun]]:
-        """Runs by a name, sorted by it; those without one are left out."""
+    def by(self, key: str) -> dict[str, list[SiteRun]]:
+        """Runs by the text of a value, sorted by it; those without one are left out."""
         named: dict[str, list[SiteRun]] = {}
         for run in self.runs:
-            name = key(run)
-            if name is not None:
+            if (name := run.text(key)) is not None:
                 named.setdefault(name, []).append(run)
         return dict(sorted(named.items()))
 
     def by_day(self) -> list[tuple[str | None, list[SiteRun]]]:
         """Runs by the day they were made, the newest first; imported rows, which have no date, last."""
         days: dict[str, list[SiteRun]] = {}
-        for run in sorted(self.runs, key=lambda run: (run.created or "", run.address), reverse=True):
-            days.setdefault((run.created or "")[:10], []).append(run)
+        dated = sorted(((run.text("created") or "", run.address, run) for run in self.runs), reverse=True)
+        for created, _, run in dated:
+            days.setdefault(created[:10], []).append(run)
         return [(day or None, runs) for day, runs in sorted(days.items(), reverse=True)]
 
 

@@ -18,7 +18,7 @@ UNDATED = "1970-01-01T00:00:00Z"
 
 def feed(frame: Frame, content: Content, url: str) -> str:
     """The feed; addresses are relative to it unless `url`, which ends with a slash, says where the site is."""
-    dated = sorted(((time, run) for run in content.runs if (time := _time(run.created)) is not None),
+    dated = sorted(((time, run) for run in content.runs if (time := _time(run.text("created"))) is not None),
                    key=lambda pair: (pair[0], pair[1].address), reverse=True)  # fmt: skip
     newest = dated[:NEWEST]
     updated = newest[0][0] if newest else UNDATED

@@ -1,4 +1,4 @@
-"""The frame of every page of a site: head, navigation, footer."""
+"""What the pages of a site share: head, navigation, footer, tables, style and script."""
 
 from __future__ import annotations
 
@@ -8,11 +8,15 @@ from pathlib import PurePosixPath
 import llmperf
 from llmperf.reporting import word
 
-from llmperf_html.site.assets import STYLE
-from llmperf_html.site.markup import Child, Html, element, joined
+from llmperf_html.document import CHARTS, library
+from llmperf_html.site.markup import Child, Html, element
 
 POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
 """Only the site's own script and style; `file:` is for sites that are opened from a folder."""
+STYLE, SCRIPT = "assets/site.css", "assets/charts.js"
+"""Files that all pages share."""
+STYLES = ("uplot/uPlot.min.css", "page.css", "bars.css", "site.css")
+SCRIPTS = (CHARTS, "dom.js", "plot.js", "charts.js", "site.js")
 PAGES = {
     "index.html": "Leaderboard",
     "devices.html": "Devices",
@@ -23,6 +27,11 @@ PAGES = {
 FEED = "feed.xml"
 HATCHES = {"printed": (3, 6), "computed": (2, 7)}
 """By how a figure was made, the width of the lines of its bar and their distance."""
+
+
+def assets() -> dict[str, str]:
+    """The shared files by their path in the site."""
+    return {path: "\n".join(map(library, names)) + "\n" for path, names in ((STYLE, STYLES), (SCRIPT, SCRIPTS))}
 
 
 @dataclass(frozen=True)
@@ -43,9 +52,6 @@ class Frame:
     def page(self, address: str, title: str, *body: Child) -> str:
         """A whole page. `address` is its path from the top of the site."""
         up = "../" * (len(PurePosixPath(address).parts) - 1)
-        return f"<!doctype html>\n{self._document(address, title, up, joined(body))}\n"
-
-    def _document(self, address: str, title: str, up: str, body: Html) -> Html:
         links = [
             element("a", self.word(text), href=up + name, aria_current="page" if name == address else None)
             for name, text in PAGES.items()
@@ -68,10 +74,11 @@ class Frame:
             element("p", element("a", self.title, href=f"{up}index.html"), class_="site"),
             element("nav", links, aria_label=self.word("Pages")),
         )
-        main = element("main", element("h1", title), body, id="content")
+        main = element("main", element("h1", title), *body, id="content")
         made = self.word("Made by llmperf {version}.", version=llmperf.__version__)
         footer = element("footer", element("p", made), None if self.prices is None else element("p", self.prices))
-        return element("html", head, element("body", header, main, footer, _hatches()), lang=self.language)
+        whole_body = element("body", header, main, footer, _hatches())
+        return f"<!doctype html>\n{element('html', head, whole_body, lang=self.language)}\n"
 
 
 def _hatches() -> Html:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from llmperf.reporting import finding_text, shown, value_text
 from llmperf.types import Section, Sheet
@@ -11,17 +11,20 @@ from llmperf_compare.ranking import Standing
 from llmperf_html.bars import RANKS, VERDICT_LEGEND
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
 from llmperf_html.site.content import Content, SiteRun, slug
-from llmperf_html.site.curves import charts
+from llmperf_html.site.curves import charts, estimate, time_parts
 from llmperf_html.site.markup import Child, Html, element, joined
 from llmperf_html.site.page import Frame, table
 from llmperf_html.site.ranked import leaderboard, signature_text
-from llmperf_html.site.timing import estimate, time_parts
 from llmperf_html.words import WORDS
 
 FEW_CONTRACTS = 3
 """Contracts of one model on the first page."""
 FEW_ENTRIES = 5
 """Entries of one contract on the first page."""
+KINDS = {"devices": "device", "vendors": "vendor", "frameworks": "framework"}
+"""Folders of the pages that runs can be looked up by, and what they are of."""
+KEYS = {"device": "device_model", "vendor": "vendor", "framework": "framework"}
+"""Values of a run that name its device, vendor and framework."""
 COMPARABLE = "The figures of one table have one contract and can be compared. Tables differ in what was measured."
 BARS = (
     "Bars of MFU go from 0 to 100 %, others to the largest value of their contract. A line over a bar is the range of"
@@ -35,12 +38,10 @@ def pages(frame: Frame, content: Content) -> Iterator[tuple[str, str]]:
     for model, standings in content.by_model.items():
         address = model_address(model)
         yield address, frame.page(address, model, _explained(frame), _boards(frame, content, standings, "../"))
-    yield from _grouped(frame, content, "devices", lambda run: run.device)
-    yield from _grouped(frame, content, "vendors", lambda run: run.vendor)
-    yield from _grouped(frame, content, "frameworks", lambda run: run.framework)
-    yield "devices.html", _devices(frame, content)
-    yield "vendors.html", _names(frame, content, "vendors", "Vendors", "vendor", lambda run: run.vendor)
-    yield "frameworks.html", _names(frame, content, "frameworks", "Frameworks", "framework", lambda run: run.framework)
+    for kind, what in KINDS.items():
+        yield from _grouped(frame, content, kind, what)
+    for kind, what in KINDS.items():
+        yield f"{kind}.html", _names(frame, content, kind, what)
     yield "changes.html", _changes(frame, content)
     for run in content.runs:
         yield run.address, run_page(frame, content, run)
@@ -52,7 +53,7 @@ def model_address(model: str) -> str:
 
 
 def _index(frame: Frame, content: Content) -> str:
-    devices = len(content.by(lambda run: run.device))
+    devices = len(content.by(KEYS["device"]))
     counted = frame.word("Results: {runs}; models: {models}; devices: {devices}",
                          runs=len(content.runs), models=len(content.by_model), devices=devices)  # fmt: skip
     body: list[Child] = [element("p", counted), _explained(frame)]
@@ -86,51 +87,37 @@ def contract_details(frame: Frame, standing: Standing) -> Html:
     """All parts of a contract, folded."""
     summary = frame.word("Everything that was fixed ({count})", count=len(standing.contract))
     rows: list[list[Child]] = [[name, value] for name, value in standing.contract.items()]
-    return element("details", element("summary", summary), _named(frame, frame.word("Contract"), rows))
+    fixed = table(frame.word("Contract"), [frame.word("name"), frame.word("value")], rows)
+    return element("details", element("summary", summary), fixed)
 
 
-def _named(frame: Frame, caption: str, rows: list[list[Child]]) -> Html:
-    return table(caption, [frame.word("name"), frame.word("value")], rows)
-
-
-def _grouped(
-    frame: Frame, content: Content, kind: str, key: Callable[[SiteRun], str | None]
-) -> Iterator[tuple[str, str]]:
+def _grouped(frame: Frame, content: Content, kind: str, what: str) -> Iterator[tuple[str, str]]:
     """A page for each device, vendor or framework: its entries, with their ranks among all."""
-    for name in content.by(key):
+    for name in content.by(KEYS[what]):
         address = f"{kind}/{slug(name)}.html"
         boards: list[Html] = []
         for standing in content.standings:
             own = [
                 (rank, entry) for rank, entry in enumerate(standing.entries, start=1)
-                if key(content.run_of(entry.sheets[0])) == name
+                if content.run_of(entry.sheets[0]).text(KEYS[what]) == name
             ]  # fmt: skip
             if own:
                 boards.append(leaderboard(frame, content, standing, "../", own))
         yield address, frame.page(address, name, _explained(frame), boards)
 
 
-def _devices(frame: Frame, content: Content) -> str:
+def _names(frame: Frame, content: Content, kind: str, what: str) -> str:
+    """A list of all devices, vendors or frameworks, with links to their pages; of devices also their vendors."""
     rows: list[list[Child]] = []
-    for device, runs in content.by(lambda run: run.device).items():
-        vendor = next((run.vendor for run in runs if run.vendor is not None), None)
-        linked = vendor if vendor is None else element("a", vendor, href=f"vendors/{slug(vendor)}.html")
-        rows.append([element("a", device, href=f"devices/{slug(device)}.html"), linked or "-", str(len(runs))])
-    headers: list[Child] = [frame.word("device"), frame.word("vendor"), frame.word("results")]
-    title = frame.word("Devices")
-    return frame.page("devices.html", title, table(title, headers, rows, frozenset({2})))
-
-
-def _names(
-    frame: Frame, content: Content, kind: str, title: str, what: str, key: Callable[[SiteRun], str | None]
-) -> str:
-    """A list of all vendors or frameworks, with links to their pages."""
-    rows: list[list[Child]] = [
-        [element("a", name, href=f"{kind}/{slug(name)}.html"), str(len(runs))] for name, runs in content.by(key).items()
-    ]
-    headers: list[Child] = [frame.word(what), frame.word("results")]
-    heading = frame.word(title)
-    return frame.page(f"{kind}.html", heading, table(heading, headers, rows, frozenset({1})))
+    headers = [frame.word(what), *([frame.word("vendor")] if what == "device" else []), frame.word("results")]
+    for name, runs in content.by(KEYS[what]).items():
+        row: list[Child] = [element("a", name, href=f"{kind}/{slug(name)}.html")]
+        if what == "device":
+            vendor = next((vendor for run in runs if (vendor := run.text("vendor")) is not None), None)
+            row.append("-" if vendor is None else element("a", vendor, href=f"vendors/{slug(vendor)}.html"))
+        rows.append([*row, str(len(runs))])
+    heading = frame.word(kind.title())
+    return frame.page(f"{kind}.html", heading, table(heading, [*headers], rows, frozenset({len(headers) - 1})))
 
 
 def _changes(frame: Frame, content: Content) -> str:
@@ -153,8 +140,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
         body.append(element("p", imported, class_="note"))
     if signature := signature_text(frame, sheet):
         body.append(element("p", signature, class_="note"))
-    links = _links(frame, run)
-    body.append(element("dl", links))
+    body.append(element("dl", _links(frame, run)))
     figures = [element("div", element("dt", title), element("dd", text))
                for title, text in key_figures(sheet, frame.language)]  # fmt: skip
     if figures:
@@ -194,23 +180,19 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
 def _links(frame: Frame, run: SiteRun) -> Iterator[Html]:
     """Links by which a run can be looked up."""
     model = shown(run.sheet.cell("model"))
-    named = (("Model", model, model_address(model)),
-             ("Device", run.device, f"devices/{slug(run.device or '')}.html"),
-             ("Vendor", run.vendor, f"vendors/{slug(run.vendor or '')}.html"),
-             ("Framework", run.framework, f"frameworks/{slug(run.framework or '')}.html"))  # fmt: skip
+    named = [("Model", model, model_address(model))]
+    named += [(what.title(), name, f"{kind}/{slug(name)}.html")
+              for kind, what in KINDS.items() if (name := run.text(KEYS[what])) is not None]  # fmt: skip
     for label, name, address in named:
-        if name is not None:
-            yield element("div", element("dt", frame.word(label)),
-                          element("dd", element("a", name, href=f"../{address}")))  # fmt: skip
+        link = element("a", name, href=f"../{address}")
+        yield element("div", element("dt", frame.word(label)), element("dd", link))
 
 
 def _findings(frame: Frame, run: SiteRun) -> Html:
     if not run.sheet.findings:
         return element("p", frame.word("No findings."))
     findings = sorted(run.sheet.findings, key=lambda finding: {"error": 0, "warning": 1}.get(finding.severity, 2))
-    texts = [(finding_text(finding, frame.language), finding.severity) for finding in findings]
-    items = [element("li", text, class_=severity) for text, severity in texts]
-    return element("ul", items)
+    return element("ul", [element("li", finding_text(each, frame.language), class_=each.severity) for each in findings])
 
 
 def _repeats(frame: Frame, content: Content, run: SiteRun, sheets: Sequence[Sheet]) -> Html:
@@ -220,14 +202,9 @@ def _repeats(frame: Frame, content: Content, run: SiteRun, sheets: Sequence[Shee
 
 
 def _titled(frame: Frame, section: Section, level: int) -> Iterator[Html]:
-    """A section below a heading."""
-    yield element(f"h{level}", frame.word(section.title))
-    yield from _section(frame, section)
-
-
-def _section(frame: Frame, section: Section) -> Iterator[Html]:
-    """A section: its rows as a table of names and values, its records as a table, and lines of a log."""
+    """A section below a heading: rows as a table of names and values, records as a table, and lines of a log."""
     title = frame.word(section.title)
+    yield element(f"h{level}", title)
     rows: list[list[Child]] = [
         [frame.word(row.label) if row.label else "", value_text(row, frame.language)] for row in section.rows
     ]
@@ -237,11 +214,7 @@ def _section(frame: Frame, section: Section) -> Iterator[Html]:
         yield table(title, [frame.word("name"), frame.word("value")], rows, titled=False)
     if section.records:
         headers: list[Child] = [frame.word(row.label) for row in section.records[0]]
-        yield table(
-            title,
-            headers,
-            [[value_text(row, frame.language) for row in record] for record in section.records],
-            titled=False,
-        )
+        records: list[list[Child]] = [[value_text(row, frame.language) for row in record] for record in section.records]
+        yield table(title, headers, records, titled=False)
     if section.lines:
         yield element("pre", joined(section.lines, "\n"), tabindex=0)
