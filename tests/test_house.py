@@ -45,9 +45,9 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/remote": 2600,
     "launchers/slurm": 850,
     "launchers/ssh": 550,
-    "extensions/compare": 3900,
+    "extensions/compare": 3800,
     "extensions/estimate": 2850,
-    "extensions/html": 2200,
+    "extensions/html": 2050,
     "extensions/huggingface": 700,
     "extensions/peak": 1000,
     "extensions/published": 6200,
@@ -56,9 +56,9 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/sweep": 3100,
     "extensions/trace": 1250,
     "extensions/tracking": 450,
-    "extensions/verify": 4600,
+    "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 93200,
+    "outside tests": 92900,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

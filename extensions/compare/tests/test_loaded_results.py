@@ -92,7 +92,7 @@ def test_without_records_a_step_has_its_loss_alone(run_folder, tmp_path):
 
 
 def test_an_archive_is_read_without_trust(run_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf_verify.pack_command._check", lambda run: None)
+    monkeypatch.setattr("llmperf_verify.pack_command.Validator.validated", lambda self, run: [])
     archive = tmp_path / "submission.zip"
     pack([run_folder], archive)
     (result,) = llmperf_compare.load_results(archive)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from llmperf.files import json_files
 from llmperf.runfolder import filenames
 from llmperf.types import FailureRecord, Node
-from llmperf_verify.host_names import replacements, without_host_names
+from llmperf_verify.pack_command import replacements, without_host_names
 
 
 def planned(stub_plan, *nodes):
@@ -28,7 +28,7 @@ def test_users_and_ports_are_hidden_with_the_host(stub_plan):
 
 def failure_of(stub_plan, message):
     """The message of a failure record after names were hidden."""
-    from llmperf_verify.host_names import _hidden, _hiding
+    from llmperf_verify.pack_command import _hidden, _hiding
 
     plan = planned(stub_plan, ("gpu-1", "10.0.0.1"), ("gpu-10", "10.0.0.10"))
     record = FailureRecord(rank=0, at=1.0, exception="RuntimeError", message=message, traceback="")

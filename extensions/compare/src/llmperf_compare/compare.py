@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types import Result
 
     from llmperf_compare.ci_findings import Checked
-    from llmperf_compare.kinds import BaselineComparison
-    from llmperf_compare.sides import AgainstReference, Side
+    from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
 
 Read = tuple[tuple[Path, "Result"], ...]
 """Results, each with its file."""
@@ -68,8 +67,7 @@ def command(
 
     from llmperf_compare.comparison_page import comparison_page
     from llmperf_compare.copies import distinct_results, refuse_shared_runs
-    from llmperf_compare.kinds import compared_with_figures
-    from llmperf_compare.sides import compared, side_of
+    from llmperf_compare.kinds import compared, compared_with_figures, side_of
 
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")

@@ -24,8 +24,7 @@ from llmperf.types import Row
 
 from llmperf_compare.comparison import HOW, has_interval, speed_line
 from llmperf_compare.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
-from llmperf_compare.kinds import BaselineComparison
-from llmperf_compare.sides import AgainstReference, Side
+from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
 
 COMPARED = (
     "tokens_per_second_per_device",

@@ -48,17 +48,9 @@ def convention_names(ctx: click.Context, param: click.Parameter, incomplete: str
 @click.option("--recomputed", type=Finite(min=0, max=1), help="Share of the blocks whose forward is computed twice.")
 @json_option
 def command(
-    figure: str,
-    model: str,
-    seq_len: int,
-    origin: str | None,
-    target: str | None,
-    peak: str | None,
-    to_peak: str | None,
-    lora_parameters: int | None,
-    recomputed: float | None,
-    as_json: bool,
-) -> None:
+    figure: str, model: str, seq_len: int, origin: str | None, target: str | None, peak: str | None,
+    to_peak: str | None, lora_parameters: int | None, recomputed: float | None, as_json: bool,
+) -> None:  # fmt: skip
     """Re-express a published figure in another convention of FLOPs, and of another peak.
 
     FIGURE is an MFU (`51.8%`), FLOP/s of one device (`512 TFLOP/s`) or its throughput (`10682`, in tokens/s). An MFU

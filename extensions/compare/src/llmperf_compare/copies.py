@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
@@ -17,45 +17,45 @@ from llmperf.errors import UserError
 from llmperf.types import OpenedSheet, Result
 from llmperf.validation import Validator
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Copy:
-    """A result that was left out, because another one is of the same run."""
-
-    path: Path
-    used: Path
-    """The one that is used instead."""
-    equal: bool
-    """Both say the same, apart from their findings."""
+Errors = Callable[[Path, Result], int]
+"""Number of validation errors of a result."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Distinct:
-    """Results of different runs, and what was noticed among them."""
+def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path, Result], ...]:
+    """The results of different runs; a warning on standard error names each copy, and runs with one identity."""
 
-    results: tuple[tuple[Path, Result], ...]
-    """One of each run, in the order of the files."""
-    copies: tuple[Copy, ...]
-    collisions: tuple[tuple[Path, Path], ...]
-    """Different runs with one `run_id`: both are used."""
+    def errors(path: Path, result: Result) -> int:
+        validator = Validator()
+        checked = validator.checked(validator.catalogue.kinds["result"], path, result)
+        return sum(finding.severity == "error" for finding in checked.findings)
+
+    def recorded(path: Path) -> bool:
+        return any((path.parent / "records").glob("rank-*.jsonl"))
+
+    return tuple(_distinct(list(results), errors, recorded, warn))
 
 
-def _recorded(path: Path) -> bool:
-    return any((path.parent / "records").glob("rank-*.jsonl"))
+def distinct_sheets(opened: Sequence[OpenedSheet], say: Callable[[str], None]) -> list[OpenedSheet]:
+    """Sheets of different runs, and those of other documents; `say` is called for copies and runs with one identity."""
+    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
+
+    def errors(path: Path, _: Result) -> int:
+        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
+
+    results = [(path, each.sheet.source.document) for path, each in runs.items()]
+    kept = {id(runs[path]) for path, _ in _distinct(results, errors, lambda path: runs[path].recorded, say)}
+    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]
 
 
-def distinct(
-    files: Iterable[tuple[Path, Result]],
-    errors: Callable[[Path, Result], int],
-    recorded: Callable[[Path], bool] = _recorded,
-) -> Distinct:
-    """The results by run, in order.
+def _distinct(
+    listed: Sequence[tuple[Path, Result]], errors: Errors, recorded: Callable[[Path], bool], say: Callable[[str], None]
+) -> list[tuple[Path, Result]]:
+    """One result of each run, in order; `say` gets a line for copies, and for different runs with one identity.
 
     Copies have the same records, or figures that are equal to the last digit. Of these, one is used that lies beside
-    its records and has no validation error, else one with the fewest errors, else the first. `errors` counts the
-    validation errors of a result, `recorded` says whether it lies beside records; both are called for copies alone.
+    its records and has no validation error, else one with the fewest errors, else the first. `errors` and `recorded`,
+    which finds results beside their records, are called for copies alone.
     """
-    listed = list(files)
     marks = [tuple(_marks(result)) for _, result in listed]
     common = Counter(mark for own in marks for mark in own)
     contested = [place for place, own in enumerate(marks) if any(common[mark] > 1 for mark in own)]
@@ -69,65 +69,21 @@ def distinct(
             copies[place] = used
             continue  # its marks prove nothing: they may be those of two runs
         holders.update(dict.fromkeys(marks[place], place))
+    grouped: dict[tuple[Path, bool], list[Path]] = {}
+    for place, used in sorted(copies.items()):
+        (path, copy), (preferred, original) = listed[place], listed[used]
+        equal = replace(copy, findings=()) == replace(original, findings=())
+        grouped.setdefault((preferred, equal), []).append(path)
+    for (preferred, equal), (first, *others) in grouped.items():
+        differ = f", but {'say' if others else 'says'} something else; that with agreeing records is preferred"
+        which = f"{first} and {len(others)} more are" if others else f"{first} is"
+        say(f"counted once: {which} the same run as {preferred}{'' if equal else differ}")
     kept = [each for place, each in enumerate(listed) if place not in copies]
     firsts: dict[str, Path] = {}
-    names = [(path, firsts.setdefault(result.run_id, path)) for path, result in kept]
-    return Distinct(
-        results=tuple(kept),
-        copies=tuple(
-            Copy(
-                path=listed[place][0],
-                used=listed[used][0],
-                equal=replace(listed[place][1], findings=()) == replace(listed[used][1], findings=()),
-            )
-            for place, used in sorted(copies.items())
-        ),
-        collisions=tuple((path, first) for path, first in names if first is not path),
-    )
-
-
-def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path, Result], ...]:
-    """The results of different runs; a warning on standard error names each copy, and runs with one identity."""
-
-    def errors(path: Path, result: Result) -> int:
-        validator = Validator()
-        checked = validator.checked(validator.catalogue.kinds["result"], path, result)
-        return sum(finding.severity == "error" for finding in checked.findings)
-
-    runs = distinct(results, errors)
-    for line in notices(runs):
-        warn(line)
-    return runs.results
-
-
-def distinct_sheets(opened: Sequence[OpenedSheet], say: Callable[[str], None]) -> list[OpenedSheet]:
-    """Sheets of different runs, and those of other documents; `say` is called for copies and runs with one identity."""
-    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
-
-    def errors(path: Path, _: Result) -> int:
-        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
-
-    found = distinct(
-        [(path, each.sheet.source.document) for path, each in runs.items()], errors, lambda path: runs[path].recorded
-    )
-    for line in notices(found):
-        say(line)
-    kept = {id(runs[path]) for path, _ in found.results}
-    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]
-
-
-def notices(found: Distinct) -> Iterator[str]:
-    """A line for the copies of each run and for each collision, which names both files."""
-    copies: dict[tuple[Path, bool], list[Path]] = {}
-    for copy in found.copies:
-        copies.setdefault((copy.used, copy.equal), []).append(copy.path)
-    for (used, equal), (first, *others) in copies.items():
-        say = "say" if others else "says"
-        differ = "" if equal else f", but {say} something else; that with agreeing records is preferred"
-        which = f"{first} and {len(others)} more are" if others else f"{first} is"
-        yield f"counted once: {which} the same run as {used}{differ}"
-    for path, first in found.collisions:
-        yield f"{path} and {first} have one run_id, but are different runs: both are used"
+    for path, result in kept:
+        if (first := firsts.setdefault(result.run_id, path)) is not path:
+            say(f"{path} and {first} have one run_id, but are different runs: both are used")
+    return kept
 
 
 def one_run(first: Result, second: Result) -> bool:

@@ -218,19 +218,6 @@ def price_lines(devices: Iterable[str], costing: Costing, language: str = "en") 
     yield f"{word(ASSUMED, language)}: {word(ASSUMES, language)}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Training:
-    """Figures of a training, measured, printed or estimated, from which its cost is extrapolated."""
-
-    device: str | None
-    """Model of the device."""
-    rates: Rates
-    model: Model | None
-    """None if its facts are unknown."""
-    adapters: bool
-    """Only adapters are trained."""
-
-
 def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:
     """The cost of one run, with what it assumes."""
     values = sheet_values(sheet)
@@ -240,17 +227,20 @@ def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:
     if model is None and name in shelf.paths("models"):
         model = shelf.model(str(name))
     adapters = shown(sheet.cell("model")).endswith("LoRA")
-    rates = rates_of(values)
     device = None if device is None else str(device)
-    yield from training_rows(Training(device=device, rates=rates, model=model, adapters=adapters), costing)
+    yield from training_rows(rates_of(values), costing, device=device, model=model, adapters=adapters)
 
 
-def training_rows(training: Training, costing: Costing) -> Iterator[Row]:
-    """The cost of a training at some rates, with what it assumes."""
-    price = None if costing.prices is None else costing.prices.of(training.device)
+def training_rows(
+    rates: Rates, costing: Costing, *, device: str | None, model: Model | None, adapters: bool
+) -> Iterator[Row]:
+    """The cost of a training at measured, printed or estimated rates, with what it assumes.
+
+    `model` is None if its facts are unknown; `adapters`: only these are trained.
+    """
+    price = None if costing.prices is None else costing.prices.of(device)
     electricity = None if costing.prices is None else costing.prices.electricity
-    tokens, source = _tokens(training, costing.train_tokens)
-    rates = training.rates
+    tokens, source = _tokens(model, adapters, costing.train_tokens)
     cost = cost_of(
         rates,
         tokens=tokens,
@@ -258,7 +248,7 @@ def training_rows(training: Training, costing: Costing) -> Iterator[Row]:
         per_kwh=None if electricity is None else electricity.per_kwh,
     )
     if costing.prices is not None:
-        yield _price_row(price, costing.prices, training.device or "an unknown device")
+        yield _price_row(price, costing.prices, device or "an unknown device")
         yield _money("cost_per_million_tokens", "cost per million tokens", cost.per_million_tokens, price)
     parts = (
         Row(key="train_tokens", label="tokens of a training", value=tokens),
@@ -325,15 +315,15 @@ def rates_of(values: Mapping[str, Value]) -> Rates:
     )
 
 
-def _tokens(training: Training, asked: int | None) -> tuple[float | None, str]:
+def _tokens(model: Model | None, adapters: bool, asked: int | None) -> tuple[float | None, str]:
     """Tokens of a whole training, and why so many, or why they are unknown."""
     if asked is not None:
         return asked, Text(AS_ASKED)
-    if training.model is None:
+    if model is None:
         return None, Text("the model is not in the library; use --train-tokens")
-    if training.model.mixture is not None or training.adapters:
+    if model.mixture is not None or adapters:
         return None, Text("20 tokens a parameter holds for dense models trained from scratch; use --train-tokens")
-    parameters = count_parameters(training.model).total
+    parameters = count_parameters(model).total
     source = Text("{} for each parameter (Hoffmann et al. 2022)", TOKENS_PER_PARAMETER)
     return compute_optimal_tokens(parameters), source
 

@@ -27,8 +27,7 @@ from llmperf.reporting import (
 from llmperf.types import Result
 from llmperf.types.result import OTHER_CPU_SHARE
 
-from llmperf_compare.kinds import BaselineComparison, Group
-from llmperf_compare.sides import Side
+from llmperf_compare.kinds import BaselineComparison, Group, Side
 
 SHOWN_RUNS = 3
 """Runs that one warning names."""

@@ -24,7 +24,7 @@ from llmperf.reporting import (
 )
 from llmperf.types import Row, Sheet
 
-from llmperf_compare.cost import Costing, Rates, Training, cost_rows, in_table, rates_of, training_rows
+from llmperf_compare.cost import Costing, Rates, cost_rows, in_table, rates_of, training_rows
 from llmperf_compare.kinds import AnyComparison, Group
 from llmperf_compare.ranking import Entry, Standing, contract_of, standings
 from llmperf_compare.scaling import scaling_rows
@@ -144,8 +144,7 @@ def cost_rows_of(member: Ranked, costing: Costing) -> Iterator[Row]:
         return cost_rows(member.sheet, costing)
     kind, first = member[0].kind, member[0].results[0]
     adapters = first.contract.lora is not None
-    rates = kind_rates(member[0])
-    return training_rows(Training(device=kind.device, rates=rates, model=first.model, adapters=adapters), costing)
+    return training_rows(kind_rates(member[0]), costing, device=kind.device, model=first.model, adapters=adapters)
 
 
 def costs_of(member: Ranked, costing: Costing) -> Mapping[str, Row]:

@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 
 from llmperf.reporting import AMOUNT, leaves, money, printable, rounded, shown
 from llmperf.types import Row
-from llmperf_compare.cost import ASSUMES, Costing, Rates, Training, duration, training_rows
+from llmperf_compare.cost import ASSUMES, Costing, Rates, duration, training_rows
 from llmperf_compare.prices import MOST_NAMED, matched_prices
 
 from llmperf_estimate.types import Estimate, EstimatedCost
@@ -38,13 +38,9 @@ def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, aske
         if (price := prices.of(estimate.device_model) or prices.of(asked)) is not None:
             prices = replace(prices, devices={estimate.device_model: price})
         costing = replace(costing, prices=prices)
-    training = Training(
-        device=estimate.device_model,
-        rates=rates,
-        model=estimate.spec.model,
-        adapters=estimate.spec.contract.lora is not None,
-    )
-    rows = list(training_rows(training, costing))
+    spec = estimate.spec
+    adapters = spec.contract.lora is not None
+    rows = list(training_rows(rates, costing, device=estimate.device_model, model=spec.model, adapters=adapters))
     for place, row in enumerate(rows):
         if row.key == "train_electricity_cost":
             rows[place] = replace(row, text=NO_ENERGY)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-from llmperf import printable, run_folders
+from llmperf import printable, read_case, run_folders
+from llmperf.errors import UserError
+from llmperf.types import Finding, Result
+from llmperf.validation import Validator
 
-if TYPE_CHECKING:
-    import datetime
-    from collections.abc import Sequence
-
-    from llmperf.types import Finding, Result
-
-    from llmperf_verify.verification import LevelCheck
+from llmperf_verify import challenges
+from llmperf_verify.challenges import challenge_check, moment
+from llmperf_verify.documents import RESULT
+from llmperf_verify.verification import LevelCheck
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 """Seconds of the units of durations."""
@@ -61,10 +62,6 @@ def command() -> None:
               help="The file to write, or its folder; the working directory by default.")  # fmt: skip
 def issue(seconds: float, case: str | None, output: Path | None) -> None:
     """Write a challenge: a random nonce of 256 bits and a deadline."""
-    from llmperf import read_case
-
-    from llmperf_verify import challenges
-
     if case is not None:
         read_case(case)
     path = challenges.issue(seconds, case, output)
@@ -84,51 +81,33 @@ def check(ctx: click.Context, result: Path, issued: Path, received: str | None) 
     The rules of llmperf validate are applied first. The first result that answers a challenge without an error is noted
     in a file beside the challenge. Exits with 1 if a result does not answer one.
     """
-    from llmperf_verify.challenges import moment
-
     time = None if received is None else moment(received, "--received")
-    outcomes = _outcomes(result, issued, time)
-    for shown, outcome in outcomes:
-        colour = "green" if outcome.outcome == "passed" else "red"
-        line = f"{printable(str(shown), ' ')}: {outcome.outcome}: {printable(outcome.message, ' ')}"
-        click.echo(click.style(line, fg=colour))
-    ctx.exit(0 if all(outcome.outcome == "passed" for _, outcome in outcomes) else 1)
-
-
-def _outcomes(path: Path, issued: Path, received: datetime.datetime | None) -> list[tuple[Path, LevelCheck]]:
-    """The check of each result in a path, and how its run folder is shown.
-
-    UserError if there is none, or one cannot be read.
-    """
-    from llmperf.errors import UserError
-    from llmperf.validation import Validator
-
-    from llmperf_verify.challenges import challenge_check
-    from llmperf_verify.documents import RESULT
-
     checks: list[tuple[Path, LevelCheck]] = []
     errors: list[UserError] = []
 
-    def further(result: Result, file: Path, archive: Path | None, findings: Sequence[Finding]) -> Sequence[Finding]:
+    def further(of: Result, file: Path, archive: Path | None, findings: Sequence[Finding]) -> Sequence[Finding]:
         if file.name != RESULT:
             errors.append(UserError(f"{file}: expected {RESULT} in its run folder, found a result of another name"))
             return ()
         folder = file.parent
         try:
-            check = challenge_check(folder, result, issued, received, findings=findings)
+            outcome = challenge_check(folder, of, issued, time, findings=findings)
         except UserError as error:
             errors.append(error)
         else:
-            checks.append((folder if archive is None else archive / folder.name, check))
+            checks.append((folder if archive is None else archive / folder.name, outcome))
         return ()
 
     unreadable = []
-    for file in Validator(further=further).validated(path):
+    for file in Validator(further=further).validated(result):
         if errors:
             raise errors[0]
         if file.kind in ("result", "archive", None):
             unreadable += [f"{file.path}: {found.message}" for found in file.findings if found.severity == "error"]
     if not checks:
         reason = f": {unreadable[0]}" if unreadable else ""
-        raise UserError(f"{path}: expected a run with its {RESULT}, found none that can be read{reason}")
-    return checks
+        raise UserError(f"{result}: expected a run with its {RESULT}, found none that can be read{reason}")
+    for shown, outcome in checks:
+        line = f"{printable(str(shown), ' ')}: {outcome.outcome}: {printable(outcome.message, ' ')}"
+        click.echo(click.style(line, fg="green" if outcome.outcome == "passed" else "red"))
+    ctx.exit(0 if all(outcome.outcome == "passed" for _, outcome in checks) else 1)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
+import re
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
+import llmperf_schemas
+import msgspec
 from llmperf import (
     __version__,
     decode,
@@ -21,7 +27,12 @@ from llmperf import (
     write_bytes,
 )
 from llmperf.errors import Refused, UserError
-from llmperf.types import Result
+from llmperf.reporting import render_results
+from llmperf.types import Plan, Result
+from llmperf.validation import Validator, documents_in, open_catalogue
+
+from llmperf_verify.documents import PLAN, RESULT
+from llmperf_verify.submissions import MANIFEST, README, REPORT, SINGLE, Manifest, configured_files, is_packed
 
 EXAMPLES = """\b
 Examples:
@@ -31,6 +42,13 @@ Examples:
 """
 EPOCH = (1980, 1, 1, 0, 0, 0)
 """The date of every member, so that the same runs give the same members."""
+PUBLIC = re.compile(r"localhost|127\..*|::1")
+"""Names that every machine gives itself."""
+TEXTS = frozenset({"host", "address", "message", "traceback", "log_tail", "notes", "problems", "env", "environment"})
+"""Fields that may hold names of hosts, also below them. Names may be words, such as `cpu`: other fields are kept."""
+DOCUMENTS = (PLAN, "nodes.json", "ending.json", RESULT)
+
+Hide = Callable[[str], str]
 
 
 @click.command("pack", epilog=EXAMPLES)
@@ -70,19 +88,18 @@ def pack(
     Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
     a file cannot be read.
     """
-    import llmperf_schemas
-    from llmperf.reporting import render_results
-
-    from llmperf_verify.documents import RESULT
-    from llmperf_verify.host_names import without_host_names
-    from llmperf_verify.submissions import MANIFEST, README, Manifest
-
     if output.exists():
         raise UserError(f"{output}: is there already; choose another name with -o")
     if not output.name.endswith(".zip"):
         raise UserError(f"{output}: expected a name that ends with .zip")
     for run in runs:
-        _check(run)
+        if not (run / RESULT).is_file():
+            raise UserError(f"{run}: expected a run folder with {RESULT}, found none")
+        judged = Validator(submitted=True).validated(run)
+        errors = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
+        if errors:
+            lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
+            raise Refused(f"{run}: not valid, so not packed:", lines)
     names = [run.resolve().name for run in runs]
     hidden = next((name for name in names if name.startswith(".")), None)
     if hidden is not None:
@@ -123,10 +140,6 @@ def _runs_at(paths: Sequence[Path]) -> list[Path]:
 
     UserError for a path without a result. Hidden folders and links are passed over, as in `llmperf validate`.
     """
-    from llmperf.validation import documents_in, open_catalogue
-
-    from llmperf_verify.documents import RESULT
-
     runs: list[Path] = []
     for path in paths:
         if (path / RESULT).is_file():
@@ -140,25 +153,8 @@ def _runs_at(paths: Sequence[Path]) -> list[Path]:
     return runs
 
 
-def _check(run: Path) -> None:
-    """Refuse a run with an error finding."""
-    from llmperf.validation import Validator
-
-    from llmperf_verify.documents import RESULT
-
-    if not (run / RESULT).is_file():
-        raise UserError(f"{run}: expected a run folder with {RESULT}, found none")
-    judged = Validator(submitted=True).validated(run)
-    errors = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
-    if errors:
-        lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
-        raise Refused(f"{run}: not valid, so not packed:", lines)
-
-
 def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
     """The regular files that a run's result was computed from; logs on request, as they may contain anything."""
-    from llmperf_verify.submissions import SINGLE, configured_files, is_packed
-
     files = {name: read_bytes(run / name) for name in SINGLE if (run / name).is_file()}
     configured = configured_files(run)
     for folder in ("records", "files", *(["logs"] if with_logs else [])):
@@ -167,3 +163,86 @@ def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
             if is_packed(name, configured) and path.is_file() and not path.is_symlink():
                 files[name] = read_bytes(path)
     return files
+
+
+def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], str]) -> dict[str, bytes]:
+    """The files of one run, by path in its folder, without names of its hosts; the result has the new hashes.
+
+    `report` renders the report of a result anew. Files of a run on one machine are returned as they are.
+    """
+    plan = decode(files[PLAN], Plan, PLAN) if PLAN in files else None
+    names = {} if plan is None else replacements(plan)
+    if not names:
+        return dict(files)
+    hide = _hiding(names)
+    hidden = {name: _hidden(name, data, hide) for name, data in files.items()}
+    hashes = {name: hashlib.sha256(data).hexdigest() for name, data in hidden.items()}
+    result = decode(hidden[RESULT], Result, RESULT)
+    result = replace(result, files={name: hashes.get(name, digest) for name, digest in result.files.items()})
+    hidden[RESULT] = encode_pretty(result)
+    if REPORT in hidden:
+        hidden[REPORT] = report(result).encode()
+    return hidden
+
+
+def replacements(plan: Plan) -> dict[str, str]:
+    """Replacements for each name and address of the plan's nodes."""
+    names: dict[str, str] = {}
+    for kind, texts in (
+        ("node", [node.host for node in plan.nodes]),
+        ("address", [node.address for node in plan.nodes]),
+    ):
+        for number, text in enumerate(texts):
+            names.setdefault(text, f"{kind}-{number:03d}")
+        for number, text in enumerate(texts):  # `USER@HOST:PORT` is known without user and port too
+            names.setdefault(_bare(text), f"{kind}-{number:03d}")
+    return {name: other for name, other in names.items() if name and not PUBLIC.fullmatch(name)}
+
+
+def _bare(host: str) -> str:
+    name, colon, port = host.rpartition("@")[2].rpartition(":")
+    return name if colon and port.isdigit() and ":" not in name else host.rpartition("@")[2]
+
+
+def _hiding(names: Mapping[str, str]) -> Hide:
+    longest_first = sorted(names, key=lambda name: (-len(name), name))
+    pattern = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, longest_first))})(?![\w-]|\.\w)")
+    return lambda text: pattern.sub(lambda match: names[match[0]], text)
+
+
+def _hidden(name: str, data: bytes, hide: Hide) -> bytes:
+    """A file of the run; one in which nothing changes keeps its bytes."""
+    folder, _, inner = name.rpartition("/")
+    if name in DOCUMENTS or (folder == "records" and inner.startswith("host-")):
+        document = json.loads(data)
+        hidden = _without(document, hide, inside=False)
+        return data if hidden == document else encode_pretty(hidden)
+    if folder == "records" and inner.startswith("rank-"):
+        return b"\n".join(_failure(line, hide) for line in data.split(b"\n"))
+    if folder == "logs":
+        return hide(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+    return data
+
+
+def _failure(line: bytes, hide: Hide) -> bytes:
+    """A record; only those of failures hold texts. The last line may be cut off."""
+    if b'"failure"' not in line:
+        return line
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return line
+    return msgspec.json.encode(_without(record, hide, inside=False)) if isinstance(record, dict) else line
+
+
+def _without(value: Any, hide: Hide, *, inside: bool) -> Any:
+    if isinstance(value, str):
+        return hide(value) if inside else value
+    if isinstance(value, list):
+        return [_without(part, hide, inside=inside) for part in value]
+    if isinstance(value, dict):
+        return {
+            name: _without(part, hide, inside=inside or name in TEXTS or name.startswith("environment."))
+            for name, part in value.items()
+        }
+    return value

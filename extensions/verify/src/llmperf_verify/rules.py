@@ -15,19 +15,18 @@ from llmperf_verify.ssh_signatures import signature_path, verified
 from llmperf_verify.verification import Verification, stale, standing
 
 
-def _rule(code: str, severity: Severity, title: str) -> Rule:
+def level_rule(code: str, severity: Severity, title: str) -> Rule:
     return Rule(code=code, severity=severity, title=title, kinds=())
 
 
-SPOT_CHECK = _rule("LP670", "error", "Losses of step 1 are those of the model, the weights and the data")
-RERUN = _rule("LP671", "error", "The first steps give the same losses when they are trained again")
-CHALLENGE = _rule("LP672", "error", "The seed comes from a challenge, and the result was handed in in time")
-SIGNATURE = _rule("LP673", "error", "The signature is that of the file, by an allowed key")
-WITNESS = _rule("LP674", "error", "A trusted runner signed the result as its witness")
-OTHER_RESULT = _rule("LP675", "warning", "A verification is of the result that it lies beside")
-NOT_CHECKED = _rule("LP676", "error", "A check that was asked for can be made")
-BETTER_CLAIM = _rule("LP677", "warning", "No claim is better than what a rerun on the same device model measured")
-RULES = (SPOT_CHECK, RERUN, CHALLENGE, SIGNATURE, WITNESS, OTHER_RESULT, NOT_CHECKED, BETTER_CLAIM)
+SPOT_CHECK = level_rule("LP670", "error", "Losses of step 1 are those of the model, the weights and the data")
+RERUN = level_rule("LP671", "error", "The first steps give the same losses when they are trained again")
+CHALLENGE = level_rule("LP672", "error", "The seed comes from a challenge, and the result was handed in in time")
+SIGNATURE = level_rule("LP673", "error", "The signature is that of the file, by an allowed key")
+WITNESS = level_rule("LP674", "error", "A trusted runner signed the result as its witness")
+OTHER_RESULT = level_rule("LP675", "warning", "A verification is of the result that it lies beside")
+NOT_CHECKED = level_rule("LP676", "error", "A check that was asked for can be made")
+BETTER_CLAIM = level_rule("LP677", "warning", "No claim is better than what a rerun on the same device model measured")
 LEVEL_RULES = {
     "spot-checked": SPOT_CHECK,
     "rerun": RERUN,

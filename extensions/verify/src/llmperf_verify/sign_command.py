@@ -6,6 +6,11 @@ from pathlib import Path
 
 import click
 from llmperf import run_folders
+from llmperf.errors import UserError
+from llmperf.types import Text
+
+from llmperf_verify import sigstore_bundles, ssh_signatures
+from llmperf_verify.documents import ARCHIVES, RESULT, VERIFICATION
 
 EXAMPLES = """\b
 Examples:
@@ -35,16 +40,30 @@ def command(paths: tuple[Path, ...], key: Path | None, by_sigstore: bool, role: 
     covers them; `llmperf pack` replaces names of hosts and so changes the result: sign the archive instead. A sigstore
     bundle of FILE is FILE.sigstore.json; it needs the network and the package `sigstore`.
     """
-    from llmperf.errors import UserError
-
-    from llmperf_verify import sigstore_bundles, ssh_signatures
-    from llmperf_verify.signed import namespace_of, signed_file
-
     if (key is None) != by_sigstore:
         raise UserError("expected either --key FILE or --sigstore")
-    files = [(file, namespace_of(file, role)) for file in map(signed_file, paths)]
-    for file, namespace in files:
+    files = [_signed_file(path) for path in paths]
+    for file in files:
+        if file.name.endswith(VERIFICATION) and role == "witness":
+            raise UserError(f"{file}: --as witness is for results and archives")
+    for file in files:
         if key is None:
-            click.echo(str(sigstore_bundles.sign(file, witness=namespace == "llmperf-witness")))
+            click.echo(str(sigstore_bundles.sign(file, witness=role == "witness")))
         else:
+            namespace: ssh_signatures.Namespace = "llmperf-witness" if role == "witness" else "llmperf"
+            if file.name.endswith(VERIFICATION):
+                namespace = "llmperf-verification"
             click.echo(str(ssh_signatures.sign(file, key.expanduser(), namespace)))
+
+
+def _signed_file(path: Path) -> Path:
+    """The file that is signed for a path: result.json of a run folder, else the file itself; UserError if none."""
+    if path.is_dir():
+        if not (path / RESULT).is_file():
+            raise UserError(Text("{}: expected a run folder with {}, found none", path, RESULT))
+        return path / RESULT
+    if not path.is_file():
+        raise UserError(f"{path}: no such file")
+    if path.name != RESULT and not path.name.endswith((*ARCHIVES, VERIFICATION)):
+        raise UserError(f"{path}: expected a run folder, {RESULT}, an archive or {VERIFICATION}, found another file")
+    return path

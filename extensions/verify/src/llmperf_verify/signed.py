@@ -10,7 +10,6 @@ from llmperf import own_config
 from llmperf.errors import UserError
 from llmperf.types import Row, Text
 
-from llmperf_verify.documents import ARCHIVES, RESULT, VERIFICATION
 from llmperf_verify.sigstore_bundles import Identity, bundle_path, verify
 from llmperf_verify.ssh_signatures import Namespace, Signature, check_allowed_signers, signature_path, verified
 from llmperf_verify.verification import Level, LevelCheck
@@ -59,9 +58,8 @@ def bundle_check(result: Path, archive: Path | None, expected: Identity, witness
     signed = next((path for path in files if bundle_path(path, witness).is_file()), None)
     if signed is None:
         names = " or ".join(bundle_path(path, witness).name for path in files)
-        return LevelCheck(
-            level=level, outcome="failed", message=Text("expected a sigstore bundle {}, found none", names)
-        )
+        message = Text("expected a sigstore bundle {}, found none", names)
+        return LevelCheck(level=level, outcome="failed", message=message)
     try:
         verify(signed, witness, expected)
     except UserError as error:
@@ -69,30 +67,6 @@ def bundle_check(result: Path, archive: Path | None, expected: Identity, witness
     figures = {"principal": expected.subject, "issuer": expected.issuer, "file": signed.name}
     message = Text("{} was signed by {} through sigstore ({})", signed.name, expected.subject, expected.issuer)
     return LevelCheck(level=level, outcome="passed", message=message, figures=figures)
-
-
-def signed_file(path: Path) -> Path:
-    """The file that is signed for a path: result.json of a run folder, else the file itself; UserError if none."""
-    if path.is_dir():
-        if not (path / RESULT).is_file():
-            raise UserError(Text("{}: expected a run folder with {}, found none", path, RESULT))
-        return path / RESULT
-    if not path.is_file():
-        raise UserError(f"{path}: no such file")
-    known = path.name == RESULT or path.name.endswith((*ARCHIVES, VERIFICATION))
-    if not known:
-        expected = f"a run folder, {RESULT}, an archive or {VERIFICATION}"
-        raise UserError(f"{path}: expected {expected}, found another file")
-    return path
-
-
-def namespace_of(path: Path, role: str) -> Namespace:
-    """Statement of a signature of this file by a maker or a witness; UserError for a witness of a verification."""
-    if path.name.endswith(VERIFICATION):
-        if role == "witness":
-            raise UserError(f"{path}: --as witness is for results and archives")
-        return "llmperf-verification"
-    return "llmperf-witness" if role == "witness" else "llmperf"
 
 
 def signature_row(signers: Path) -> Callable[[Path, Path], Row]:

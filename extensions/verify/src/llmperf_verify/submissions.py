@@ -13,12 +13,13 @@ from pathlib import Path, PurePosixPath
 from llmperf import load_plan, read_bytes, sha256
 from llmperf.errors import UserError
 from llmperf.reporting import rendered_again
-from llmperf.types import FileFindings, Finding, Result, Rule, Severity, Text
+from llmperf.types import FileFindings, Finding, Result, Text
 from llmperf.types.texts import changed
 from llmperf.validation import Document, Validator, open_catalogue, pointer, read_run_result, shown
 
 from llmperf_verify.archives import unpacked
 from llmperf_verify.documents import PLAN, RESULT
+from llmperf_verify.rules import level_rule
 
 README = "README.md"
 MANIFEST = "manifest.json"
@@ -49,18 +50,14 @@ class Manifest:
     """SHA-256 of every other file, by its path in the archive."""
 
 
-def _rule(code: str, severity: Severity, title: str) -> Rule:
-    return Rule(code=code, severity=severity, title=title, kinds=())
-
-
-NO_MANIFEST = _rule("LP801", "error", "A submission has a manifest")
-MISSING = _rule("LP802", "error", "The files of the manifest are in the submission")
-ALTERED = _rule("LP803", "error", "The files of a submission are those that were packed")
-EXTRA = _rule("LP804", "warning", "A submission has no files beside those of its manifest")
-UNEXPECTED = _rule("LP806", "error", "A submission has only the files that llmperf pack writes")
-RUNS = _rule("LP807", "error", "The runs of a manifest are the folders with a result")
-NOT_RENDERED = _rule("LP808", "error", "The README and the reports of a submission are those of its results")
-UNDATED = _rule("LP809", "error", "A manifest says when it was packed")
+NO_MANIFEST = level_rule("LP801", "error", "A submission has a manifest")
+MISSING = level_rule("LP802", "error", "The files of the manifest are in the submission")
+ALTERED = level_rule("LP803", "error", "The files of a submission are those that were packed")
+EXTRA = level_rule("LP804", "warning", "A submission has no files beside those of its manifest")
+UNEXPECTED = level_rule("LP806", "error", "A submission has only the files that llmperf pack writes")
+RUNS = level_rule("LP807", "error", "The runs of a manifest are the folders with a result")
+NOT_RENDERED = level_rule("LP808", "error", "The README and the reports of a submission are those of its results")
+UNDATED = level_rule("LP809", "error", "A manifest says when it was packed")
 
 
 def is_packed(name: str, configured: Collection[str]) -> bool:
