@@ -27,7 +27,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 BUDGETS = {  # lines of Python; a number only goes down
     "core": 30400,
     "schemas": 100,
-    "testing": 5400,
+    "testing": 5200,
     "vendors/ascend": 250,
     "vendors/cpu": 800,
     "vendors/kit": 1600,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 92900,
+    "outside tests": 92700,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from llmperf_testing.checks import training, watched
+from llmperf_testing.checks import leaving, watched
 from llmperf_testing.running import subject_of
 
 FOLDER = Path(__file__).parent / "broken_plugins"
@@ -31,7 +31,7 @@ def plugin(tmp_path, monkeypatch):
     before = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *([before] if before else [])]))
     # a busy machine may hold a rank up for longer than most faults last
-    monkeypatch.setattr(training, "LEAVING_SECONDS", 4.0)
+    monkeypatch.setattr(leaving, "LEAVING_SECONDS", 4.0)
     monkeypatch.setattr(watched, "WINDOW_SECONDS", 0.3)
     (tmp_path / "jax.py").touch()  # a tensor library
     (tmp_path / "data" / "overlays").mkdir(parents=True)

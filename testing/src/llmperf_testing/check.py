@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import wraps
 from inspect import getdoc
 from typing import Any, Literal
 
 State = Literal["passed", "failed", "skipped"]
+Function = Callable[[Any], None]
 
 
 class ContractError(AssertionError):
@@ -28,9 +31,11 @@ def require(holds: object, message: str) -> None:
 class Check:
     """One requirement for plugins. Its name is stable; its meaning is one line."""
 
-    function: Callable[[Any], None]
+    function: Function
     """Takes the subject; raises ContractError or Skip."""
-    slow: bool = False
+    hook: str | None
+    """The check is for roles that may answer this hook; None for all."""
+    slow: bool
     """The check trains."""
 
     @property
@@ -42,6 +47,28 @@ class Check:
     def meaning(self) -> str:
         """Requirement that the check tests."""
         return (getdoc(self.function) or "").split("\n", 1)[0]
+
+
+CHECKS: dict[str, list[Check]] = defaultdict(list)
+"""The checks of each module of `llmperf_testing.checks`, in their order."""
+TRAINING = ("training", "watched", "leaving")
+"""Modules whose checks train."""
+
+
+def check(*rests_on: Function, hook: str | None = None) -> Callable[[Function], Function]:
+    """Make a function a check of its module, which is skipped if one that it rests on fails."""
+
+    def register(function: Function) -> Function:
+        @wraps(function)
+        def checked(subject: Any) -> None:
+            subject.rests_on(*rests_on)
+            function(subject)
+
+        module = function.__module__.rpartition(".")[2]
+        CHECKS[module].append(Check(checked, hook, module in TRAINING))
+        return checked
+
+    return register
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

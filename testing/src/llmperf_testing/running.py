@@ -3,50 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from importlib import import_module
 
 from llmperf.errors import LlmperfError
 from llmperf.hookspecs import OWNERS, Role
 
-from llmperf_testing.check import Check, ContractError, Outcome, Skip, State
+from llmperf_testing.check import CHECKS, TRAINING, Check, ContractError, Outcome, Skip, State
 from llmperf_testing.subject import Subject
+
+QUICK = {"vendor": ("probe", "readings", "environment", "device"), "framework": ("planning", "environment")}
+"""Modules with the checks of a role, besides those of every plugin."""
 
 
 def checks_of(role: Role) -> tuple[Check, ...]:
     """The checks for plugins of a role, in their order; those that train come last."""
-    from llmperf_testing.checks.additions import ADDITIONS, LAUNCHING, LOGGING, OBSERVING
-    from llmperf_testing.checks.announced import ANNOUNCED
-    from llmperf_testing.checks.environment import ENVIRONMENT
-    from llmperf_testing.checks.hooks import HOOKS
-    from llmperf_testing.checks.overlays import OVERLAYS
-
-    quick: list[Callable[[Any], None]] = [*ANNOUNCED, *HOOKS, *OVERLAYS, *ADDITIONS]
-    if role in OWNERS["llmperf_launchers"]:
-        quick += LAUNCHING
-    if role in OWNERS["llmperf_observers"]:
-        quick += OBSERVING
-    if role in OWNERS["llmperf_loggers"]:
-        quick += LOGGING
-    training: tuple[Callable[[Any], None], ...] = ()
-    if role == "vendor":
-        from llmperf_testing.checks.device import DEVICE
-        from llmperf_testing.checks.peaks import PEAKS
-        from llmperf_testing.checks.probe import PROBE
-        from llmperf_testing.checks.readings import READING
-
-        quick += [*PROBE, *PEAKS, *READING, *ENVIRONMENT, *DEVICE]
-    if role == "framework":
-        from llmperf_testing.checks.kernels import KERNELS
-        from llmperf_testing.checks.losses import LOSSES
-        from llmperf_testing.checks.planning import PLANNING
-        from llmperf_testing.checks.scripts import SCRIPT_FAILURES, SCRIPT_LINES
-        from llmperf_testing.checks.training import LEAVING, TRAINING
-        from llmperf_testing.checks.watched import WATCHED
-
-        quick += [*PLANNING, *SCRIPT_LINES, *ENVIRONMENT]
-        training = (*TRAINING, *LOSSES, *WATCHED, *KERNELS, *LEAVING, *SCRIPT_FAILURES)
-    return (*(Check(one) for one in quick), *(Check(one, slow=True) for one in training))
+    modules = ("announced", "additions", *QUICK.get(role, ()), *(TRAINING if role == "framework" else ()))
+    for module in modules:
+        import_module(f"llmperf_testing.checks.{module}")
+    every = (one for module in modules for one in CHECKS[module])
+    return tuple(one for one in every if one.hook is None or role in OWNERS[one.hook])
 
 
 def subject_of(

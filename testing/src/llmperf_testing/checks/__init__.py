@@ -1,1 +1,1 @@
-"""The checks: plain functions of a subject, by what they are about."""
+"""The checks, in the order in which they are made."""

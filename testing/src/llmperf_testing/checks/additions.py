@@ -18,8 +18,8 @@ from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Logger, Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
 from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
 
-from llmperf_testing.check import ContractError, require
-from llmperf_testing.checks.hooks import is_loaded
+from llmperf_testing.check import ContractError, check, require
+from llmperf_testing.checks.announced import is_loaded
 from llmperf_testing.subject import Subject
 
 HOSTS = ("node0", "node1")
@@ -46,7 +46,6 @@ def _taken(hook: str) -> frozenset[str]:
 
 def _added(subject: Subject, hook: str, *methods: str) -> Iterator[Any]:
     """Objects that a plugin adds by a hook, each checked for a unique name and for its methods."""
-    subject.rests_on(is_loaded)
     names = set(_taken(hook))
     for one in _items(subject, hook):
         name: Any = getattr(one, "name", None)
@@ -67,6 +66,41 @@ def _items(subject: Subject, hook: str, **arguments: Any) -> list[Any]:
         raise ContractError(str(error)) from None
 
 
+@check(is_loaded)
+def reporters_give_text(subject: Subject) -> None:
+    """Each reporter that it adds has a name of its own and makes text of a run's sheet, in either language."""
+    sheet = result_sheet(_example(), Path("runs/example/result.json"))
+    for one in _added(subject, "llmperf_reporters", "render"):
+        for language in ("en", "zh"):
+            try:
+                text = one.render((sheet,), language)
+            except Exception as error:
+                raise ContractError(f"reporter {one.name!r} raised {error!r} ({language})") from error
+            require(isinstance(text, str) and text, f"reporter {one.name!r}: expected text, found {text!r}")
+
+
+@check(is_loaded)
+def rules_give_findings(subject: Subject) -> None:
+    """Its rules are valid, have codes and pages, and yield violations, with JSON pointers, of a kind that exists."""
+    catalogue = Catalogue(subject.plugins)
+    known = {*catalogue.kinds, *open_catalogue().kinds}
+    for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
+        code = owned.rule.code
+        own = not code.startswith(OURS) or of_this_project(subject.found)
+        require(own, f"{code}: expected a prefix of the package's own, found {OURS}, which is llmperf's")
+        require(owned.page(), f"{code}: expected a page, found an empty one")
+        for kind in owned.rule.kinds:
+            require(kind in known, str(unknown(code, "kind of document", kind, known)))
+        for pointer, message in owned.violations(_example()) if "result" in owned.rule.kinds else ():
+            found = f"{pointer!r} for {message!r}"
+            require(
+                POINTER.fullmatch(pointer), f"{code}: expected a JSON pointer, such as '/metrics/mfu', found {found}"
+            )
+    failed = [finding for finding in catalogue.applied("result", _example())[0] if finding.code == "LP901"]
+    require(not failed, failed[0].message if failed else "")
+
+
+@check(is_loaded, hook="llmperf_launchers")
 def launchers_give_commands(subject: Subject) -> None:
     """Each launcher that it adds has a name of its own, offers nodes and gives commands to start on them, as argv."""
     for launcher in _added(subject, "llmperf_launchers", "nodes", "commands"):
@@ -113,6 +147,7 @@ def _called(who: str, name: str, function: Callable[..., Any], *arguments: Any) 
         raise ContractError(f"{who}: {name} raised {error!r}") from error
 
 
+@check(is_loaded, hook="llmperf_observers")
 def observers_follow_a_run(subject: Subject) -> None:
     """Each observer that it adds has a name of its own and all methods, and follows a short run without an error."""
     methods = ("started", "progress", "steps", "ended")
@@ -126,6 +161,7 @@ def observers_follow_a_run(subject: Subject) -> None:
                 _called(who, f"ended with {'a result' if result else 'None'}", observer.ended, result, Path(folder))
 
 
+@check(hook="llmperf_loggers")
 def loggers_follow_a_run(subject: Subject) -> None:
     """Each logger that it adds has a name, and opens an observer that follows a short run, or says why it cannot."""
     plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "the example plan")
@@ -146,47 +182,5 @@ def loggers_follow_a_run(subject: Subject) -> None:
                 _called(who, method, getattr(observer, method), *argument)
 
 
-def reporters_give_text(subject: Subject) -> None:
-    """Each reporter that it adds has a name of its own and makes text of a run's sheet, in either language."""
-    sheet = result_sheet(_example(), Path("runs/example/result.json"))
-    for one in _added(subject, "llmperf_reporters", "render"):
-        for language in ("en", "zh"):
-            try:
-                text = one.render((sheet,), language)
-            except Exception as error:
-                raise ContractError(f"reporter {one.name!r} raised {error!r} ({language})") from error
-            require(isinstance(text, str) and text, f"reporter {one.name!r}: expected text, found {text!r}")
-
-
-def rules_give_findings(subject: Subject) -> None:
-    """Its rules are valid, have codes and pages, and yield violations, with JSON pointers, of a kind that exists."""
-    subject.rests_on(is_loaded)
-    catalogue = Catalogue(subject.plugins)
-    known = {*catalogue.kinds, *open_catalogue().kinds}
-    for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
-        code = owned.rule.code
-        own = not code.startswith(OURS) or of_this_project(subject.found)
-        require(own, f"{code}: expected a prefix of the package's own, found {OURS}, which is llmperf's")
-        require(owned.page(), f"{code}: expected a page, found an empty one")
-        for kind in owned.rule.kinds:
-            require(kind in known, str(unknown(code, "kind of document", kind, known)))
-        for pointer, message in owned.violations(_example()) if "result" in owned.rule.kinds else ():
-            found = f"{pointer!r} for {message!r}"
-            require(
-                POINTER.fullmatch(pointer), f"{code}: expected a JSON pointer, such as '/metrics/mfu', found {found}"
-            )
-    failed = [finding for finding in catalogue.applied("result", _example())[0] if finding.code == "LP901"]
-    require(not failed, failed[0].message if failed else "")
-
-
 def _example() -> Result:
     return json_files.convert(llmperf_schemas.example("result"), Result, "the example result")
-
-
-ADDITIONS = (reporters_give_text, rules_give_findings)
-LAUNCHING = (launchers_give_commands,)
-"""For roles that may add launchers."""
-OBSERVING = (observers_follow_a_run,)
-"""For roles that may add observers."""
-LOGGING = (loggers_follow_a_run,)
-"""For roles that may add loggers."""

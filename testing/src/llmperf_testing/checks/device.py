@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import replace
 
-from llmperf_testing.check import Skip, require
+from llmperf_testing.check import Skip, check, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.probe import offers_can_be_used, require_line
 from llmperf_testing.observations import Bound, Stretch
@@ -24,16 +24,16 @@ MEMORY_SHARE = 0.85
 """Smallest share of the memory that torch sees which a probe must show."""
 
 
+@check(offers_can_be_used, environment_is_text)
 def device_can_be_bound(subject: VendorSubject) -> None:
     """`llmperf_setup_device` gives a device in a process of its own, as a rank has it."""
-    subject.rests_on(offers_can_be_used, environment_is_text)
     bound = subject.bound
     require(bound.error is None, f"llmperf_setup_device raised {bound.error}")
 
 
+@check(device_can_be_bound)
 def device_names_its_places(subject: VendorSubject) -> None:
     """It names where tensors go for a runtime that the vendor offers, and the collectives that the probe tells of."""
-    subject.rests_on(device_can_be_bound)
     bound, offers = subject.bound, subject.probe.offers
     real = any(one.kind == "accelerator" for one in subject.probe.devices) and not subject.probe.simulated
     require(
@@ -57,29 +57,30 @@ def _worked(subject: VendorSubject) -> Bound:
     return subject.bound
 
 
+@check()
 def events_can_be_made(subject: VendorSubject) -> None:
     """Events can be made, asked and held against one another around some work."""
     error = _worked(subject).event_error
     require(error is None, f"an event or synchronize() raised {error}")
 
 
+@check(events_can_be_made)
 def asking_an_event_does_not_wait(subject: VendorSubject) -> None:
     """`ready()` answers at once, also while the device is at work."""
-    subject.rests_on(events_can_be_made)
     took = min(one.first_ready_seconds for one in subject.bound.stretches)
     require(took < READY_SECONDS, f"ready() takes {took:.3f} s; expected less than {READY_SECONDS}")
 
 
+@check(events_can_be_made)
 def synchronize_blocks(subject: VendorSubject) -> None:
     """When `synchronize()` returns, the device has done all it was given."""
-    subject.rests_on(events_can_be_made)
     early = sum(not one.reached for one in subject.bound.stretches)
     require(not early, f"{early} times of {len(subject.bound.stretches)} the event after the work was not yet reached")
 
 
+@check(asking_an_event_does_not_wait, synchronize_blocks)
 def events_agree_with_wall_time(subject: VendorSubject) -> None:
     """The time between two events is the host's between two edges at which it waited for the device."""
-    subject.rests_on(asking_an_event_does_not_wait, synchronize_blocks)
     apart = [(_apart(one), one) for one in subject.bound.stretches]
     difference, best = min(apart, key=lambda pair: pair[0])
     allowed = APART_SECONDS + APART_SHARE * best.wall_seconds
@@ -101,6 +102,7 @@ def _peaks(subject: VendorSubject) -> tuple[int, int, int, int]:
     return before, with_block, after, anew
 
 
+@check()
 def peak_memory_grows(subject: VendorSubject) -> None:
     """The peak grows by what is taken, and stays when that is given back."""
     before, with_block, after, _ = _peaks(subject)
@@ -110,14 +112,15 @@ def peak_memory_grows(subject: VendorSubject) -> None:
     require(after - before > least, f"the peak fell from {with_block} to {after} bytes without a reset")
 
 
+@check(peak_memory_grows)
 def peak_memory_resets(subject: VendorSubject) -> None:
     """`reset_peak_memory()` starts the peak anew from what is held then."""
-    subject.rests_on(peak_memory_grows)
     *_, after, anew = _peaks(subject)
     gone = BEYOND_BLOCK * subject.bound.taken_bytes
     require(after - anew > gone, f"{after} bytes before the reset, {anew} after it, with the block given back")
 
 
+@check()
 def products_stay_below_the_peak(subject: VendorSubject) -> None:
     """No matrix product that the kit times is faster than the peak of its dtype."""
     bound = _worked(subject)
@@ -132,6 +135,7 @@ def products_stay_below_the_peak(subject: VendorSubject) -> None:
         require(within, f"{dtype}: a product ran at {found:.4g} FLOP/s; the peak is {peak.flops_per_second:.4g}")
 
 
+@check()
 def device_is_what_others_see(subject: VendorSubject) -> None:
     """The probed device has the name and the memory that torch, or the host's kernel, gives it."""
     bound, device = _worked(subject), subject.devices_here()[0]
@@ -153,9 +157,9 @@ def _words(name: str) -> set[str]:
     return {word for word in words if any(map(str.isdigit, word))} or words
 
 
+@check(environment_is_text)
 def ranks_keep_to_their_share(subject: VendorSubject) -> None:
     """Where ranks share a host, their threads are together no more than its cores."""
-    subject.rests_on(environment_is_text)
     if not (subject.devices_here()[0].kind == "cpu" and subject.devices_here()[0].divisible):
         raise Skip("its ranks have whole devices")
     plan = subject.plan()
@@ -168,31 +172,14 @@ def ranks_keep_to_their_share(subject: VendorSubject) -> None:
             require(int(value) <= 1, f"{name}={value} for each of {ranks} ranks on {ranks} cores; expected 1")
 
 
+@check(device_can_be_bound)
 def device_lets_errors_through(subject: VendorSubject) -> None:
     """Left with an error as a context manager, it does not hide the error."""
-    subject.rests_on(device_can_be_bound)
     require(not subject.bound.hides_errors, "__exit__ returns true, which hides the error; expected None")
 
 
+@check(device_can_be_bound)
 def device_closes_twice(subject: VendorSubject) -> None:
     """It can be left with an error and closed twice."""
-    subject.rests_on(device_can_be_bound)
     error = subject.bound.close_error
     require(error is None, f"leaving or closing it raised {error}")
-
-
-DEVICE = (
-    device_can_be_bound,
-    device_names_its_places,
-    events_can_be_made,
-    asking_an_event_does_not_wait,
-    synchronize_blocks,
-    events_agree_with_wall_time,
-    peak_memory_grows,
-    peak_memory_resets,
-    products_stay_below_the_peak,
-    device_is_what_others_see,
-    ranks_keep_to_their_share,
-    device_lets_errors_through,
-    device_closes_twice,
-)

@@ -17,8 +17,8 @@ from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.types import Plan
 
-from llmperf_testing.check import ContractError, Skip, require
-from llmperf_testing.checks.hooks import is_loaded
+from llmperf_testing.check import ContractError, Skip, check, require
+from llmperf_testing.checks.announced import is_loaded
 from llmperf_testing.checks.probe import probe_has_its_shape
 from llmperf_testing.subject import Subject
 
@@ -47,6 +47,7 @@ def _plan(subject: Any) -> Plan:
     return plan
 
 
+@check()
 def environment_is_text(subject: Any) -> None:
     """The variables that it sets have names and values that an environment can hold."""
     try:
@@ -62,9 +63,9 @@ def environment_is_text(subject: Any) -> None:
         require(isinstance(value, str) and "\0" not in value, f"variable {name}: expected text, found {value!r}")
 
 
+@check(environment_is_text)
 def environment_leaves_the_ranks_own_alone(subject: Any) -> None:
     """It sets none of the variables that tell a rank which it is: those are the agent's."""
-    subject.rests_on(environment_is_text)
     given = _variables(subject)
     plan = subject.plan()
     plan = replace(plan, env={}, worker=replace(plan.worker, rank_env={}))
@@ -73,16 +74,16 @@ def environment_leaves_the_ranks_own_alone(subject: Any) -> None:
     require(not taken, f"it sets {', '.join(taken)}, which the agent sets for each rank")
 
 
+@check(environment_is_text)
 def environment_repeats(subject: Any) -> None:
     """Asked again for the same plan, it sets the same."""
-    subject.rests_on(environment_is_text)
     first, second = dict(_variables(subject)), dict(_variables(subject))
     require(first == second, f"first {first}, then {second}"[:500])
 
 
+@check(environment_is_text)
 def environment_agrees_with_others(subject: Subject) -> None:
     """No installed plugin that it may run with sets one of its variables otherwise."""
-    subject.rests_on(environment_is_text)
     plan = _plan(subject)
     others: Role = "framework" if subject.role == "vendor" else "vendor"
     for name in names(others):
@@ -97,11 +98,3 @@ def environment_agrees_with_others(subject: Subject) -> None:
             if str(error).startswith(who(other)):  # the other's, which may not be made for this plan
                 continue
             raise ContractError(str(error)) from None
-
-
-ENVIRONMENT = (
-    environment_is_text,
-    environment_leaves_the_ranks_own_alone,
-    environment_repeats,
-    environment_agrees_with_others,
-)

@@ -9,7 +9,7 @@ import time
 from llmperf.measuring.sampler import checked
 from llmperf.types import DeviceSample
 
-from llmperf_testing.check import ContractError, Skip, require
+from llmperf_testing.check import ContractError, Skip, check, require
 from llmperf_testing.checks.probe import probe_has_its_shape, probe_survives_a_bare_machine
 from llmperf_testing.vendor import VendorSubject
 
@@ -25,9 +25,9 @@ MOST_WATTS = 20_000
 """Ten times what the hungriest device on sale draws."""
 
 
+@check(probe_has_its_shape)
 def readings_have_their_shape(subject: VendorSubject) -> None:
     """`llmperf_query_memory` gives one DeviceSample for each index it is asked for, in that order."""
-    subject.rests_on(probe_has_its_shape)
     given, asked = subject.readings(), [one.index for one in subject.devices_here()]
     if not isinstance(given, tuple) or not all(isinstance(one, DeviceSample) for one in given):
         raise ContractError(f"expected a tuple of DeviceSample, found {given!r}"[:300])
@@ -39,9 +39,9 @@ def readings_have_their_shape(subject: VendorSubject) -> None:
     require(indexes == asked, f"asked for {asked}, found {indexes}")
 
 
+@check(readings_have_their_shape)
 def readings_are_plausible(subject: VendorSubject) -> None:
     """No more memory is used than there is, and the device that was probed has as much; shares are at most 100 %."""
-    subject.rests_on(readings_have_their_shape)
     for device, one in zip(subject.devices_here(), subject.readings(), strict=True):
         where = f"device {one.index}"
         used, total = one.memory_used_bytes, one.memory_total_bytes
@@ -56,16 +56,16 @@ def readings_are_plausible(subject: VendorSubject) -> None:
         require(celsius is None or -50 < celsius < HOTTEST_CELSIUS, f"{where}: {celsius} degrees Celsius")
 
 
+@check(probe_survives_a_bare_machine)
 def readings_never_raise(subject: VendorSubject) -> None:
     """Asked on a bare machine, for a device that is not there or for none, it raises nothing."""
-    subject.rests_on(probe_survives_a_bare_machine)
     errors = subject.fresh.reading_errors
     require(not errors, f"llmperf_query_memory, {errors[0] if errors else ''}; expected samples with None")
 
 
+@check(readings_have_their_shape)
 def readings_are_cheap(subject: VendorSubject) -> None:
     """A reading takes less than half a second."""
-    subject.rests_on(readings_have_their_shape)
     seconds = []
     for number in range(1, READINGS + 1):
         began = time.perf_counter()
@@ -75,9 +75,9 @@ def readings_are_cheap(subject: VendorSubject) -> None:
     require(typical < CHEAP_SECONDS, f"a reading takes {typical:.2f} s; expected less than {CHEAP_SECONDS}")
 
 
+@check(readings_have_their_shape)
 def readings_repeat(subject: VendorSubject) -> None:
     """Between two readings a device keeps its memory, and its energy counter does not fall."""
-    subject.rests_on(readings_have_their_shape)
     for before, after in zip(subject.readings(), subject.readings("again"), strict=True):
         totals = (before.memory_total_bytes, after.memory_total_bytes)
         require(totals[0] == totals[1], f"device {before.index}: first {totals[0]} bytes in all, then {totals[1]}")
@@ -86,9 +86,9 @@ def readings_repeat(subject: VendorSubject) -> None:
         require(not fell, f"device {before.index}: energy_joules fell from {counted[0]} to {counted[1]}")
 
 
+@check(readings_repeat)
 def power_agrees_with_energy(subject: VendorSubject) -> None:
     """Where it shows both, the energy counter grows by about the power drawn times the seconds between."""
-    subject.rests_on(readings_repeat)
     if all(one.energy_joules is None or one.power_watts is None for one in subject.readings()):
         raise Skip("it shows no power, or no energy")
     worst = [_energy_share(subject, number) for number in range(ENERGY_TRIES)]
@@ -109,13 +109,3 @@ def _energy_share(subject: VendorSubject, number: int) -> float:
         watts = (known[2] + known[3]) / 2
         shares.append((known[1] - known[0]) / max(1e-9, watts * (ended - began)))
     return max(shares)
-
-
-READING = (
-    readings_have_their_shape,
-    readings_are_plausible,
-    readings_never_raise,
-    readings_are_cheap,
-    readings_repeat,
-    power_agrees_with_energy,
-)

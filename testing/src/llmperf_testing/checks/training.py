@@ -1,22 +1,24 @@
-"""How a framework plugin trains: a real run on a tiny model, and how its ranks leave it."""
+"""How a framework plugin trains: a real run on a tiny model, and its losses in every step, whatever it is fed."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
+from llmperf.types import RunSpec
 from llmperf.types.result import Failure
 
-from llmperf_testing.check import Skip, require
+from llmperf_testing.check import ContractError, Skip, check, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.planning import agent_is_an_argv, files_stay_in_the_run_folder, plans_the_default_case
 from llmperf_testing.framework import FrameworkSubject
-from llmperf_testing.trials import Ends
 
-LEAVING_SECONDS = 15.0
 BEFORE_A_RUN = (plans_the_default_case, agent_is_an_argv, files_stay_in_the_run_folder, environment_is_text)
 
 
+@check(*BEFORE_A_RUN)
 def run_ends_complete(subject: FrameworkSubject) -> None:
     """A run as `llmperf run` makes it, from plan.json in processes of its own, ends with a complete result."""
-    subject.rests_on(*BEFORE_A_RUN)
     result = subject.trained.result
     require(result.status in ("complete", "ok"), f"the run ended {result.status}: {failure_text(result.failure)}")
 
@@ -30,9 +32,9 @@ def failure_text(failure: Failure | None) -> str:
     return f"{text}; the last line of its log: {last!r}" if last and last not in failure.message else text
 
 
+@check(*BEFORE_A_RUN)
 def tokens_add_up(subject: FrameworkSubject) -> None:
     """The tokens that the ranks report for a step are together the step's."""
-    subject.rests_on(*BEFORE_A_RUN)
     if not subject.trained.steps:
         raise Skip("the run made no step")
     expected = subject.trained.plan.batch.tokens_per_step
@@ -41,61 +43,206 @@ def tokens_add_up(subject: FrameworkSubject) -> None:
         require(found == expected, f"step {step}: {found} tokens over all ranks; expected {expected}")
 
 
+@check(run_ends_complete)
 def losses_are_told(subject: FrameworkSubject) -> None:
     """Each step has a loss on one rank at least."""
-    subject.rests_on(run_ends_complete)
     missing = [step for step in subject.trained.steps if step not in subject.losses()]
     require(not missing, f"no rank tells the loss of steps {missing}")
 
 
-def ends_of(subject: FrameworkSubject) -> Ends:
-    """How its ranks left; ContractError if building or stepping raised."""
-    subject.rests_on(run_ends_complete)
-    ends = subject.ends
-    for one in ends.ranks:
-        require(one.error is None, f"rank {one.rank}: building or stepping again raised {one.error}")
-    return ends
-
-
+@check(run_ends_complete)
 def builds_again_from_the_plan(subject: FrameworkSubject) -> None:
     """A second training of the same plan.json, in other processes, takes steps."""
-    if subject.worker.script is None:
-        assert ends_of(subject)
+    if subject.worker.script is not None:
+        result = subject.again.result
+        require(result.failure is None, f"run again, it ended {result.status}: {failure_text(result.failure)}")
         return
-    subject.rests_on(run_ends_complete)
-    result = subject.again.result
-    require(result.failure is None, f"run again, it ended {result.status}: {failure_text(result.failure)}")
-
-
-def errors_come_through(subject: FrameworkSubject) -> None:
-    """Left with an error as a context manager, a trainer does not hide the error or raise another."""
-    subject.rests_on(builds_again_from_the_plan)
     for one in subject.ends.ranks:
-        require(one.leaving_error is None, f"rank {one.rank}: leaving with an error raised {one.leaving_error}")
-        require(not one.hides_errors, f"rank {one.rank}: __exit__ returns true, which hides the error; expected None")
+        require(one.error is None, f"rank {one.rank}: building or stepping again raised {one.error}")
 
 
-def an_error_waits_for_nobody(subject: FrameworkSubject) -> None:
-    """A rank that leaves with an error does not wait for the others, which may never come."""
-    subject.rests_on(builds_again_from_the_plan)
-    for one in subject.ends.ranks:
-        took = one.leaving_seconds
-        require(took < LEAVING_SECONDS, f"rank {one.rank}: leaving with an error took {took:.0f} s")
+CHANCE_NATS = 0.35
+"""How far the first loss may be from that of equal chances."""
+LEARNT_SHARE = 0.05
+"""By this share the loss falls at least, on a text of one sentence."""
+SAME_NATS = 1e-3
+CLOSE_NATS = {"fp32": 1e-4}
+"""How near losses are that differ by rounding alone, where every product is exact: in the first steps."""
+FIRST_STEPS = 5
+LATER, WITH_OTHER_TOKENS = 10, 100
+"""How many times as far apart they may be in later steps, and once other tokens come: AdamW divides by the gradients so
+far, and those of tokens that never came are as small as rounding."""
+ROUNDED_NATS = 2e-2
+"""How near losses are in lower precisions."""
+ROUNDED_STEPS = 5
+"""Steps that are compared in lower precisions, whose losses drift."""
+NORM_SHARE = 2e-2
+"""How near norms of gradients are, as a share."""
 
 
-def closes_after_an_error_and_twice(subject: FrameworkSubject) -> None:
-    """`close()` can be called after an error, and again."""
-    subject.rests_on(errors_come_through, an_error_waits_for_nobody)
-    for one in subject.ends.ranks:
-        require(one.close_error is None, f"rank {one.rank}: closing raised {one.close_error}")
+@check(losses_are_told)
+def first_loss_is_chance(subject: FrameworkSubject) -> None:
+    """Before anything is learnt the loss is the logarithm of the vocabulary: mean nats per token, no sums, no bits."""
+    expected = math.log(subject.draft.spec.model.vocab_size)
+    found = subject.losses()[1]
+    near = abs(found - expected) < CHANCE_NATS
+    require(
+        near, f"the first loss is {found:.3f}; expected about ln {subject.draft.spec.model.vocab_size}: {expected:.3f}"
+    )
 
 
-def evaluation_is_figures(subject: FrameworkSubject) -> None:
-    """`evaluate()` gives finite numbers by name, or an iterator of such; none at all is fine."""
-    subject.rests_on(builds_again_from_the_plan)
-    for one in subject.ends.ranks:
-        require(one.evaluation_error is None, f"rank {one.rank}: evaluate() {one.evaluation_error}")
+@check(losses_are_told)
+def training_lowers_the_loss(subject: FrameworkSubject) -> None:
+    """On a text of one sentence the loss falls within a few steps."""
+    losses = list(subject.losses().values())
+    limit = losses[0] * (1 - LEARNT_SHARE)
+    require(
+        losses[-1] < limit,
+        f"from {losses[0]:.3f} to {losses[-1]:.3f} in {len(losses)} steps; expected below {limit:.3f}",
+    )
 
 
-TRAINING = (run_ends_complete, tokens_add_up, losses_are_told, builds_again_from_the_plan)
-LEAVING = (errors_come_through, an_error_waits_for_nobody, closes_after_an_error_and_twice, evaluation_is_figures)
+@check(losses_are_told, builds_again_from_the_plan)
+def same_losses_twice(subject: FrameworkSubject) -> None:
+    """The losses of two trainings of one plan are the same: weights and data follow from the seed."""
+    script = subject.worker.script is not None
+    second = list(subject.again.losses.values()) if script else subject.ends.losses
+    if not script and subject.late is not None:
+        second = second[: subject.late.first_step - 1]
+    steps = min(len(second), _steps_compared(subject.trained.plan.spec))
+    first, second = list(subject.losses().values())[:steps], second[:steps]
+    same = len(first) == len(second) > 0 and all(abs(a - b) < SAME_NATS for a, b in zip(first, second, strict=True))
+    require(same, f"first {_listed(first)}, then {_listed(second)}")
+
+
+def _listed(losses: Sequence[float]) -> str:
+    return ", ".join(f"{loss:.4f}" for loss in losses)
+
+
+@check(first_loss_is_chance, training_lowers_the_loss, same_losses_twice)
+def losses_are_the_contracts(subject: FrameworkSubject) -> None:
+    """Every loss is that of the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW."""
+    found = list(subject.losses().values())[: _steps_known(subject.trained.plan.spec)]
+    _require_same(subject, subject.expected(len(found)).losses, found)
+
+
+@check(losses_are_the_contracts)
+def losses_follow_the_tokens(subject: FrameworkSubject) -> None:
+    """Fed with other tokens from some step on, drawn while the ranks train, the losses are those of these tokens."""
+    losses, late = subject.ends.losses, subject.late
+    steps = len(losses) if late is None else _steps_known(subject.trained.plan.spec)
+    if late is None or steps < late.first_step:
+        raise Skip("the kit knows no losses of such steps with tokens of its own")
+    _require_same(subject, subject.expected_late(steps).losses, losses[:steps], "; the kit drew its tokens")
+
+
+def _require_same(
+    subject: FrameworkSubject, expected: Sequence[float], found: Sequence[float], addition: str = ""
+) -> None:
+    require(len(expected) == len(found), f"{len(found)} steps have a loss; expected {len(expected)}")
+    for step, (ours, theirs) in enumerate(zip(expected, found, strict=True), start=1):
+        cause = "another optimiser or other gradients" if step > 1 else "other weights, other tokens or another model"
+        same = abs(ours - theirs) < _nats(subject, step, late=bool(addition))
+        require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}{addition}")
+
+
+def _steps_known(spec: RunSpec) -> int:
+    """Steps whose losses a reference gives: adapters begin at 0 and are drawn as the framework likes."""
+    return spec.contract.steps if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
+
+
+def _steps_compared(spec: RunSpec) -> int:
+    return spec.contract.steps if spec.contract.precision in CLOSE_NATS else ROUNDED_STEPS
+
+
+@check(losses_follow_the_tokens)
+def norms_are_the_contracts(subject: FrameworkSubject) -> None:
+    """Where it reports norms of gradients, they are those of the whole gradient before clipping."""
+    reported = [norms for one in subject.ends.ranks if None not in (norms := one.grad_norms)]
+    if not reported:
+        raise Skip("it reports no norms of gradients")
+    steps = _steps_known(subject.trained.plan.spec)
+    if steps == 1:
+        raise Skip("the kit knows the norms of a whole model in fp32 only")
+    expected = subject.expected_late(steps).grad_norms
+    for norms in reported:
+        for step, (ours, theirs) in enumerate(zip(expected, norms, strict=False), start=1):
+            near = theirs is not None and abs(ours - theirs) < NORM_SHARE * ours
+            require(near, f"the norm of step {step} is {theirs:.5f}; expected {ours:.5f}")
+
+
+@check(losses_follow_the_tokens)
+def sequences_have_their_losses(subject: FrameworkSubject) -> None:
+    """Where it offers `first_losses()`, each is the loss of its sequence of step 1."""
+    layout = subject.trained.plan.layout
+    offered = [(layout.data_parallel_rank(one.rank), one) for one in subject.ends.ranks if one.sequences]
+    if not offered:
+        raise Skip("it offers no first_losses()")
+    expected = subject.expected_late(_steps_known(subject.trained.plan.spec)).sequences
+    if not expected:
+        raise Skip("the reference gives no losses of sequences")
+    for rank, end in offered:
+        ours, theirs = expected[rank], end.sequences or ()
+        require(len(ours) == len(theirs), f"rank {end.rank}: {len(theirs)} losses of step 1; expected {len(ours)}")
+        for place, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            near = abs(one - other) < _nats(subject, 1)
+            require(near, f"rank {end.rank}: sequence {place} has a loss of {other:.5f}; expected {one:.5f}")
+
+
+@check()
+def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:
+    """The losses are those of the framework given as reference, trained on the same case."""
+    if subject.reference is None:
+        raise Skip("no reference is given: --reference FRAMEWORK")
+    subject.rests_on(same_losses_twice)
+    theirs = subject.by_reference
+    failed = failure_text(theirs.result.failure)
+    require(theirs.result.failure is None, f"the run of framework {subject.reference!r} failed: {failed}")
+    steps = _steps_compared(subject.trained.plan.spec)
+    first, second = (list(trial.losses.values())[:steps] for trial in (theirs, subject.trained))
+    require(
+        _near(subject, first, second), f"by {subject.reference} {_listed(first)}; by {subject.name} {_listed(second)}"
+    )
+
+
+@check(same_losses_twice)
+def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
+    """Several ranks train as one does: the losses of one contract are the same however many ranks share it.
+
+    Where a reference knows all losses, it is the one rank: another run shows nothing more.
+    """
+    if _as_the_reference(subject):
+        return
+    lora = subject.trained.plan.spec.contract.lora
+    if lora is not None and lora.dropout > 0:
+        raise Skip(f"the contract has a dropout of {lora.dropout:g}, which each rank draws for itself")
+    alone, ranks = subject.alone, subject.trained.plan.layout.world_size
+    require(alone.result.failure is None, f"on one rank the run failed: {failure_text(alone.result.failure)}")
+    steps = _steps_compared(subject.trained.plan.spec)
+    first, second = (list(one.losses.values())[:steps] for one in (alone, subject.trained))
+    require(_near(subject, first, second), f"on one rank {_listed(first)}; on {ranks} ranks {_listed(second)}")
+
+
+def _as_the_reference(subject: FrameworkSubject) -> bool:
+    if _steps_known(subject.trained.plan.spec) == 1:
+        return False
+    try:
+        subject.run(losses_are_the_contracts)
+    except (Skip, ContractError):
+        return False
+    return True
+
+
+def _near(subject: FrameworkSubject, first: Sequence[float], second: Sequence[float]) -> bool:
+    pairs = enumerate(zip(first, second, strict=False), start=1)
+    return len(first) == len(second) and all(abs(a - b) < _nats(subject, step) for step, (a, b) in pairs)
+
+
+def _nats(subject: FrameworkSubject, step: int, *, late: bool = False) -> float:
+    """How far apart losses of a step may be; `late` if the kit draws tokens of its own from some step on."""
+    close = CLOSE_NATS.get(subject.draft.spec.contract.precision)
+    if close is None:
+        return ROUNDED_NATS
+    if late and subject.late is not None and step >= subject.late.first_step:
+        return WITH_OTHER_TOKENS * close
+    return close if step <= FIRST_STEPS else LATER * close

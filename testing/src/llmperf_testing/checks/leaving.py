@@ -1,55 +1,50 @@
-"""A framework that runs an external script: how it reads the script's output, and how the script fails."""
+"""How a framework's training ends: ranks that leave their trainer with an error, scripts that fail."""
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
 
-from llmperf.errors import LlmperfError
-from llmperf.plugins.faults import who
-
-from llmperf_testing.check import ContractError, Skip, require
-from llmperf_testing.checks.hooks import is_loaded
-from llmperf_testing.checks.training import LEAVING_SECONDS, failure_text, run_ends_complete
+from llmperf_testing.check import Skip, check, require
+from llmperf_testing.checks.training import builds_again_from_the_plan, failure_text, run_ends_complete
 from llmperf_testing.framework import FrameworkSubject
 
-HOOK = "llmperf_parse_log"
-ODD_LINES = (
-    "",
-    " \t ",
-    "step",
-    "step one | loss two",
-    "iteration -1/ 0 | loss: nan | elapsed: inf",
-    "loss 1e999 tokens 9999999999999999999999 step 99999999999999999999",
-    "[rank0]: Traceback (most recent call last):",
-    '{"step": null, "loss": [1, 2], "seconds": "soon"}',
-    "\x1b[31mstep 3\x1b[0m \ufffd\x00\x07 \u4e2d\u6587",
-    "=" * 65_536,
-    "step 1 | " * 7_000,
-)
-"""Lines that a script may print besides those that the plugin knows."""
+LEAVING_SECONDS = 15.0
 FAILING_SECONDS = 60.0
 """Limit for a run whose script fails at once, on a slow machine that imports a tensor library first."""
 
 
-def odd_lines_are_parsed(subject: FrameworkSubject) -> None:
-    """`llmperf_parse_log` raises nothing and gives valid answers, or none, for any line that a script may print."""
-    subject.rests_on(is_loaded)
-    if not subject.plugins.answers(HOOK):
-        raise Skip(f"it does not answer {HOOK}")
-    from llmperf_scripts.steps import logged_in
-
-    owner = who(subject.plugins.owner(HOOK))
-    for line in ODD_LINES:
-        began = time.perf_counter()
-        try:
-            logged_in(line, subject.plugins.several, owner)
-        except LlmperfError as error:
-            raise ContractError(f"{line[:60]!r}: {error}") from None
-        took = time.perf_counter() - began
-        require(took < 1.0, f"{line[:60]!r}: one line took {took:.1f} s to parse")
+@check(builds_again_from_the_plan)
+def errors_come_through(subject: FrameworkSubject) -> None:
+    """Left with an error as a context manager, a trainer does not hide the error or raise another."""
+    for one in subject.ends.ranks:
+        require(one.leaving_error is None, f"rank {one.rank}: leaving with an error raised {one.leaving_error}")
+        require(not one.hides_errors, f"rank {one.rank}: __exit__ returns true, which hides the error; expected None")
 
 
+@check(builds_again_from_the_plan)
+def an_error_waits_for_nobody(subject: FrameworkSubject) -> None:
+    """A rank that leaves with an error does not wait for the others, which may never come."""
+    for one in subject.ends.ranks:
+        took = one.leaving_seconds
+        require(took < LEAVING_SECONDS, f"rank {one.rank}: leaving with an error took {took:.0f} s")
+
+
+@check(errors_come_through, an_error_waits_for_nobody)
+def closes_after_an_error_and_twice(subject: FrameworkSubject) -> None:
+    """`close()` can be called after an error, and again."""
+    for one in subject.ends.ranks:
+        require(one.close_error is None, f"rank {one.rank}: closing raised {one.close_error}")
+
+
+@check(builds_again_from_the_plan)
+def evaluation_is_figures(subject: FrameworkSubject) -> None:
+    """`evaluate()` gives finite numbers by name, or an iterator of such; none at all is fine."""
+    for one in subject.ends.ranks:
+        require(one.evaluation_error is None, f"rank {one.rank}: evaluate() {one.evaluation_error}")
+
+
+@check(run_ends_complete)
 def a_script_that_cannot_start_fails_the_run(subject: FrameworkSubject) -> None:
     """A script whose run folder is missing ends with an error status, and with it the run."""
     _needs_script(subject)
@@ -65,6 +60,7 @@ def a_script_that_cannot_start_fails_the_run(subject: FrameworkSubject) -> None:
     require(took < FAILING_SECONDS, f"the run ended after {took:.0f} s; expected less than {FAILING_SECONDS:.0f}")
 
 
+@check(run_ends_complete)
 def a_killed_script_ends_the_run(subject: FrameworkSubject) -> None:
     """When one rank's script is killed, the run fails for that reason and nothing of it is left running."""
     _needs_script(subject)
@@ -80,7 +76,6 @@ def a_killed_script_ends_the_run(subject: FrameworkSubject) -> None:
 
 
 def _needs_script(subject: FrameworkSubject) -> None:
-    subject.rests_on(run_ends_complete)
     if subject.worker.script is None:
         raise Skip("its ranks run a trainer, not an external script")
 
@@ -95,7 +90,3 @@ def _processes_of(run_id: str) -> list[str]:
         except OSError:
             continue
     return found
-
-
-SCRIPT_LINES = (odd_lines_are_parsed,)
-SCRIPT_FAILURES = (a_script_that_cannot_start_fails_the_run, a_killed_script_ends_the_run)
