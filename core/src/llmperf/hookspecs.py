@@ -8,12 +8,13 @@ A plugin is a module with functions of these names, marked `@llmperf.hookimpl` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import pluggy
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmperf.types import (
         CommandOptions,
         Device,

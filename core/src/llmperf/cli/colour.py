@@ -7,7 +7,6 @@ The order of the environment variables is that of Python's own tracebacks (https
 from __future__ import annotations
 
 import os
-import re
 import sys
 from contextvars import ContextVar
 
@@ -37,8 +36,7 @@ COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 """Colours of statuses and severities."""
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
-_HEAD = re.compile("[:,：，]")
-_SEVERITY = re.compile(r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning|错误|警告)(?P<after>: | )")
+_SEVERITY = r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning|错误|警告)(?P<after>: | )"
 
 
 def from_environment() -> bool | None:
@@ -99,7 +97,7 @@ def painted(word: str, text: str | None = None) -> str:
 
 def _colour(word: str) -> str | None:
     """The colour of a word, or of the text before its first colon or comma, in either language."""
-    head = _HEAD.split(word, maxsplit=1)[0]
+    head = min((word.partition(mark)[0] for mark in ":,：，"), key=len)
     if word.isascii():
         return COLOURS.get(word) or COLOURS.get(head)
     from llmperf.reporting.words import word as translated
@@ -110,10 +108,12 @@ def _colour(word: str) -> str | None:
 def painted_severities(text: str) -> str:
     """Lines in which `warning:` at their beginning, and the severity after the code of a finding, are coloured."""
 
+    import re
+
     def paint(match: re.Match[str]) -> str:
         return f"{match['before']}{painted(match['word'])}{match['after']}"
 
-    return "\n".join(_SEVERITY.sub(paint, line, count=1) for line in text.split("\n"))
+    return "\n".join(re.sub(_SEVERITY, paint, line, count=1) for line in text.split("\n"))
 
 
 def warn(message: str) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import wraps
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -117,6 +116,8 @@ def rule_codes(param: click.Parameter) -> Iterable[str]:
 
 def run_folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Shell completion for paths of runs: folders of runs, then runs, by their path or their name, else any file."""
+    from pathlib import Path
+
     from click.shell_completion import CompletionItem
 
     runs = {plan.parent for pattern in RUN_PATTERNS for plan in Path().glob(pattern)}

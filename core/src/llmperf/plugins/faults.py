@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from io import StringIO
-from traceback import extract_tb, walk_tb
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
@@ -65,6 +64,8 @@ def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = Fal
 
 def _of_thread(args: Any) -> None:
     """One line for an exception that ended a thread of a plugin; the traceback for other threads."""
+    from traceback import walk_tb
+
     modules = [frame.f_globals.get("__name__", "") for frame, _ in walk_tb(args.exc_traceback)]
     owner = next((found for name in modules if (found := _packages.get(name.split(".")[0])) is not None), None)
     if owner is None or args.exc_value is None or sys.stderr is None:
@@ -96,6 +97,8 @@ def who(found: Found) -> str:
 
 def described(error: BaseException) -> str:
     """An exception of a plugin in one line, with its place: `ValueError: no such thing (their_module.py, line 7)`."""
+    from traceback import extract_tb
+
     places = extract_tb(error.__traceback__)
     asked = [place for place in places if place.name != "__getattr__"]  # modules explain names that have moved there
     place = (asked or places)[-1]

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
-from pathlib import Path
 from types import FunctionType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -19,6 +18,9 @@ from llmperf.errors import unknown
 from llmperf.hookspecs import OWNERS, PROJECT, REMOVED
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.own_packages import of_this_project
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _announced: set[str] = set()
 """Lines that this process has printed."""
@@ -164,5 +166,7 @@ def _place(package: str) -> Path | None:
         return None
     if spec is None or not spec.has_location or spec.origin is None:
         return None
+    from pathlib import Path
+
     origin = Path(spec.origin)
     return origin.parent if origin.name == "__init__.py" else origin

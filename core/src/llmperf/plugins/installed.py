@@ -7,15 +7,16 @@ Distributions inside zip files are not found.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from functools import cached_property
-from itertools import takewhile
 from typing import NamedTuple
 
 ENDINGS = (".dist-info", ".egg-info")
 HEAD_FILES = ("METADATA", "PKG-INFO")
+FIELDS = ("Name", "Version", "Requires-Dist")
+PROJECT = b"llmperf."
+"""Beginning of the names of entry-point groups that are read."""
 
 
 class EntryPoint(NamedTuple):
@@ -40,13 +41,13 @@ class Distribution:
     """One installed distribution: its folder of metadata."""
 
     def __init__(self, folder: str) -> None:
-        self._folder = folder
+        self.folder = folder
         self._head: dict[str, list[str]] | None = None
 
     def read_text(self, name: str) -> str | None:
         """The text of a metadata file; None if there is no such file."""
         try:
-            with open(os.path.join(self._folder, name), encoding="utf-8", errors="replace") as file:
+            with open(os.path.join(self.folder, name), encoding="utf-8", errors="replace") as file:
                 return file.read()
         except OSError:
             return None
@@ -54,7 +55,7 @@ class Distribution:
     @property
     def name(self) -> str:
         """Name as the distribution writes it; the name of its folder of metadata if it writes none."""
-        return self._field("Name") or name_of_folder(self._folder)
+        return self._field("Name") or name_of_folder(self.folder)
 
     @property
     def version(self) -> str:
@@ -64,32 +65,30 @@ class Distribution:
     @property
     def requires(self) -> list[str]:
         """The requirements as the distribution writes them, with their markers."""
-        return self._fields().get("requires-dist", [])
+        return self._fields().get("Requires-Dist", [])
 
     @cached_property
     def entry_points(self) -> list[EntryPoint]:
-        """The entry points of all groups."""
-        return list(_entry_points(self.read_text("entry_points.txt") or ""))
-
-    def _head_lines(self, name: str) -> list[str]:
-        """The lines of a metadata file above its first empty one; none if there is no such file."""
+        """The entry points of llmperf's groups."""
         try:
-            with open(os.path.join(self._folder, name), encoding="utf-8", errors="replace") as file:
-                return [line.rstrip("\n") for line in takewhile(lambda line: line != "\n", file)]
+            with open(f"{self.folder}/entry_points.txt", "rb", buffering=0) as file:
+                data = file.read()
         except OSError:
             return []
+        return list(_entry_points(data.decode(errors="replace"))) if PROJECT in data else []
 
     def _field(self, name: str) -> str:
-        return next(iter(self._fields().get(name.lower(), [])), "")
+        return next(iter(self._fields().get(name, [])), "")
 
     def _fields(self) -> dict[str, list[str]]:
-        """The header of the metadata by field name in lower case; the description below it is not read."""
+        """Name, version and requirements in the header of the metadata, by field; the description is not read."""
         if self._head is None:
             self._head = {}
-            for line in next(filter(None, map(self._head_lines, HEAD_FILES)), []):
-                field, separator, value = line.partition(": ")
-                if separator and not field[:1].isspace():
-                    self._head.setdefault(field.lower(), []).append(value.strip())
+            text = next(filter(None, map(self.read_text, HEAD_FILES)), "")
+            for line in text.partition("\n\n")[0].split("\n"):
+                field, _, value = line.partition(": ")
+                if field in FIELDS:
+                    self._head.setdefault(field, []).append(value.strip())
         return self._head
 
 
@@ -98,19 +97,24 @@ def _entry_points(text: str) -> Iterator[EntryPoint]:
     for line in map(str.strip, text.splitlines()):
         if line.startswith("[") and line.endswith("]"):
             group = line[1:-1].strip()
-        elif line and line[0] not in "#;" and "=" in line:
+        elif group.startswith("llmperf.") and line and line[0] not in "#;" and "=" in line:
             name, _, value = line.partition("=")
             yield EntryPoint(group, name.strip(), value.strip())
 
 
-class _Listing(NamedTuple):
+class _Listing:
     """Distributions installed in a folder on `sys.path`."""
 
-    modified: int
-    """Time of the last change of the folder, in nanoseconds."""
-    distributions: list[Distribution]
-    by_name: dict[str, Distribution]
-    """The first distribution of each normalized name."""
+    def __init__(self, folder: str, modified: int) -> None:
+        self.modified = modified
+        """Time of the last change of the folder, in nanoseconds."""
+        names = [name for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS)]
+        self.distributions = [Distribution(f"{folder}/{name}") for name in names]
+
+    @cached_property
+    def by_name(self) -> dict[str, Distribution]:
+        """The first distribution of each normalized name."""
+        return {normalized(name_of_folder(found.folder)): found for found in reversed(self.distributions)}
 
 
 _listings: dict[str, _Listing] = {}
@@ -147,7 +151,10 @@ def package_version(package: str) -> str | None:
 
 def normalized(name: str) -> str:
     """A distribution's name in the form in which names are compared (PEP 503)."""
-    return re.sub(r"[-_.]+", "-", name).lower()
+    name = name.lower().replace("_", "-").replace(".", "-")
+    while "--" in name:
+        name = name.replace("--", "-")
+    return name
 
 
 def name_of_folder(folder: str) -> str:
@@ -163,12 +170,7 @@ def _listed() -> Iterator[_Listing]:
             modified = os.stat(folder).st_mtime_ns
             known = _listings.get(folder)
             if known is None or known.modified != modified:
-                paths = [os.path.join(folder, name) for name in sorted(os.listdir(folder)) if name.endswith(ENDINGS)]
-                found = list(map(Distribution, paths))
-                by_name = {
-                    normalized(name_of_folder(path)): one for path, one in zip(paths[::-1], found[::-1], strict=True)
-                }
-                known = _listings[folder] = _Listing(modified, found, by_name)
+                known = _listings[folder] = _Listing(folder, modified)
         except (OSError, TypeError, ValueError):  # not a folder, or not a path
             continue
         yield known

@@ -1,8 +1,9 @@
-"""`dataclass` for the types of documents: that of the standard library, made in a third of the time.
+"""`dataclass` for the types of documents: as of the standard library, and made when its class is first used.
 
-The standard library compiles six methods of each class, a quarter of the time of `llmperf validate FILE`. Here only
-the constructor is compiled; all classes share the other methods. A constructor takes longer, so that modules whose
-objects are created in every step, such as `llmperf.types.records`, use the decorator of the standard library.
+The standard library compiles six methods of each class, a quarter of the time of `llmperf validate FILE`. Here all
+classes share these methods, and a class gets its constructor and its fields from the standard library when one of them
+is first asked for. A constructor takes longer, so that modules whose objects are created in every step, such as
+`llmperf.types.records`, use the decorator of the standard library.
 """
 
 from __future__ import annotations
@@ -20,14 +21,43 @@ else:
         assert all((frozen, slots, kw_only))
 
         def decorated(cls):
-            for name, method in _METHODS.items():
-                setattr(cls, name, method)
-            cls = dataclasses.dataclass(eq=False, repr=False, slots=True, kw_only=True)(cls)
-            cls.__dataclass_params__.frozen = True  # for dataclasses derived from it
-            cls._compared = attrgetter(*(field.name for field in dataclasses.fields(cls) if field.compare))
-            return cls
+            body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
+            names = tuple(body.get("__annotations__", ()))
+            others = {name: value for name, value in body.items() if name not in names}
+            made = type(cls)(cls.__name__, cls.__bases__, {**others, **_METHODS, "__slots__": names})
+
+            def plain(init):
+                kind = type(cls)(cls.__name__, cls.__bases__, dict(body))
+                return dataclasses.dataclass(init=init, eq=False, repr=False, kw_only=True)(kind)
+
+            def settle():
+                kind = plain(init=False)
+                kind.__dataclass_params__.frozen = True  # for dataclasses derived from it
+                kind._compared = attrgetter(*(field.name for field in dataclasses.fields(kind) if field.compare))
+                for name in _LATER:
+                    setattr(made, name, vars(kind)[name])
+
+            def construct(self, **values):
+                made.__init__ = plain(init=True).__init__
+                made.__init__(self, **values)
+
+            made.__init__ = construct
+            for name in _LATER:
+                setattr(made, name, _Later(name, settle))
+            return made
 
         return decorated
+
+    class _Later:
+        """An attribute of a class that is set when it is first read."""
+
+        def __init__(self, name, settle):
+            self.name = name
+            self.settle = settle
+
+        def __get__(self, instance, owner):
+            self.settle()
+            return getattr(owner, self.name)
 
     def _set(self, name, value):
         """Set a field once, as the constructor and unpickling do."""
@@ -51,3 +81,4 @@ else:
         return f"{self.__class__.__qualname__}({', '.join(values)})"
 
     _METHODS = {"__setattr__": _set, "__delattr__": _delete, "__eq__": _equal, "__hash__": _hash, "__repr__": _text}
+    _LATER = ("__dataclass_fields__", "__dataclass_params__", "_compared")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import llmperf
@@ -30,6 +29,8 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 @llmperf.hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """The document that `llmperf import` writes, and the Markdown that it reads."""
+    from pathlib import Path
+
     from llmperf.types import DocumentKind
 
     shared: dict[str, Any] = {

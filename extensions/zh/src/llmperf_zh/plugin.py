@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from pathlib import Path
 
 from llmperf import hookimpl
 
-CATALOGUE = Path(__file__).parent / "zh.po"
+CATALOGUE = os.path.join(os.path.dirname(__file__), "zh.po")
 
 
 @hookimpl
@@ -17,5 +17,5 @@ def llmperf_translations(language: str) -> list[Mapping[str, str]]:
         return []
     from babel.messages.pofile import read_po
 
-    with CATALOGUE.open("rb") as file:
+    with open(CATALOGUE, "rb") as file:
         return [{str(message.id): str(message.string) for message in read_po(file) if message.id and message.string}]

@@ -7,12 +7,13 @@ user's own checkout of Megatron-DeepSpeed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmperf.types import (
         Device,
         Facts,
@@ -34,6 +35,8 @@ CHECKOUT = "checkout"
 @llmperf.hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """The overlay that brings cases made for another framework to ZeRO-1."""
+    from pathlib import Path
+
     return [Path(__file__).parent / "data"]
 
 

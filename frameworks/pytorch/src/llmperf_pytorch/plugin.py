@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import llmperf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmperf.types import (
         Device,
         Facts,

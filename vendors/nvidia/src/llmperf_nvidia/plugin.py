@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmperf.types import Device, DeviceRates, DeviceSample, Dtype, Facts, PeakFlops, Plan, Probe, Rule
 
 
 @hookimpl
 def llmperf_resources() -> Iterable[Path]:
     """Tuning overlays for the published cases on GPUs with less or more memory than they were made for."""
+    from pathlib import Path
+
     return [Path(__file__).parent / "data"]
 
 
