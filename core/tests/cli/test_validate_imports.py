@@ -12,7 +12,7 @@ LEFT_OUT = (
     *("llmperf_verify.levels", "llmperf_verify.ssh_signatures", "llmperf.plugins.mending", "llmperf_nvidia.probe"),
 )
 LEFT_OUT_BY_PLUGINS = (
-    *(*LEFT_OUT, "msgspec", "tomllib", "tomli", "llmperf.types", "llmperf.validation", "llmperf_vendorkit"),
+    *(*LEFT_OUT, "msgspec", "tomllib", "tomli", "llmperf.types.result", "llmperf.validation", "llmperf_vendorkit"),
     *("llmperf.accounting", "llmperf.cases", "llmperf.planning", "llmperf.running"),
 )
 PROGRAM = "import sys; from llmperf.cli.main import call; call(sys.argv[2:]); print(*(set(sys.argv[1].split(',')) & set(sys.modules)))"  # noqa: E501

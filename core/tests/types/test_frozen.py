@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 import typing
 
@@ -59,3 +60,10 @@ def test_a_frozen_dataclass_derives_from_it():
     assert one == Derived(first=1, fourth=4) != Derived(first=1, fourth=5)
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.fourth = 5
+
+
+def test_the_signature_is_that_of_the_fields():
+    parameters = inspect.signature(Ours).parameters.values()
+    assert [(each.name, each.kind) for each in parameters] == [
+        (name, inspect.Parameter.KEYWORD_ONLY) for name in ("first", "second", "third")
+    ]

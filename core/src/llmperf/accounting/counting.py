@@ -12,7 +12,6 @@ work on padding, so every convention leaves attention out for padded contracts: 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -23,6 +22,7 @@ from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.types.flop_counts import Workload
+from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 
 Weights = Literal["nominal", "total", "active", "without_embedding", "multiplied"]

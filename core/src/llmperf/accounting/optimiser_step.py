@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from llmperf.types.frozen import dataclass
 from llmperf.types.layout import Batch
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Contract, Tuning
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from llmperf.types.spec import Optimizer
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Settled:
     """The result of the batch arithmetic."""
 

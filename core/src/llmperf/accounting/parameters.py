@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 
 from llmperf.errors import UserError, unknown
 from llmperf.types import Lora, Model
+from llmperf.types.frozen import dataclass
 from llmperf.types.models import Projection
 
 Shape = tuple[int, int]

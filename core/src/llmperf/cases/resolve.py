@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from llmperf.accounting.layout import data_parallel_of, layout_problems
@@ -14,6 +13,7 @@ from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting
 from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
+from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
@@ -21,7 +21,7 @@ from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuni
 SEED = "contract.seed"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Available:
     """Number of devices of the machine; None where a device can be divided at will."""
 
@@ -168,5 +168,7 @@ def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
 
 def challenge_seed(nonce: str) -> int:
     """The seed of a challenged run: the first 31 bits of SHA-256 over `llmperf/challenge/v1/NONCE`."""
+    import hashlib  # takes 3 ms
+
     digest = hashlib.sha256(f"llmperf/challenge/v1/{nonce}".encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1

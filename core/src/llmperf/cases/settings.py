@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import typing
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -13,6 +12,7 @@ from llmperf.cases.fields import check_bound, hints, leaves
 from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import builtins, convert
 from llmperf.files.user_files import parse_value
+from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 from llmperf.types.spec import Contract, DataSource, Scalar, Tuning
 
@@ -22,7 +22,7 @@ LISTING = "llmperf cases default"
 """The command that lists the paths."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Setting:
     """A value for a field, and its origin: an option of the command line or an overlay."""
 

@@ -12,11 +12,6 @@ from typing import Any
 from llmperf.errors import UserError
 from llmperf.files.json_files import open_regular, read_bytes
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 VARIABLE = "LLMPERF_CACHE_DIR"
 MAX_TOML_BYTES = 2**20
 MAX_KEY_PARTS = 64
@@ -155,6 +150,10 @@ def _parsed(text: str) -> dict[str, Any]:
             after_dot = after_dot or "." in token[0]
         else:
             parts, after_dot = 0, False
+    if sys.version_info >= (3, 11):  # imported here: most commands read no TOML
+        import tomllib
+    else:
+        import tomli as tomllib
     return tomllib.loads(text)
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
 from llmperf.plugins.installed import Distribution, distributions
 from llmperf.plugins.own_packages import PROJECT, published, published_package
+from llmperf.types.frozen import dataclass
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """A plugin as the metadata of its distribution announces it."""
 

@@ -18,7 +18,7 @@ HOOK = "llmperf_facts"
 
 def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
     """The names of a role's installed plugins that answer a hook; those that cannot be loaded are skipped."""
-    return plugins_for((found.role, found.name) for found in discover()).answering(hook, role)
+    return plugins_for((role, found.name) for found in discover() if found.role == role).answering(hook, role)
 
 
 def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:

@@ -333,8 +333,14 @@ _loaded: dict[tuple[frozenset[tuple[Role, str]], tuple[Found, ...]], Plugins] = 
 
 def _usable(found: Found) -> ModuleType:
     """The imported module of a plugin; PluginError if its requirements are not met or it cannot be imported."""
+    if found in _usable_modules and sys.modules.get(found.module) is _usable_modules[found]:
+        return _usable_modules[found]
     if unmet_requirements(found.distribution):
         from llmperf.plugins.mending import unmet_problem
 
         raise PluginError(str(unmet_problem(found)))
-    return load(found)
+    module = _usable_modules[found] = load(found)
+    return module
+
+
+_usable_modules: dict[Found, ModuleType] = {}

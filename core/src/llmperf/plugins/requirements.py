@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from llmperf.hookspecs import PROJECT
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import normalized, version
+from llmperf.types.frozen import dataclass
 
 BOUND = r"(?:>=|<)\s*\d+(?:\.\d+)*"
 PLAIN = re.compile(
@@ -20,7 +20,7 @@ EXTRA = re.compile(r"extra\s*==\s*('[^']*'|\"[^\"]*\")")
 RELEASE = re.compile(r"\d+(?:\.\d+)*")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Unmet:
     """A requirement that is not installed here, or installed in a version that does not fit."""
 

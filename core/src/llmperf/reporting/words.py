@@ -6,7 +6,6 @@ Translations come from the plugins that answer `llmperf_translations`, by Englis
 from __future__ import annotations
 
 from functools import lru_cache
-from string import Formatter
 from typing import TYPE_CHECKING
 
 from llmperf.reporting.safe_text import printable
@@ -69,6 +68,8 @@ def finding_text(finding: Finding, language: str = "en") -> str:
 
 def _filled(template: str, values: list[object]) -> str:
     """A template with its values; a space between two Chinese texts is left out."""
+    from string import Formatter
+
     made, formatter = [""], Formatter()
     for literal, name, form, conversion in formatter.parse(template):
         if made[-1][-1:] >= CJK:

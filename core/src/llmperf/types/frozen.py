@@ -14,11 +14,13 @@ if TYPE_CHECKING:
     from dataclasses import dataclass as dataclass
 else:
     import dataclasses
+    from functools import partial
     from operator import attrgetter
 
-    def dataclass(*, frozen, slots, kw_only):
-        """Decorator of frozen classes with slots and keyword-only fields, without dataclasses as bases."""
-        assert all((frozen, slots, kw_only))
+    def dataclass(*, frozen, slots, kw_only=False):
+        """Decorator of frozen classes with slots, without dataclasses as bases."""
+        assert frozen
+        assert slots
 
         def decorated(cls):
             body = {name: value for name, value in vars(cls).items() if name not in ("__dict__", "__weakref__")}
@@ -26,24 +28,23 @@ else:
             others = {name: value for name, value in body.items() if name not in names}
             made = type(cls)(cls.__name__, cls.__bases__, {**others, **_METHODS, "__slots__": names})
 
-            def plain(init):
+            def settle(init=False):
                 kind = type(cls)(cls.__name__, cls.__bases__, dict(body))
-                return dataclasses.dataclass(init=init, eq=False, repr=False, kw_only=True)(kind)
-
-            def settle():
-                kind = plain(init=False)
+                kind = dataclasses.dataclass(init=init, eq=False, repr=False, kw_only=kw_only)(kind)
                 kind.__dataclass_params__.frozen = True  # for dataclasses derived from it
                 kind._compared = attrgetter(*(field.name for field in dataclasses.fields(kind) if field.compare))
-                for name in _LATER:
+                kind.__signature__ = None  # that of the constructor
+                for name in ("__init__", "__signature__", *_LATER) if init else _LATER:
                     setattr(made, name, vars(kind)[name])
 
-            def construct(self, **values):
-                made.__init__ = plain(init=True).__init__
-                made.__init__(self, **values)
+            def construct(self, *values, **fields):
+                settle(init=True)
+                made.__init__(self, *values, **fields)
 
             made.__init__ = construct
             for name in _LATER:
                 setattr(made, name, _Later(name, settle))
+            made.__signature__ = _Later("__signature__", partial(settle, init=True))
             return made
 
         return decorated

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import islice
@@ -19,6 +18,7 @@ from llmperf.plugins.faults import blamed_items, blaming, who
 from llmperf.plugins.loading import plugins_for
 from llmperf.plugins.own_packages import PROJECT, project_packages
 from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
+from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding
 from llmperf.types.texts import Text
 from llmperf.validation.installed import installed

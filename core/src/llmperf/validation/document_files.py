@@ -6,7 +6,6 @@ import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.filenames import RESULT
 from llmperf.types import Finding, Result
 from llmperf.types.documents import DocumentKind
+from llmperf.types.frozen import dataclass
 from llmperf.validation.catalogue import Catalogue, open_catalogue
 from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.reading import Parsed, parse_json

@@ -7,7 +7,7 @@ written with a point, which JSON Schema accepts as integers and the types do not
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from itertools import islice
 from typing import Any
@@ -16,6 +16,7 @@ from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Finding, Text
 from llmperf.types.documents import Rule
+from llmperf.types.frozen import dataclass
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.while_reading import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
 from llmperf.validation.violations import with_rest
