@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from llmperf.types import DocumentKind, Rule
 
 KINDS = ("published", "readme")
