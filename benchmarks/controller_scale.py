@@ -37,7 +37,7 @@ from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.running.measure import check
 from llmperf.types import PhaseRecord, Plan, RankRecord, StepRecord
 from llmperf.validation.run_folder import recorded_findings

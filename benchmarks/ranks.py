@@ -20,7 +20,7 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Planned, Selection
 from llmperf.plugins.loading import load_for
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.running.measure import startable
 from llmperf.types import Device, Plan, Trainer
 

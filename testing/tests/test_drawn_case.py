@@ -71,10 +71,10 @@ def test_a_clock_that_was_slowed_disagrees_with_the_times_of_files(tmp_path, mon
 
 
 def test_functions_that_are_replaced_are_named(monkeypatch):
-    from llmperf.runfolder.recorder import Recorder
+    from llmperf.runfolder.reader import Recorder
 
     before = functions()
     assert replaced_since(before) == ()
     monkeypatch.setattr(Recorder, "write", print)
     monkeypatch.setattr(time, "time", lambda: 0.0)
-    assert replaced_since(before) == ("llmperf.runfolder.recorder.Recorder.write", "time.time")
+    assert replaced_since(before) == ("llmperf.runfolder.reader.Recorder.write", "time.time")

@@ -21,7 +21,7 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.running.launched import run_plan
 from llmperf.types import DeviceSample, Facts, MemorySample, NodeCommand, PhaseRecord, Result, StepRecord
 

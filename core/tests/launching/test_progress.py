@@ -11,7 +11,7 @@ import pytest
 from llmperf.launching import progress
 from llmperf.launching.progress import Follower
 from llmperf.runfolder import filenames
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types import DeviceSample, MemorySample, StepRecord
 
 ROOT = Path(__file__).parents[3]

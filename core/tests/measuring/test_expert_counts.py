@@ -8,8 +8,7 @@ from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import PluginError
 from llmperf.measuring.expert_counts import ExpertCounts, llmperf_rank_records
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.runfolder.reader import read_records
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder, read_records
 from llmperf.types import Layout, Mixture, RankRecords, StepOutput
 
 

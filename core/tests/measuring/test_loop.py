@@ -8,9 +8,8 @@ import pytest
 from llmperf.errors import PluginError
 from llmperf.measuring import loop
 from llmperf.measuring.loop import MAX_STEPS_AHEAD, MeasuredLoop, NonfiniteLoss
-from llmperf.runfolder import recorder
-from llmperf.runfolder.reader import read_records
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder import reader
+from llmperf.runfolder.reader import Recorder, read_records
 from llmperf.types import StepOutput
 
 
@@ -29,7 +28,7 @@ def clock(monkeypatch):
     monkeypatch.setattr(AsyncDevice, "clock", Clock())
     clock = AsyncDevice.clock
     monkeypatch.setattr(loop, "time", clock)
-    monkeypatch.setattr(recorder, "time", SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now))
+    monkeypatch.setattr(reader, "time", SimpleNamespace(time=lambda: clock.now, monotonic=lambda: clock.now))
     return clock
 
 

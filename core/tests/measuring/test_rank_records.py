@@ -9,7 +9,7 @@ from llmperf.measuring.loop import MeasuredLoop
 from llmperf.measuring.worker import further_records
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types import FurtherRecord, RankRecords, StepOutput
 
 

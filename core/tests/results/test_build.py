@@ -13,7 +13,7 @@ from llmperf.results.run_result import build_result
 from llmperf.results.statistics import spread
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types import DeviceSample, FailureRecord, Layout, MemorySample, PhaseRecord, RankRecord, Script, StepRecord
 from llmperf.validation.check import findings
 from llmperf.validation.run_folder import recorded_findings

@@ -9,7 +9,7 @@ from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, Host, RankExit, ReachedNode
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types import (
     DeviceSample,
     FailureRecord,

@@ -10,7 +10,7 @@ from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import contents, filenames, reader, totals
 from llmperf.runfolder.contents import by_step, read_run
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.runfolder.totals import LossCurve, distance
 from llmperf.types import FailureRecord, PhaseRecord, StepRecord
 

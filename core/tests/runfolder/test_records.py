@@ -14,8 +14,7 @@ import pytest
 from llmperf.errors import RunFailed, UserError
 from llmperf.measuring.sampler import Sampler
 from llmperf.measuring.worker import loaded_packages
-from llmperf.runfolder.reader import RecordFile, read_records
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder, RecordFile, read_records
 from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
 
@@ -96,7 +95,7 @@ def test_following_a_file_gives_each_record_once(tmp_path):
 WRITER = """
 import sys
 from pathlib import Path
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types import StepRecord
 with Recorder(Path(sys.argv[1])) as recorder:
     known = {"rank": 0, "measured": True, "at": 1.0, "monotonic": 1.0, "step_seconds": 0.5, "tokens": 4, "loss": 1.0}

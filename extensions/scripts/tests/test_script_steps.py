@@ -8,8 +8,7 @@ import pytest
 from llmperf.errors import PluginError, RunFailed
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.reader import read_records
-from llmperf.runfolder.recorder import Moment, Recorder
+from llmperf.runfolder.reader import Moment, Recorder, read_records
 from llmperf.types import LoggedFacts, LoggedStep
 from llmperf_scripts.steps import ScriptSteps, logged_in
 

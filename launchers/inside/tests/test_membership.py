@@ -2,10 +2,8 @@
 
 import pytest
 from llmperf.errors import UserError
-from llmperf_inside.environment import user_environment
 from llmperf_inside.gate import listen
-from llmperf_inside.membership import first_host, membership
-from llmperf_inside.options import InsideOptions
+from llmperf_inside.membership import InsideOptions, first_host, membership, user_environment
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",

@@ -8,7 +8,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.launching.agent import rank_environment
 from llmperf.types import Node
-from llmperf_remote.interfaces import NetworkInterface, network_interfaces, with_interface
+from llmperf_remote.host_facts import NetworkInterface, network_interfaces, with_interface
 
 LO = NetworkInterface(name="lo", addresses=("127.0.0.1", "127.0.1.1", "::1"), up=True, mtu=65536)
 ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1", "fe80::1"), up=True, mtu=1500, megabits_per_second=1000)

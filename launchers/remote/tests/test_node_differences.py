@@ -6,8 +6,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.types import DeviceInfo, DeviceSample, Facts, InstalledPlugin, Node, Offers, Probe
 from llmperf_remote.differences import concerns, differences, refuse_one_machine, usual_report
-from llmperf_remote.host_facts import host_facts
-from llmperf_remote.interfaces import NetworkInterface
+from llmperf_remote.host_facts import NetworkInterface, host_facts
 from llmperf_remote.reports import Clock, NodeReport
 
 OFFERS = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")

@@ -10,7 +10,7 @@ from click import unstyle
 from llmperf.cli.request import say_what_was_left_out
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf_remote.doctor import lines
+from llmperf_remote.differences import lines
 from llmperf_remote.reports import NodeReport, node_report
 
 

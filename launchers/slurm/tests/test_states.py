@@ -1,8 +1,8 @@
 """What Slurm's commands print about jobs."""
 
 import pytest
-from llmperf_slurm.states import job_states, read_state
-from llmperf_slurm.submitting import Job
+from llmperf_slurm.following import job_states, read_state
+from llmperf_slurm.script import Job
 from llmperf_slurm.tools import SlurmError
 
 LINE = (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf_ssh.quoting import command_line, quoted
+from llmperf_ssh.client import command_line, quoted
 
 PRINT = ("sh", "-c", 'printf "%s\\0" "$SEEN" "$@"', "sh")
 SHELLS = {"sh": (), "bash": (), "dash": (), "zsh": (), "ksh": (), "busybox": ("sh",), "fish": (), "tcsh": (), "csh": ()}

@@ -1,7 +1,7 @@
 """What llmperf says when an ssh client fails; the messages are those of OpenSSH 9.2."""
 
 import pytest
-from llmperf_ssh.failures import explanation
+from llmperf_ssh.client import explanation
 
 CHANGED = """@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@@
 @    WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED!     @

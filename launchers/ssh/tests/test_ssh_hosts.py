@@ -6,8 +6,7 @@ import shutil
 import pytest
 from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest
-from llmperf_ssh.hostfile import read_host_file
-from llmperf_ssh.hosts import Host, parse_host
+from llmperf_ssh.hosts import Host, parse_host, read_host_file
 from llmperf_ssh.launcher import SshLauncher
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs an ssh client")

@@ -23,8 +23,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
-from llmperf.runfolder.reader import read_steps
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder, read_steps
 from llmperf.types import Facts
 from llmperf_testing import framework, subject, trials
 from llmperf_testing.observations import Fresh, RankEnd

@@ -79,7 +79,7 @@ def slow_down():
 """
 FLATTERS = """
 def flatter():
-    from llmperf.runfolder.recorder import Recorder
+    from llmperf.runfolder.reader import Recorder
     from llmperf.types.records import RankRecord, StepRecord
 
     write = Recorder.write

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.filenames import node_log_path as node_log_path
     from llmperf.runfolder.logs import HEAD_BYTES as HEAD_BYTES
     from llmperf.runfolder.logs import TAIL_BYTES as TAIL_BYTES
-    from llmperf.runfolder.recorder import Moment as Moment
+    from llmperf.runfolder.reader import Moment as Moment
 
 _HOMES = lazy_names(__file__)
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from llmperf.errors import PluginError, RunFailed
-from llmperf.runfolder.recorder import Moment, Recorder
+from llmperf.runfolder.reader import Moment, Recorder
 from llmperf.types.devices import Device, DeviceEvent
 from llmperf.types.records import DeferredScalar, RankRecords, StepOutput, StepRecord, Trainer
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from llmperf.files.text import printable
-from llmperf.runfolder.recorder import Recorder
+from llmperf.runfolder.reader import Recorder
 from llmperf.types.records import FailureRecord
 
 T = TypeVar("T")

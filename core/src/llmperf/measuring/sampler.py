@@ -14,8 +14,8 @@ import msgspec
 
 from llmperf.measuring.host_meter import HostMeter, load_average, memory_total_bytes, names_of, on_devices
 from llmperf.plugins.loading import Plugins
+from llmperf.runfolder.reader import Moment, Recorder
 from llmperf.runfolder.readings import HostLoad, HostReading
-from llmperf.runfolder.recorder import Moment, Recorder
 from llmperf.types.devices import DeviceSample
 from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan

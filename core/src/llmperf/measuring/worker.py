@@ -24,8 +24,7 @@ from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import project_packages
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import FURTHER, KINDS, RecordFile
-from llmperf.runfolder.recorder import Moment, Recorder
+from llmperf.runfolder.reader import FURTHER, KINDS, Moment, Recorder, RecordFile
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import RankTask

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.accounting.precisions import precision_recipe
-from llmperf.results import device_readings
+from llmperf.results import node_figures
 from llmperf.runfolder.contents import RunRecords
 
 UNREAD_SECONDS = 5.0
@@ -66,12 +66,12 @@ def _notes(records: RunRecords) -> Iterator[str]:
             f"the loss curve has one step in {every}, the last one, and those whose loss is no number; all other"
             " figures are of all steps"
         )
-    whole = device_readings.devices(records)
-    for name, shown in device_readings.partly_shown(records).items():
+    whole = node_figures.devices(records)
+    for name, shown in node_figures.partly_shown(records).items():
         yield f"{name}: shown by {shown} of {whole} devices, so that it is not known of all: null"
-    if (unread := device_readings.unread(records)) is not None:
+    if (unread := node_figures.unread(records)) is not None:
         missed, window = unread
-        if missed > max(UNREAD_SECONDS, (1 - device_readings.COVERED) * window):
+        if missed > max(UNREAD_SECONDS, (1 - node_figures.COVERED) * window):
             yield (
                 f"the devices were read over {100 * (1 - missed / window):.0f} % of the measured window only: their"
                 " memory, utilisation and power are of that part"

@@ -12,7 +12,7 @@ from llmperf_schemas import RESULT_SCHEMA
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.precisions import products_dtype, weighted_peaks
 from llmperf.errors import UserError
-from llmperf.results import device_readings
+from llmperf.results import node_figures
 from llmperf.results.disturbances import node_conditions, of_others
 from llmperf.results.failure import outcome
 from llmperf.results.node_figures import Facts, common_facts, node_facts, node_results, waiting
@@ -172,7 +172,7 @@ def metrics(records: RunRecords) -> Metrics:
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else steps.measured_tokens
     contract_data = script is None or any(rank.data_fingerprint for rank in records.ranks)  # which script ranks record
     curve = steps.curve.points()
-    drawn = device_readings.energy(records, window)
+    drawn = node_figures.energy(records, window)
     return Metrics(
         tokens_per_second_per_device=tokens / window / world if window else None,
         tokens_per_second=tokens / window if window else None,
@@ -193,15 +193,15 @@ def metrics(records: RunRecords) -> Metrics:
             )
             for rank in records.ranks
         ),
-        device_memory_used_bytes=device_readings.most(records, "memory_used_bytes"),
-        device_memory_total_bytes=device_readings.most(records, "memory_total_bytes"),
-        utilisation_percent=device_readings.mean(records, "utilisation_percent"),
-        power_watts=drawn.watts if drawn else device_readings.mean(records, "power_watts"),
+        device_memory_used_bytes=node_figures.most(records, "memory_used_bytes"),
+        device_memory_total_bytes=node_figures.most(records, "memory_total_bytes"),
+        utilisation_percent=node_figures.mean(records, "utilisation_percent"),
+        power_watts=drawn.watts if drawn else node_figures.mean(records, "power_watts"),
         energy_joules=drawn.joules if drawn else None,
         energy_source=drawn.source if drawn else None,
         joules_per_token=drawn.joules / tokens if drawn and tokens else None,
         tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
-        throttling=device_readings.throttling(records),
+        throttling=node_figures.throttling(records),
         **of_others(records),
         compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
         evaluation=of_first_rank(rank.evaluation for rank in records.ranks),

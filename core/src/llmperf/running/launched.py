@@ -33,8 +33,7 @@ from llmperf.runfolder.contents import RunRecords, read_run, samples_of
 from llmperf.runfolder.create import create_run_folder, held, release
 from llmperf.runfolder.endings import Ending, read_reports
 from llmperf.runfolder.logs import shorten
-from llmperf.runfolder.reader import RecordFile
-from llmperf.runfolder.recorder import Moment
+from llmperf.runfolder.reader import Moment, RecordFile
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import FinishedTask

@@ -29,8 +29,7 @@ from llmperf_inside.frames import (
     accept,
     drop,
 )
-from llmperf_inside.membership import Membership
-from llmperf_inside.options import WHERE, InsideOptions
+from llmperf_inside.membership import WHERE, InsideOptions, Membership
 from llmperf_inside.peer import LOST_SECONDS, keep_alive, reason_of
 from llmperf_inside.siblings import listen_at, private_folder
 

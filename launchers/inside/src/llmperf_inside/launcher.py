@@ -22,10 +22,8 @@ from llmperf.errors import Interrupted, Terminated, UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
 from llmperf_inside.bridge import COMMAND, GATE
-from llmperf_inside.environment import user_environment
 from llmperf_inside.gate import Gate, listen
-from llmperf_inside.membership import Membership, membership
-from llmperf_inside.options import InsideOptions, options_of
+from llmperf_inside.membership import InsideOptions, Membership, membership, options_of, user_environment
 from llmperf_inside.peer import join, serve
 from llmperf_inside.secret import meeting_file, publish, secret_of, withdraw
 from llmperf_inside.siblings import Leader, follow

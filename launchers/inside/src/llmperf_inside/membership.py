@@ -1,4 +1,4 @@
-"""The place of this process in the job of an engine, by the variables that the engine has set."""
+"""The place of this process in the job of an engine, by its variables, and the options of the launcher."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+from llmperf import read_options
 from llmperf.errors import UserError
+from llmperf.types import NodeRequest
+
+from llmperf_inside.secret import NAME
 
 FIRST_PORT, PORTS = 20_000, 10_000
 """Where ports lie that are derived from the job, if there is no `MASTER_PORT`."""
@@ -242,3 +246,51 @@ ENGINES: tuple[tuple[str, tuple[str, ...], Callable[[Variables], Membership]], .
     ("Kubeflow Trainer", ("PET_NODE_RANK", "PET_NNODES"), _one_per_node),
 )
 """Engines by name, with the variables by which each is recognised; those that start others come after these."""
+
+
+THREADS = "OMP_NUM_THREADS"
+
+
+def user_environment(env: Mapping[str, str], member: Membership) -> dict[str, str]:
+    """The variables without the engine's and without the secret.
+
+    torchrun sets OMP_NUM_THREADS to 1 when it starts several processes; the ranks get their own number.
+    """
+    kept = {name: value for name, value in env.items() if not OF_THE_ENGINE.fullmatch(name) and name != NAME}
+    if (
+        member.engine == "torchrun"
+        and member.local_size > 1
+        and "TORCHELASTIC_RUN_ID" in env
+        and env.get(THREADS) == "1"
+    ):
+        del kept[THREADS]
+    return kept
+
+
+WHERE = "[launchers.inside]"
+MAX_PORT = 65535
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InsideOptions:
+    """Options of the user, equal on all nodes."""
+
+    address: str | None = None
+    """Name or address at which the other nodes reach node 0; by default `MASTER_ADDR`, or the engine's first node."""
+    port: int | None = None
+    """Port at which node 0 listens; by default one of the four after `MASTER_PORT`."""
+    timeout_seconds: float = 120
+    """Time for all processes to come."""
+
+
+def options_of(request: NodeRequest) -> InsideOptions:
+    """The options of a request; UserError for one that cannot be followed."""
+    options = read_options(request.options, InsideOptions, WHERE)
+    if request.hosts:
+        hosts = ", ".join(request.hosts)
+        raise UserError(f"--hosts {hosts}: launcher 'inside' takes the nodes on which the engine has started it")
+    if options.port is not None and not 0 < options.port <= MAX_PORT:
+        raise UserError(f"{WHERE}: port: expected 1 to {MAX_PORT}, found {options.port}")
+    if options.timeout_seconds <= 0:
+        raise UserError(f"{WHERE}: timeout_seconds: expected more than 0, found {options.timeout_seconds:g}")
+    return options

@@ -30,8 +30,7 @@ from llmperf_inside.frames import (
     Frame,
     call,
 )
-from llmperf_inside.membership import Membership
-from llmperf_inside.options import InsideOptions
+from llmperf_inside.membership import InsideOptions, Membership
 from llmperf_inside.secret import NAME, meeting_file, read_meeting, secret_of
 
 CONNECT_SECONDS = 10.0

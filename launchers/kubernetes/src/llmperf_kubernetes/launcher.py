@@ -13,10 +13,9 @@ from llmperf import printable
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
-from llmperf_kubernetes.kubectl import Kubectl, KubectlError
+from llmperf_kubernetes.kubectl import Kubectl, KubectlError, Pod, job_state, read_pod
 from llmperf_kubernetes.manifest import CONTAINER, INSTANCE, Object, as_yaml, device_number, job_objects
 from llmperf_kubernetes.options import WHERE, Kind, Options, checked_options
-from llmperf_kubernetes.pods import Pod, job_state, read_pod
 
 SECONDS_BETWEEN_LOOKS = 2.0
 GROUPS: tuple[tuple[Kind, str], ...] = (("TrainJob", "trainer.kubeflow.org"), ("JobSet", "jobset.x-k8s.io"))

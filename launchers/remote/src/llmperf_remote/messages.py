@@ -39,7 +39,7 @@ class Task(Line, frozen=True, kw_only=True, tag="task"):
 
     number: int
     name: str
-    """One of `tasks.answered`, or of a `NodeTask` of an extension."""
+    """One of `run_on_node.answered`, or of a `NodeTask` of an extension."""
     arguments: Mapping[str, object] = {}
 
 

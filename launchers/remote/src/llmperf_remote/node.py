@@ -175,7 +175,7 @@ class Program:
         while True:
             task = self._tasks.get()
             try:
-                from llmperf_remote.tasks import answered
+                from llmperf_remote.run_on_node import answered
 
                 result = answered(self, task.name, task.arguments)
                 answer = Answer(node=self.node, number=task.number, result=msgspec.Raw(msgspec.json.encode(result)))

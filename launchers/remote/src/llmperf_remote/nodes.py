@@ -20,8 +20,7 @@ from llmperf.types.remote import Chooser, Container, NodesCheck
 from llmperf_remote.agents import LinkedAgents
 from llmperf_remote.containers import InContainers
 from llmperf_remote.conversation import Conversation
-from llmperf_remote.differences import concerns, differences, refuse_one_machine, usual_report
-from llmperf_remote.doctor import described, lines
+from llmperf_remote.differences import concerns, described, differences, lines, refuse_one_machine, usual_report
 from llmperf_remote.messages import AnyMessage, Piece
 from llmperf_remote.reports import NodeReport, ask_for_reports, placed_nodes
 from llmperf_remote.shipping import Receiver

@@ -13,8 +13,7 @@ from llmperf.launching import device_samples, environment_report, installed_fact
 from llmperf.types import DeviceSample, EnvironmentReport, Node
 
 from llmperf_remote.conversation import Conversation
-from llmperf_remote.host_facts import HostFacts, host_facts
-from llmperf_remote.interfaces import resolved, with_interface
+from llmperf_remote.host_facts import HostFacts, host_facts, resolved, with_interface
 from llmperf_remote.messages import BEAT_SECONDS
 
 LIMIT_SECONDS = 60.0

@@ -83,7 +83,7 @@ class SlurmLauncher:
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
         """Reason why a step ended before its command, from the messages of srun."""
-        from llmperf_slurm.explanations import explanation
+        from llmperf_slurm.tools import explanation
 
         return explanation(errors)
 
@@ -94,7 +94,7 @@ class SlurmLauncher:
                 say(f"job {os.environ[JOB]} has been requeued, restart {restarts}: this is a run of its own")
             return None
         from llmperf_slurm.following import follow
-        from llmperf_slurm.submitting import submit
+        from llmperf_slurm.script import submit
 
         options = slurm_options(submission.request.options)
         _check_image(submission.request)

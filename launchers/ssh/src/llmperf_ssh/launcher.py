@@ -11,12 +11,9 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest
 
-from llmperf_ssh.client import resolved_name, ssh_argv, ssh_client
-from llmperf_ssh.failures import explanation
-from llmperf_ssh.hostfile import HostFile, read_host_file
-from llmperf_ssh.hosts import parse_host
+from llmperf_ssh.client import command_line, explanation, resolved_name, ssh_argv, ssh_client
+from llmperf_ssh.hosts import HostFile, parse_host, read_host_file
 from llmperf_ssh.options import WHERE, Options, checked_options
-from llmperf_ssh.quoting import command_line
 
 CLIENTS_AT_ONCE = 16
 """Clients that resolve names at the same time."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,10 @@ from llmperf import read_options
 from llmperf.errors import UserError
 from llmperf.types.units import Positive
 
-from llmperf_ssh.quoting import check_names
-
 WHERE = "launchers.ssh"
 _INTERFACE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]*", re.ASCII)
 _OPTION = re.compile(r"[A-Za-z0-9]+[= ].+", re.ASCII)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 MAX_INTERFACE_CHARACTERS = 15
 
 
@@ -58,3 +57,10 @@ def checked_options(table: Mapping[str, Any]) -> Options:
     if name is not None and not (_INTERFACE.fullmatch(name) and len(name) <= MAX_INTERFACE_CHARACTERS):
         raise UserError(f"{WHERE}.interface: expected a network interface such as 'eth0', found {name!r}")
     return options
+
+
+def check_names(env: Iterable[str], where: str) -> None:
+    """UserError for a variable whose name is not a plain identifier."""
+    for name in env:
+        if not _NAME.fullmatch(name):
+            raise UserError(f"{where}: cannot set the variable {name!r}: expected letters, digits and _ only")
