@@ -80,7 +80,7 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
 
 def test_programs_on_cores_of_others_do_not_count():
     def process(name, core, ticks):
-        return host_meter.Process(name=name, parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
+        return host_meter.Process(name=name, state="R", parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
 
     meter = HostMeter()
     before = {7: process("here", 0, 100), 8: process("elsewhere", 9, 100), 9: process("own", 0, 100)}

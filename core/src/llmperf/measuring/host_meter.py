@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
 
+from llmperf.measuring.processes import Process, counters, own_pids, processes_here
 from llmperf.types.devices import DeviceSample
 from llmperf.types.hosts import MAX_PROGRAMS, Resource
 from llmperf.types.records import HostSample
@@ -17,21 +17,6 @@ INITIAL_PID_NAMESPACE = "pid:[4026531836]"
 """PROC_PID_INIT_INO of the kernel: in this namespace, process ids are those that a driver lists."""
 RESOURCES: tuple[Resource, ...] = ("cpu", "memory", "io")
 KIB = 1024
-
-
-class Process(NamedTuple):
-    """One process of this host."""
-
-    name: str
-    parent: int
-    ticks: int
-    """CPU time of its own."""
-    waited_ticks: int
-    """CPU time of its children that have ended and were waited for."""
-    core: int
-    """The core that it ran on last."""
-    start: int
-    """Start time, which tells it from an earlier process of the same id."""
 
 
 class HostMeter:
@@ -46,7 +31,7 @@ class HostMeter:
             cores, per_second = os.sched_getaffinity(0), os.sysconf("SC_CLK_TCK")
             processes = processes_here()
             own = own_pids(processes, os.getpid())
-            memory = _sizes(Path("/proc/meminfo"))
+            available_kib = counters(Path("/proc/meminfo")).get("MemAvailable")
             return HostSample(
                 cores=len(cores),
                 busy_seconds=busy_ticks(Path("/proc/stat").read_text(), cores) / per_second,
@@ -54,7 +39,7 @@ class HostMeter:
                 other_processes=others(devices, own),
                 programs={name: ticks / per_second for name, ticks in self._programs(processes, own, cores)},
                 stalled_seconds=stalled_seconds(),
-                memory_available_bytes=_times(memory.get("MemAvailable"), KIB),
+                memory_available_bytes=None if available_kib is None else available_kib * KIB,
                 swapped_bytes=swapped_bytes(),
             )
         except (AttributeError, OSError, ValueError, IndexError):
@@ -83,44 +68,6 @@ def busy_ticks(stat: str, cores: Iterable[int]) -> int:
     lines = (line.split() for line in stat.splitlines() if line.startswith("cpu"))
     counters = [[int(field) for field in fields[1:9]] for fields in lines if fields[0] in wanted]
     return sum(sum(core) - core[3] - core[4] for core in counters)  # without idle and iowait
-
-
-def processes_here() -> dict[int, Process]:
-    """All processes that this one can see, by id."""
-    processes = {}
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
-        try:
-            with open(f"/proc/{entry}/stat", "rb") as file:
-                head, _, rest = file.read().rpartition(b")")
-        except OSError:  # it has just ended
-            continue
-        fields = rest.split()
-        utime, stime, waited_utime, waited_stime = map(int, fields[11:15])
-        name = head.partition(b"(")[2].decode(errors="replace")
-        processes[int(entry)] = Process(
-            name=name,
-            parent=int(fields[1]),
-            ticks=utime + stime,
-            waited_ticks=waited_utime + waited_stime,
-            core=int(fields[36]),
-            start=int(fields[19]),
-        )
-    return processes
-
-
-def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
-    """A process and its descendants."""
-    children = defaultdict(list)
-    for pid, process in processes.items():
-        children[process.parent].append(pid)
-    pids, pending = set(), [root]
-    while pending:
-        pid = pending.pop()
-        pids.add(pid)
-        pending += children[pid]
-    return frozenset(pids)
 
 
 def own_ticks(processes: Mapping[int, Process], own: Iterable[int]) -> int:
@@ -173,7 +120,7 @@ def stalled_seconds() -> dict[Resource, float]:
 
 def swapped_bytes() -> int | None:
     """Traffic to and from swap space since the system was started; None if unknown."""
-    pages = _sizes(Path("/proc/vmstat"))
+    pages = counters(Path("/proc/vmstat"))
     if "pswpin" not in pages or "pswpout" not in pages:
         return None
     return (pages["pswpin"] + pages["pswpout"]) * os.sysconf("SC_PAGE_SIZE")
@@ -189,17 +136,5 @@ def load_average() -> float | None:
 
 def memory_total_bytes() -> int | None:
     """Memory of this host; None if unknown."""
-    return _times(_sizes(Path("/proc/meminfo")).get("MemTotal"), KIB)
-
-
-def _sizes(path: Path) -> dict[str, int]:
-    """The numbers of a file of the kernel with a name and a number on each line; {} if it cannot be read."""
-    try:
-        lines = [line.split() for line in path.read_text().splitlines()]
-    except OSError:
-        return {}
-    return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
-
-
-def _times(value: int | None, factor: int) -> int | None:
-    return None if value is None else value * factor
+    total_kib = counters(Path("/proc/meminfo")).get("MemTotal")
+    return None if total_kib is None else total_kib * KIB

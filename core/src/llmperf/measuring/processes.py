@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -47,20 +48,69 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
+class Process(NamedTuple):
+    """One process of this host."""
+
+    name: str
+    state: str
+    """Letter of the kernel, such as Z for one that has ended and was not waited for."""
+    parent: int
+    ticks: int
+    """CPU time of its own."""
+    waited_ticks: int
+    """CPU time of its children that have ended and were waited for."""
+    core: int
+    """The core that it ran on last."""
+    start: int
+    """Start time, which tells it from an earlier process of the same id."""
+
+
+def processes_here() -> dict[int, Process]:
+    """All processes that this one can see, by id."""
+    processes = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                head, _, rest = file.read().rpartition(b")")
+        except OSError:  # it has just ended
+            continue
+        fields = rest.split()
+        utime, stime, waited_utime, waited_stime = map(int, fields[11:15])
+        name = head.partition(b"(")[2].decode(errors="replace")
+        processes[int(entry)] = Process(
+            name=name,
+            state=fields[0].decode(),
+            parent=int(fields[1]),
+            ticks=utime + stime,
+            waited_ticks=waited_utime + waited_stime,
+            core=int(fields[36]),
+            start=int(fields[19]),
+        )
+    return processes
+
+
+def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
+    """A process and its descendants."""
+    children = defaultdict(list)
+    for pid, process in processes.items():
+        children[process.parent].append(pid)
+    pids, pending = set(), [root]
+    while pending:
+        pid = pending.pop()
+        pids.add(pid)
+        pending += children[pid]
+    return frozenset(pids)
+
+
 def descendants() -> list[int]:
     """Ids of the running processes below this one; empty without /proc."""
-    parents = {}
-    for entry in Path("/proc").glob("[0-9]*/stat"):
-        with suppress(OSError, ValueError, IndexError):
-            state, parent = entry.read_text(errors="replace").rpartition(")")[2].split()[:2]
-            if state != "Z":
-                parents[int(entry.parent.name)] = int(parent)
-    pids: set[int] = set()
-    below = {os.getpid()}
-    while below:
-        below = {pid for pid, parent in parents.items() if parent in below} - pids
-        pids |= below
-    return sorted(pids)
+    with suppress(OSError, ValueError, IndexError):
+        processes = processes_here()
+        below = own_pids(processes, os.getpid()) - {os.getpid()}
+        return sorted(pid for pid in below if processes[pid].state != "Z")
+    return []
 
 
 def end_descendants() -> None:
@@ -90,25 +140,20 @@ def reap_children() -> dict[int, int]:
 def tagged(tag: str) -> list[int]:
     """Ids of the processes on this machine that carry `tag`, this one excepted; empty without /proc."""
     wanted = f"{TAG}={tag}".encode()
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            carries = wanted in (entry / "environ").read_bytes().split(b"\0")
-        except OSError:  # another user's, or gone by now
-            continue
-        if carries and int(entry.name) != os.getpid():
-            found.append(int(entry.name))
-    return found
+    return [pid for pid, variables in _variables() if wanted in variables and pid != os.getpid()]
 
 
 def left_of_run(run_id: str) -> bool:
     """Check whether a process of a run still runs on this machine, such as after its controller was killed."""
     start = f"{TAG}={run_id}-".encode()
+    return any(variable.startswith(start) for _, variables in _variables() for variable in variables)
+
+
+def _variables() -> Iterator[tuple[int, list[bytes]]]:
+    """Ids of the processes of this machine, with the variables that they were started with."""
     for entry in Path("/proc").glob("[0-9]*/environ"):
-        with suppress(OSError):
-            if any(variable.startswith(start) for variable in entry.read_bytes().split(b"\0")):
-                return True
-    return False
+        with suppress(OSError):  # another user's, or gone by now
+            yield int(entry.parent.name), entry.read_bytes().split(b"\0")
 
 
 def sweep(tag: str) -> list[int]:
@@ -166,8 +211,9 @@ class OomKills(NamedTuple):
 
 def oom_kills(proc: Path = PROC, cgroups: Path = CGROUPS) -> OomKills:
     """The counters now."""
-    groups = (_counter(file) for file in _files(proc, cgroups))
-    return OomKills(next((count for count in groups if count is not None), None), _counter(proc / "vmstat"))
+    groups = (counters(file).get("oom_kill") for file in _files(proc, cgroups))
+    own = next((count for count in groups if count is not None), None)
+    return OomKills(own, counters(proc / "vmstat").get("oom_kill"))
 
 
 def _files(proc: Path, cgroups: Path) -> Iterator[Path]:
@@ -184,11 +230,10 @@ def _files(proc: Path, cgroups: Path) -> Iterator[Path]:
             yield from (cgroups / part / "memory.events" for part in dict.fromkeys((below, "")))
 
 
-def _counter(file: Path) -> int | None:
-    """The number behind `oom_kill` in a file with a name and a number on each line."""
-    with suppress(OSError, ValueError):
-        for line in file.read_text().splitlines():
-            name, _, value = line.partition(" ")
-            if name == "oom_kill":
-                return int(value)
-    return None
+def counters(file: Path) -> dict[str, int]:
+    """The numbers of a file of the kernel with a name and a number on each line; {} if it cannot be read."""
+    try:
+        lines = [line.split() for line in file.read_text().splitlines()]
+    except OSError:
+        return {}
+    return {words[0].rstrip(":"): int(words[1]) for words in lines if len(words) > 1 and words[1].isdigit()}
