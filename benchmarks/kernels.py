@@ -120,7 +120,7 @@ def block_facts(seq_len: int, width: int, inner: int) -> Model:
 
 def block_seconds(states: torch.Tensor, width: int, inner: int, repetitions: int) -> dict[str, float]:
     """A Llama block with separate operations, with fused ones, and compiled."""
-    from llmperf_pytorch.kernels.blocks import compile_blocks
+    from llmperf_pytorch.kernels.compiled import compile_blocks
 
     facts = block_facts(states.shape[1], width, inner)
     works: dict[str, Work] = {}

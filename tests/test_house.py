@@ -35,9 +35,9 @@ BUDGETS = {  # lines of Python; a number only goes down
     "vendors/nvidia": 1000,
     "vendors/rocm": 350,
     "frameworks/lora": 1250,
-    "frameworks/megatron_deepspeed": 2150,
-    "frameworks/paddle": 2200,
-    "frameworks/pytorch": 6950,
+    "frameworks/megatron_deepspeed": 2050,
+    "frameworks/paddle": 2100,
+    "frameworks/pytorch": 6750,
     "frameworks/zero": 900,
     "launchers/inside": 1450,
     "launchers/kubernetes": 900,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 92650,
+    "outside tests": 92250,
     "tests": 50500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

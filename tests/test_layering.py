@@ -20,7 +20,7 @@ FLOORS = (
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "lazy.py", "py.typed", "vendorkit.py"}
 
 LISTING = {"llmperf.accounting", "llmperf.launching", "llmperf.reporting", "llmperf.validation"}
-PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors"} | LISTING
+PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.lazy"} | LISTING
 """What plugins may import of core; of packages that list public names, these."""
 
 SHARED = {

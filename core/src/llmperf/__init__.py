@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import needed_features as needed_features
     from llmperf.planning.plugin_checks import option_choices as option_choices
     from llmperf.planning.plugin_checks import option_problems as option_problems
+    from llmperf.planning.plugin_checks import setting_problem as setting_problem
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
     from llmperf.planning.vendors import catalogued_names as catalogued_names

@@ -23,7 +23,7 @@ from llmperf_lora.mmlu.scoring import Ranks, answers, figures
 from llmperf_lora.options import Options
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.weights import fill_weights
+from llmperf_pytorch.models import fill_weights
 from lm_eval.models.huggingface import HFLM
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 

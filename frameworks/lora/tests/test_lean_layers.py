@@ -7,7 +7,7 @@ import pytest
 torch = pytest.importorskip("torch")
 peft = pytest.importorskip("peft")
 
-from llmperf_lora.lean_layers import LeanLinear, make_lean  # noqa: E402
+from llmperf_lora.adapters import LeanLinear, make_lean  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf_lora.mmlu.preflight import mmlu_problems
-from llmperf_lora.mmlu.prompts import asked, introduction, prompts_of, read_prompts
+from llmperf_lora.mmlu.prompts import asked, introduction, mmlu_problems, prompts_of, read_prompts
 from llmperf_lora.mmlu.questions import Question, Subject, read_questions, read_subjects
 from llmperf_lora.options import Options
 

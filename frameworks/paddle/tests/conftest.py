@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf.runfolder.create import fill
-from llmperf_paddle.variables import rank_variables
+from llmperf_paddle.limits import rank_variables
 
 PROGRAM = Path(__file__).with_name("paddle_rank_program.py")
 SECONDS = 200

@@ -11,9 +11,8 @@ from llmperf.types import Tuning, Workload
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import mean_cross_entropy
-from llmperf_pytorch.models import blocks_of
+from llmperf_pytorch.models import blocks_of, fill_weights
 from llmperf_pytorch.recompute import recompute_blocks
-from llmperf_pytorch.weights import fill_weights
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,7 @@
 import pytest
 from llmperf.files.json_files import convert
 from llmperf.types import Probe
-from llmperf_zero.facts import deepspeed_facts
+from llmperf_zero.options import deepspeed_facts
 from llmperf_zero.plugin import llmperf_plan_workers
 
 OFFERS = {"precisions": ["fp32", "bf16"], "runtimes": ["torch"], "collective_backend": "nccl"}
@@ -17,7 +17,7 @@ def bare(tmp_path, monkeypatch):
     for name in ("CC", "CXX", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-cuda"))
-    monkeypatch.setattr("llmperf_pytorch.compilers.USUAL_CUDA", str(tmp_path / "no-cuda"))
+    monkeypatch.setattr("llmperf_pytorch.kernel_limits.USUAL_CUDA", str(tmp_path / "no-cuda"))
 
     def put(*names):
         for name in names:

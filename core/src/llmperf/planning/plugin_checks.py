@@ -27,6 +27,11 @@ OptionCheck = Callable[[object], str | None]
 """Takes the value of an option; returns what was expected if the value is wrong, None if it is valid."""
 
 
+def setting_problem(plugin: str, where: str, message: str) -> Problem:
+    """The problem of a plugin with a setting; its code is `PLUGIN.SETTING`, such as `zero.offload`."""
+    return Problem(code=f"{plugin}.{where.rpartition('.')[2]}", where=where, message=message)
+
+
 def option_problems(
     framework: str,
     options: Mapping[str, object],
@@ -101,18 +106,15 @@ def fused_op_problems(framework: str, spec: RunSpec, offered: Sequence[str]) -> 
         if name not in (*offered, AUTO):
             message = f"{framework} offers {', '.join(offered) or 'none'}, found {name!r}"
             nearest = get_close_matches(name, offered, n=1) or [AUTO]
-            yield Problem(
-                code=f"{framework}.fused_ops",
-                where="tuning.fused_ops",
-                message=f"{message}; nearest: --set 'fused_ops=[\"{nearest[0]}\"]'",
-            )
+            message = f"{message}; nearest: --set 'fused_ops=[\"{nearest[0]}\"]'"
+            yield setting_problem(framework, "tuning.fused_ops", message)
 
 
 def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint: str = "") -> Problem:
     """The problem of a framework that does not build the model's family; `hint` says what does."""
     message = f"{framework} builds models of family {', '.join(families)}, found {spec.model.family!r}"
     end = f"; {hint}" if hint else ""
-    return Problem(code=f"{framework}.family", where="model.family", message=f"{message} ({spec.model.name}){end}")
+    return setting_problem(framework, "model.family", f"{message} ({spec.model.name}){end}")
 
 
 ARCHITECTURE = (

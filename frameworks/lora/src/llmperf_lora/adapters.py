@@ -1,4 +1,10 @@
-"""Adapters around a frozen model: made, given their initial values, saved."""
+"""Adapters around a frozen model: made, given their initial values, saved, and computed with fewer passes.
+
+peft casts a projection's input to the adapter's float32 and drops out there, though autocast then computes the product
+in 16 bits; it scales the adapter's whole output, and adds it in a pass of its own. Here the input stays as it is, the
+narrow product (`rank` columns) is scaled, and the kernel of the second product adds it to the projection's output.
+Values are those of peft.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,17 @@ import hashlib
 import math
 import re
 import warnings
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llmperf
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora.layer import Linear
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import save_file
-
-from llmperf_lora.lean_layers import make_lean
+from torch.nn import functional
 
 if TYPE_CHECKING:
     from llmperf.types import Lora, RunSpec
@@ -91,3 +98,35 @@ def save_adapters(adapted: PeftModel, folder: Path, base_weights: str | None) ->
         config.save_pretrained(str(folder))
     finally:
         config.task_type, config.inference_mode, config.base_model_name_or_path = before
+
+
+def make_lean(model: torch.nn.Module, *, in_place: bool) -> None:
+    """Change the adapted projections of a model that has one plain adapter.
+
+    `in_place` adds to the projection's output itself, which recomputation must not keep then.
+    """
+    for module in model.modules():
+        if type(module) is Linear:
+            module.__class__ = LeanLinear
+            module.adds_in_place = in_place
+
+
+class LeanLinear(Linear):
+    """A frozen projection with an adapter: x W + (dropout(x) A) (alpha / rank) B."""
+
+    adds_in_place: bool
+
+    def forward(self, x: torch.Tensor, *arguments: Any, **named: Any) -> torch.Tensor:
+        """[..., inputs] to [..., outputs]."""
+        (adapter,) = self.active_adapters
+        first, second = self.lora_A[adapter].weight, self.lora_B[adapter].weight
+        if self.disable_adapters or self.merged or hasattr(first, "ds_id"):  # ZeRO-3 gathers weights for their modules
+            output: torch.Tensor = super().forward(x, *arguments, **named)
+            return output
+        rows = x.flatten(0, -2)
+        base = self.base_layer(rows)
+        dropped = self.lora_dropout[adapter](rows).to(base.dtype)
+        narrow = functional.linear(dropped, first.to(base.dtype)) * self.scaling[adapter]
+        add = base.addmm_ if self.adds_in_place else partial(torch.addmm, base)
+        whole: torch.Tensor = add(narrow, second.t().to(base.dtype))
+        return whole.view(*x.shape[:-1], -1)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
-from llmperf_pytorch.weights import fill_parameter
+from llmperf_pytorch.models import fill_parameter
 from safetensors import safe_open
 
 from llmperf_lora.base_folder import stored_files

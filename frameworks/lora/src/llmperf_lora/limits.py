@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from llmperf import setting_problem
 from llmperf.types import Problem
 
 from llmperf_lora.options import Options, problems_of_options, read_options
@@ -31,14 +32,14 @@ def _adapter_problems(spec: RunSpec) -> Iterator[Problem]:
     lora = spec.contract.lora
     if lora is None:
         message = "lora trains adapters, the case has none: --set contract.lora.rank=8 (a variant), or --framework zero"
-        yield Problem(code="lora.lora", where="contract.lora", message=message)
+        yield setting_problem("lora", "contract.lora", message)
         return
     if lora.dropout >= 1:
         message = f"expected less than 1, found {lora.dropout}; the published value is 0.05"
-        yield Problem(code="lora.dropout", where="contract.lora.dropout", message=message)
+        yield setting_problem("lora", "contract.lora.dropout", message)
     if not lora.target_modules:
         message = 'expected at least one projection, found none; the nearest is ["q_proj", "v_proj"]'
-        yield Problem(code="lora.target_modules", where="contract.lora.target_modules", message=message)
+        yield setting_problem("lora", "contract.lora.target_modules", message)
 
 
 def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
@@ -49,7 +50,7 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
             f"ZeRO needs the package {missing[0].replace('_', '-')}, which a clone of llmperf has:"
             " ./dev uv sync --inexact; without it the nearest is 0"
         )
-        yield Problem(code="lora.sharding_stage", where="tuning.sharding_stage", message=message)
+        yield setting_problem("lora", "tuning.sharding_stage", message)
         return
     from llmperf_zero.plugin import degree_problems
 
@@ -62,6 +63,6 @@ def _file_problems(spec: RunSpec, options: Options) -> Iterator[Problem]:
 
         yield from folder_problems(options.base_folder, spec.model)
     if options.mmlu_folder is not None:
-        from llmperf_lora.mmlu.preflight import mmlu_problems
+        from llmperf_lora.mmlu.prompts import mmlu_problems
 
         yield from mmlu_problems(options, spec)

@@ -1,4 +1,4 @@
-"""The options `framework.*` of this plugin: typed, with their defaults; imports nothing heavy."""
+"""The options `framework.*` of this plugin, typed, with their defaults and notes on them; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -71,3 +71,22 @@ CHECKS: Mapping[str, Sequence[object] | OptionCheck] = {
     "mmlu_batch": whole_number(1),
 }
 """The valid values of each option, or a check of its value."""
+
+
+def notes(spec: RunSpec) -> Iterator[str]:
+    """Where the base weights come from, and how MMLU is measured."""
+    options = read_options(spec)
+    if options.base_weights is None:
+        yield (
+            "base weights: deterministic initialisation from the seed, not pretrained; throughput and memory do not"
+            " depend on them, losses and accuracies do"
+        )
+    else:
+        yield f"base weights: read from {options.base_weights}"
+    if options.mmlu is not None:
+        share = "all questions" if options.mmlu_limit is None else f"at most {options.mmlu_limit} questions"
+        yield (
+            f"MMLU: {options.mmlu_split} split, {options.mmlu_shots} shots, {share} of each subject, by the likelihood"
+            " of A to D; mmlu_before is measured after the training too, with the adapters switched off: the base"
+            " weights are frozen, so it is the figure before the training"
+        )

@@ -22,9 +22,9 @@ def llmperf_facts() -> Facts:
 
     packages = ("peft", "transformers", "accelerate", "datasets")
     try:
-        from llmperf_zero.facts import deepspeed_facts as facts
+        from llmperf_zero.options import deepspeed_facts as facts
     except ImportError:
-        from llmperf_pytorch.facts import torch_facts as facts
+        from llmperf_pytorch.limits import torch_facts as facts
     return replace(facts(*packages), framework_options=llmperf.option_choices(CHECKS))
 
 
@@ -36,7 +36,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf_pytorch.limits import TORCH_SETTINGS
 
     from llmperf_lora.limits import problems
-    from llmperf_lora.notes import notes
+    from llmperf_lora.options import notes
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe, layout))

@@ -45,9 +45,9 @@ def llmperf_facts() -> Facts:
     """Those of torch, DeepSpeed and Megatron."""
     from dataclasses import replace
 
-    from llmperf_zero.facts import deepspeed_facts
+    from llmperf_zero.options import deepspeed_facts
 
-    from llmperf_megatron_deepspeed.builtin.limits import OPTIONS
+    from llmperf_megatron_deepspeed.builtin.plan import OPTIONS
     from llmperf_megatron_deepspeed.checkout.home import OPTION
 
     options = llmperf.option_choices({**OPTIONS, OPTION: ()})

@@ -9,12 +9,12 @@ import paddle
 from paddle.distributed import fleet, sharding
 
 from llmperf_paddle import gloo
+from llmperf_paddle.blocks import Design
 from llmperf_paddle.cpu_fleet import group_sharded
 from llmperf_paddle.decoder import Decoder, pipelined
-from llmperf_paddle.design import Design
 from llmperf_paddle.fleets import layers_of
+from llmperf_paddle.limits import SEGMENT_SIZE
 from llmperf_paddle.optimizer import WholeNormClip, adamw
-from llmperf_paddle.options import SEGMENT_SIZE
 from llmperf_paddle.weights import count_parameters, fill_weights
 
 if TYPE_CHECKING:

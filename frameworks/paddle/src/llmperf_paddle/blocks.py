@@ -1,18 +1,99 @@
-"""The two halves of a transformer block: attention and the gated feed-forward layer."""
+"""Design of a model, its norms, and the halves of a transformer block: attention and the gated feed-forward layer."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import paddle
 from paddle import nn
 from paddle.nn import functional
 
 from llmperf_paddle.attention import ATTENTION
-from llmperf_paddle.design import Design
-from llmperf_paddle.norms import HeadNorm
 from llmperf_paddle.rotary import Rotaries
+
+if TYPE_CHECKING:
+    from llmperf.types import Model, RunSpec
+
+    from llmperf_paddle.layers import Layers
+
+
+@dataclass(frozen=True)
+class Design:
+    """Design shared by the units of one model."""
+
+    facts: Model
+    layers: Layers
+    attention: str
+    checkpointing: bool
+    fused: tuple[str, ...]
+    reentrant: bool
+    """How blocks are recomputed: fleet's default, which `DataParallel` takes for a second use of each parameter."""
+
+    @classmethod
+    def of(cls, spec: RunSpec, fused_ops: tuple[str, ...], layers: Layers) -> Design:
+        """From a spec and its fused operations, `auto` expanded."""
+        tuning = spec.tuning
+        sharded = tuning.sharding_stage > 0 and tuning.sharding_degree != 1
+        replicas = tuning.tensor_parallel == tuning.pipeline_parallel == 1 and not sharded
+        return cls(
+            facts=spec.model,
+            layers=layers,
+            attention=tuning.attention,
+            checkpointing=tuning.gradient_checkpointing,
+            fused=fused_ops,
+            reentrant=not replicas,
+        )
+
+    def window(self, index: int) -> int | None:
+        """Tokens that a block sees; None: all tokens before."""
+        pattern = self.facts.window_pattern or ("window",)
+        return self.facts.window if pattern[index % len(pattern)] == "window" else None
+
+
+class RMSNorm(nn.Layer):
+    """Root mean square norm, computed in float32 (Zhang and Sennrich, arXiv 1910.07467)."""
+
+    def __init__(self, design: Design, width: int | None = None) -> None:
+        super().__init__()
+        facts = design.facts
+        self._eps, self._offset = facts.norm_eps, facts.norm_offset
+        self._fused = "rms_norm" in design.fused
+        ones = nn.initializer.Constant(1.0)
+        self.weight = self.create_parameter([width or facts.hidden_size], default_initializer=ones)
+
+    def forward(self, states: paddle.Tensor) -> paddle.Tensor:
+        """[..., width] to the same. With an offset in float32: in 16 bits 1 + a small weight loses most digits."""
+        weight = self._weight()
+        with paddle.amp.auto_cast(enable=False):
+            if self._offset:
+                return self._normed(states.astype("float32"), weight.astype("float32") + 1.0).astype(states.dtype)
+            return self._normed(states, weight.astype(states.dtype))
+
+    def _normed(self, states: paddle.Tensor, gain: paddle.Tensor) -> paddle.Tensor:
+        if self._fused:
+            from paddle.incubate.nn.functional import fused_rms_norm
+
+            return fused_rms_norm(states, gain, None, self._eps, begin_norm_axis=states.ndim - 1)[0]
+        exact = states.astype("float32")
+        scaled = exact * paddle.rsqrt((exact * exact).mean(-1, keepdim=True) + self._eps)
+        return scaled.astype(states.dtype) * gain
+
+    def _weight(self) -> paddle.Tensor:
+        return self.weight
+
+
+class HeadNorm(RMSNorm):
+    """The same of each head's queries or keys [batch, seq_len, heads, width], which ranks divide among them."""
+
+    def __init__(self, design: Design) -> None:
+        super().__init__(design, design.facts.query_width)
+        self._layers = design.layers
+
+    def _weight(self) -> paddle.Tensor:
+        return self._layers.of_all_ranks(self.weight)
 
 
 class SelfAttention(nn.Layer):

@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 import paddle
 from paddle import nn
 
-from llmperf_paddle.blocks import FeedForward, SelfAttention
-from llmperf_paddle.design import Design
-from llmperf_paddle.norms import RMSNorm
+from llmperf_paddle.blocks import Design, FeedForward, RMSNorm, SelfAttention
 from llmperf_paddle.rotary import Rotaries
 
 if TYPE_CHECKING:

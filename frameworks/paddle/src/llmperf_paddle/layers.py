@@ -11,7 +11,7 @@ import paddle
 from paddle import nn
 from paddle.nn import functional
 
-from llmperf_paddle.sequence_losses import record_logits, record_token_losses
+from llmperf_paddle.losses import record_logits, record_token_losses
 
 
 def _blank() -> paddle.ParamAttr:

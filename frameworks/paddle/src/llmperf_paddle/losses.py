@@ -1,10 +1,13 @@
-"""Numbers that are still on their way from the device."""
+"""The loss of each sequence of a step, and numbers that are still on their way from the device."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import paddle
+from paddle.nn import functional
 
 if TYPE_CHECKING:
     from llmperf.types.records import DeferredScalar
@@ -47,3 +50,80 @@ def skipped(scaler: Any) -> bool | DeferredScalar | None:
 def deferred(value: paddle.Tensor) -> float | DeferredScalar:
     """A number for `StepOutput`: at once where it is on the host, else as it comes."""
     return float(value.item()) if value.place.is_cpu_place() else DeviceScalar(value)
+
+
+PART_BYTES = 2**26
+"""Float32 logits that are held at a time."""
+FEWEST_PARTS = 8
+"""Fewest parts of a micro batch; keeps the memory peak at that of the training loss."""
+
+
+class SequenceLosses:
+    """The losses of the sequences of one rank in one step, in the order of its micro batches."""
+
+    def __init__(self) -> None:
+        self._rows: list[paddle.Tensor] = []
+        self._copied: paddle.Tensor | None = None
+        self._arrived: paddle.device.Event | None = None
+
+    def add(self, token_losses: paddle.Tensor) -> None:
+        """A micro batch: the loss of each token, [batch, seq_len]."""
+        self._rows.append(token_losses.mean(axis=-1))
+
+    def copy(self) -> None:
+        """After the step: copy them to the host without waiting."""
+        if not self._rows:
+            return
+        losses = paddle.concat(self._rows)
+        self._rows = []
+        if not losses.place.is_gpu_place():
+            self._copied = losses
+            return
+        self._copied = losses._copy_to(paddle.CUDAPinnedPlace(), False)
+        self._arrived = paddle.device.Event()
+        self._arrived.record()
+
+    def values(self) -> Sequence[float] | None:
+        """Mean cross entropy of each sequence, in nats per token; None if there are none."""
+        if self._arrived is not None:
+            self._arrived.synchronize()
+        if self._copied is None:
+            return None
+        values: list[float] = self._copied.tolist()
+        return values
+
+
+_recorded: SequenceLosses | None = None
+
+
+@contextmanager
+def recorded_in(losses: SequenceLosses) -> Iterator[None]:
+    """Loss functions record the losses of their sequences in `losses`."""
+    global _recorded
+    _recorded = losses
+    try:
+        yield
+    finally:
+        _recorded = None
+
+
+def record_token_losses(token_losses: paddle.Tensor, labels: paddle.Tensor) -> None:
+    """Record a micro batch by the loss of each of its tokens; labels are [batch, seq_len]."""
+    if _recorded is not None:
+        _recorded.add(token_losses.detach().reshape(labels.shape))
+
+
+@paddle.no_grad()
+def record_logits(logits: paddle.Tensor, labels: paddle.Tensor) -> None:
+    """Record a micro batch by its logits [batch, seq_len, vocab], in parts; labels are [batch, seq_len]."""
+    if _recorded is None:
+        return
+    flat, wanted = logits.detach().flatten(0, 1), labels.flatten()
+    tokens = flat.shape[0]
+    parts = max(FEWEST_PARTS, -(-tokens * flat.shape[-1] * 4 // PART_BYTES))
+    each = -(-tokens // parts)
+    losses = [
+        functional.cross_entropy(flat[part].astype("float32"), wanted[part], reduction="none").flatten()
+        for part in [slice(first, first + each) for first in range(0, tokens, each)]
+    ]
+    _recorded.add(paddle.concat(losses).reshape(labels.shape))

@@ -17,7 +17,7 @@ def llmperf_facts() -> Facts:
     from llmperf.types import Facts, HostCheck
 
     from llmperf_paddle.installed import build_problem
-    from llmperf_paddle.options import OPTIONS
+    from llmperf_paddle.limits import OPTIONS
 
     return Facts(
         environment_prefixes=("FLAGS_", "GLOO_", "XCCL_"),
@@ -33,8 +33,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, started by llmperf's own agent with Paddle's variables set."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_paddle.limits import notes, problems, used_fused_ops
-    from llmperf_paddle.variables import rank_variables
+    from llmperf_paddle.limits import notes, problems, rank_variables, used_fused_ops
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import paddle
 from paddle.base import core
 
-from llmperf_paddle.options import amp_level
+from llmperf_paddle.limits import amp_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,9 +19,8 @@ from llmperf_paddle.assembly import assemble
 from llmperf_paddle.feed import Feed
 from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
-from llmperf_paddle.losses import deferred, skipped
+from llmperf_paddle.losses import SequenceLosses, deferred, recorded_in, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32
-from llmperf_paddle.sequence_losses import SequenceLosses, recorded_in
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

@@ -22,6 +22,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import absent_name
+from llmperf.lazy import lazy_names
 
 if TYPE_CHECKING:
     from llmperf_pytorch.feed import Feed as Feed
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from llmperf_pytorch.losses import deferred as deferred
     from llmperf_pytorch.losses import mean_cross_entropy as mean_cross_entropy
     from llmperf_pytorch.models import build_model as build_model
+    from llmperf_pytorch.models import count_parameters as count_parameters
+    from llmperf_pytorch.models import fill_weights as fill_weights
     from llmperf_pytorch.operations import TorchOperations as TorchOperations
     from llmperf_pytorch.optimizers import adamw as adamw
     from llmperf_pytorch.optimizers import adamw_kernel as adamw_kernel
@@ -48,27 +51,8 @@ if TYPE_CHECKING:
     from llmperf_pytorch.tracing.data_parallel import BucketedModule as BucketedModule
     from llmperf_pytorch.tracing.step import traced_step as traced_step
     from llmperf_pytorch.trainer import TorchTrainer as TorchTrainer
-    from llmperf_pytorch.weights import count_parameters as count_parameters
-    from llmperf_pytorch.weights import fill_weights as fill_weights
 
-_NAMES = {
-    "feed": "Feed",
-    "kernel_limits": "used_fused_ops",
-    "kernels.choice": "Kernels",
-    "limits": "common_problems",
-    "losses": "StepSums deferred mean_cross_entropy",
-    "models": "build_model",
-    "operations": "TorchOperations",
-    "optimizers": "adamw adamw_kernel parameter_groups set_learning_rate",
-    "precision": "rest_dtype set_matmul_precision",
-    "processes": "join_ranks joined leave_ranks meeting_point torch_device",
-    "profiling": "profiled_steps",
-    "tracing.data_parallel": "BucketedModule",
-    "tracing.step": "traced_step",
-    "trainer": "TorchTrainer",
-    "weights": "count_parameters fill_weights",
-}
-_HOMES = {name: f"{__name__}.{module}" for module, names in _NAMES.items() for name in names.split()}
+_HOMES = lazy_names(__file__)
 _MOVED: dict[str, str] = {}
 """Replacements of the names that this module once had."""
 

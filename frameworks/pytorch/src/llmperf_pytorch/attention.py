@@ -15,7 +15,7 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from llmperf_pytorch.autocast import compute_dtype
+from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

@@ -15,13 +15,12 @@ from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import StepSums, deferred, to_come
-from llmperf_pytorch.models import build_model
+from llmperf_pytorch.models import build_model, count_parameters
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.precision import held_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_pytorch.waits import waits_of
-from llmperf_pytorch.weights import count_parameters
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

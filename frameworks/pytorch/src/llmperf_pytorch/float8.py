@@ -13,8 +13,8 @@ from llmperf.errors import RunFailed
 from torch import nn
 from torch.nn import functional
 
-from llmperf_pytorch.autocast import compute_dtype
 from llmperf_pytorch.decoder.feed_forward import Projection
+from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import RunSpec

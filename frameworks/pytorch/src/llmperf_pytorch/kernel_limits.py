@@ -1,17 +1,138 @@
-"""Kernels of the torch frameworks by device, and the settings that they refuse; imports no torch."""
+"""Kernels, precision recipes and compilers of the torch frameworks by device, and the settings that they refuse.
+
+Imports no torch.
+"""
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf import setting_problem
 from llmperf.types import Problem
 
-from llmperf_pytorch.precision_limits import NO_CAPABILITY, capability
-
 if TYPE_CHECKING:
-    from llmperf.types import Probe, RunSpec
+    from llmperf.types import Model, Precision, Probe, RunSpec
+
+CUDA_FOLDERS = ("CUDA_HOME", "CUDA_PATH")
+USUAL_CUDA = "/usr/local/cuda"
+"""Where torch looks for CUDA's compiler if neither a variable nor PATH names it."""
+
+
+def host_compiler(*, c: bool = False) -> str | None:
+    """The C++ compiler that torch's extensions take, or the C compiler that Triton takes; None without one."""
+    variable, names = ("CC", ("gcc", "clang", "cc")) if c else ("CXX", ("g++", "c++", "clang++"))
+    chosen = os.environ.get(variable, "").split()[:1]
+    return next((path for name in (*chosen, *names) if (path := shutil.which(name)) is not None), None)
+
+
+def cuda_compiler() -> str | None:
+    """`nvcc`, where `torch.utils.cpp_extension` looks for it; None without one."""
+    for folder in (*(os.environ.get(name) for name in CUDA_FOLDERS), USUAL_CUDA):
+        if folder and (path := Path(folder) / "bin" / "nvcc").is_file():
+            return str(path)
+    return shutil.which("nvcc")
+
+
+def compile_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """Settings that torch compiles for, without what it compiles with: g++ for CPUs, a C compiler for Triton."""
+    if elsewhere(spec, probe) or host_compiler(c=not probe.on_cpu) is not None:
+        return
+    name = "g++" if probe.on_cpu else "gcc"
+    chosen = {"compile": spec.tuning.compile, "attention": spec.tuning.attention == "flex" and not probe.on_cpu}
+    for setting in (setting for setting, compiles in chosen.items() if compiles):
+        value = "true" if setting == "compile" else "flex"
+        message = f"{setting}={value} needs {name}, which is not on this machine: apt-get install {name}"
+        yield Problem(code=f"{framework}.compiler", where=f"tuning.{setting}", message=message)
+
+
+def extension_problems(framework: str, spec: RunSpec, probe: Probe, where: str, setting: str) -> Iterator[Problem]:
+    """A setting that compiles a C++ extension without g++, or on NVIDIA GPUs without nvcc."""
+    if elsewhere(spec, probe):
+        return
+    lacks = ["g++"] if host_compiler() is None else []
+    if probe.vendor == "nvidia" and cuda_compiler() is None:
+        lacks.append("nvcc (of the CUDA toolkit; set CUDA_HOME)")
+    if lacks:
+        message = f"{setting} is compiled when first used and needs {' and '.join(lacks)}, not found on this machine"
+        yield Problem(code=f"{framework}.compiler", where=where, message=message)
+
+
+def elsewhere(spec: RunSpec, probe: Probe) -> bool:
+    """Check whether the ranks run on machines whose compilers cannot be looked for here."""
+    return probe.simulated or spec.tuning.nodes > 1
+
+
+RECIPES: tuple[Precision, ...] = (
+    "fp32",
+    "tf32",
+    "bf16",
+    "bf16_pure",
+    "fp16",
+    "fp8_tensorwise",
+    "fp8_rowwise",
+    "fp8_blockwise",
+)
+"""Those of frameworks that train all weights."""
+BLOCKWISE_ON = (9, 0)
+"""The one compute capability that torchao's kernels run on (prototype/blockwise_fp8_training, 0.18)."""
+NO_CAPABILITY = (0, 0)
+"""Compute capability of devices that are not NVIDIA's."""
+MULTIPLES = {"tensorwise": 16, "rowwise": 16, "blockwise": 128}
+"""Required divisors of the widths of weights for products in fp8 (torch's scaled_mm; a block)."""
+
+
+def recipe_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    """Layouts, models and machines on which a recipe cannot be trained by."""
+    recipe, tuning = llmperf.precision_recipe(spec.contract.precision), spec.tuning
+
+    def problem(reason: str) -> Problem:
+        message = f"{recipe.name}: {reason}; nearest: --set precision=bf16"
+        return setting_problem(framework, "contract.precision", message)
+
+    if recipe.name == "bf16_pure":
+        if tuning.pipeline_parallel > 1:
+            yield problem("pipeline stages hold float32 weights: expected pipeline_parallel 1")
+        if tuning.accumulation_dtype == "fp32":
+            yield problem("gradients are added up in bf16: expected accumulation_dtype auto")
+    if recipe.products != "fp8":
+        return
+    if tuning.tensor_parallel > 1 or tuning.pipeline_parallel > 1:
+        yield problem("projections that ranks divide have no fp8: expected tensor_parallel and pipeline_parallel 1")
+    if spec.model.mixture is not None:
+        yield problem(f"experts are not computed in fp8, and {spec.model.name} is a mixture: expected a dense model")
+    multiple = MULTIPLES[recipe.scaling]
+    odd = [width for width in projection_widths(spec.model) if width % multiple]
+    if odd and not tuning.emulate_precision:
+        yield problem(f"widths must be multiples of {multiple}, and {spec.model.name} has {odd[0]}")
+    if recipe.scaling == "blockwise" and not tuning.emulate_precision and capability(probe) != BLOCKWISE_ON:
+        yield problem("torchao's blockwise kernels run on compute capability 9.0 only: expected fp8_rowwise here")
+    by_torchao = recipe.scaling != "blockwise" or not tuning.emulate_precision
+    if by_torchao and not elsewhere(spec, probe) and find_spec("torchao") is None:
+        yield problem("needs torchao, which is not installed (pip install llmperf-pytorch[fp8])")
+
+
+def capability(probe: Probe) -> tuple[int, ...]:
+    """CUDA's compute capability of the devices; (0, 0) for devices without one."""
+    text = probe.devices[0].details.get("compute_capability", "0.0")
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
+
+
+def projection_widths(model: Model) -> tuple[int, ...]:
+    """Rows and columns of the projections of dense blocks."""
+    heads, keys = model.attention_heads, model.kv_heads
+    attention: tuple[int, ...] = (heads * model.query_width, keys * model.query_width, keys * model.value_width)
+    if model.latent is not None:
+        latent = model.latent
+        ranks = (latent.q_rank or model.hidden_size, latent.kv_rank, latent.kv_rank + latent.rope_width)
+        attention = (heads * model.query_width, heads * (latent.nope_width + latent.value_width), *ranks)
+    return (model.hidden_size, *attention, heads * model.value_width, model.intermediate_size)
+
 
 HALF = ("bf16", "fp16")
 """Dtypes that flash and cuDNN attention compute in."""
@@ -36,13 +157,13 @@ def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[
     attention = spec.tuning.attention
     if probe.on_cpu and attention in NAMES:
         message = f"{NAMES[attention]} needs an accelerator: expected auto, eager or sdpa on a CPU; the nearest is sdpa"
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
+        yield setting_problem(framework, "tuning.attention", message)
     elif attention in WITHOUT_BIAS and (bias := _bias(spec)) is not None:
         message = (
             f"torch's {attention} kernel takes no {bias}: expected auto, eager, sdpa, efficient or flex; the nearest is"
             " sdpa"
         )
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
+        yield setting_problem(framework, "tuning.attention", message)
     else:
         yield from precision_problems(framework, spec)
 
@@ -61,7 +182,7 @@ def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> 
     if attention in ("flash", "cudnn") and llmperf.precision_recipe(precision).rest not in HALF:
         message = f"{NAMES[attention]} computes in bf16 and fp16, found {precision}"
         message = f"{message}; nearest: --set attention={nearest}"
-        yield Problem(code=f"{framework}.attention", where="tuning.attention", message=message)
+        yield setting_problem(framework, "tuning.attention", message)
 
 
 def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
@@ -124,4 +245,4 @@ def compiled_block_problems(framework: str, spec: RunSpec, probe: Probe) -> Iter
             "blocks are compiled in the first step, which must be a warm-up step: expected warmup_steps >= 1"
         )
     for reason in reasons:
-        yield Problem(code=f"{framework}.compile", where="tuning.compile", message=f"{reason}; {without}")
+        yield setting_problem(framework, "tuning.compile", f"{reason}; {without}")

@@ -1,4 +1,4 @@
-"""Limits of the torch frameworks, checked while planning; imports no torch."""
+"""Facts and limits of the torch frameworks, for planning; imports no torch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import llmperf
-from llmperf import architecture_problems, parallelism_problems
+from llmperf import architecture_problems, parallelism_problems, setting_problem
 from llmperf.errors import absent_name
-from llmperf.types import Problem
+from llmperf.types import Facts, Problem
 
-from llmperf_pytorch.compilers import compile_problems
-from llmperf_pytorch.kernel_limits import attention_problems, compiled_block_problems, possible_fused_ops
-from llmperf_pytorch.precision_limits import recipe_problems
+from llmperf_pytorch.kernel_limits import (
+    attention_problems,
+    compile_problems,
+    compiled_block_problems,
+    possible_fused_ops,
+    recipe_problems,
+)
 
 if TYPE_CHECKING:
     from llmperf.types import Probe, RunSpec
@@ -37,7 +41,7 @@ def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     """Adapters, where all weights are trained."""
     if spec.contract.lora is not None:
         message = f"{framework} trains all weights; framework 'lora' trains adapters"
-        yield Problem(code=f"{framework}.lora", where="contract.lora", message=message)
+        yield setting_problem(framework, "contract.lora", message)
 
 
 def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -66,7 +70,7 @@ def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Pro
 def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     if spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
         message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
-        yield Problem(code=f"{framework}.precision", where="contract.precision", message=message)
+        yield setting_problem(framework, "contract.precision", message)
 
 
 def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
@@ -75,13 +79,13 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     yield from architecture_problems(framework, spec, PACKED_SUPPORTED if packed else SUPPORTED)
     if model.position_encoding not in ENCODINGS:
         message = f"expected one of {', '.join(ENCODINGS)}, found {model.position_encoding!r} ({model.name})"
-        yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
+        yield setting_problem(framework, "model.position_encoding", message)
     if model.position_encoding == "alibi" and (model.sinks or model.window is not None):
         message = f"no kernel takes ALiBi with sinks or windows: expected rope, found alibi ({model.name})"
-        yield Problem(code=f"{framework}.position_encoding", where="model.position_encoding", message=message)
+        yield setting_problem(framework, "model.position_encoding", message)
     if packed and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
-        yield Problem(code=f"{framework}.kv_heads", where="model.kv_heads", message=message)
+        yield setting_problem(framework, "model.kv_heads", message)
 
 
 _MOVED = {
@@ -94,3 +98,18 @@ _MOVED = {
 
 def __getattr__(name: str) -> Any:
     raise absent_name(__name__, name, _MOVED)
+
+
+def torch_facts(*packages: str) -> Facts:
+    """Variables, waiting calls and packages of torch, and further packages."""
+    return Facts(
+        environment_names=("HF_HUB_OFFLINE", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM"),
+        environment_prefixes=("GLOO_", "TORCH_NCCL_"),
+        waiting_frames=(
+            "torch/distributed/",
+            "torch/nn/parallel/distributed.py",
+            "torch/cuda/__init__.py",
+            "_engine_run_backward",
+        ),
+        packages=("torch", "tokenizers", "triton", *packages),
+    )

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from llmperf_pytorch.autocast import without_autocast
+from llmperf_pytorch.precision import without_autocast
 
 if TYPE_CHECKING:
     from llmperf.types import Model

@@ -31,8 +31,8 @@ def llmperf_facts() -> Facts:
     """Those of torch."""
     from dataclasses import replace
 
-    from llmperf_pytorch.facts import torch_facts
     from llmperf_pytorch.layouts.plan import OPTIONS
+    from llmperf_pytorch.limits import torch_facts
 
     return replace(torch_facts(), framework_options=llmperf.option_choices(OPTIONS))
 
@@ -42,7 +42,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, each with the whole model."""
     from llmperf.types import Needs, WorkerPlan
 
-    from llmperf_pytorch.kernel_limits import expert_notes, used_fused_ops
+    from llmperf_pytorch.kernel_limits import RECIPES, expert_notes, used_fused_ops
     from llmperf_pytorch.layouts.plan import (
         OPTIONS,
         SETTINGS,
@@ -52,7 +52,6 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         update_bytes_per_parameter,
     )
     from llmperf_pytorch.limits import adapter_problems, device_and_model_problems
-    from llmperf_pytorch.precision_limits import RECIPES
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(

@@ -1,20 +1,18 @@
-"""Precision recipes in torch: dtypes of held and computed values, and a report of what ran."""
+"""Precision recipes in torch: dtypes of held and computed values; autocast."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import llmperf
 import torch
 
 if TYPE_CHECKING:
-    from llmperf.types import RunSpec
+    pass
 
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 def rest_dtype(precision: str) -> torch.dtype:
@@ -44,23 +42,18 @@ def set_matmul_precision(precision: str) -> None:
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
 
 
-def ran_precisions(model: torch.nn.Module, optimizer: torch.optim.Optimizer, spec: RunSpec) -> Mapping[str, str]:
-    """For `Trainer.precisions`: as the modules, weights and states are after the last step."""
-    from llmperf_pytorch.float8 import projections_text
-
-    recipe = llmperf.precision_recipe(spec.contract.precision)
-    products: dict[str, str] = {"products": recipe.rest}
-    if recipe.mixed:
-        products = {"projections of blocks": projections_text(model, spec), "other products": recipe.rest}
-    if recipe.scaling == "loss":
-        products["products"] += ", loss scaled"
-    updated = [weight for group in optimizer.param_groups for weight in group["params"]]
-    moments = [state[name] for state in optimizer.state.values() for name in MOMENTS if name in state]
-    held = {"weights": model.parameters(), "updated weights": updated, "optimizer states": moments}
-    named = {name: _named(tensors) for name, tensors in held.items()}
-    return {**products, **{name: dtypes for name, dtypes in named.items() if dtypes}}
+def compute_dtype(states: torch.Tensor) -> torch.dtype:
+    """Dtype of the output of matrix products of hidden states, which under autocast is not their own."""
+    kind = states.device.type
+    return torch.get_autocast_dtype(kind) if _enabled(kind) else states.dtype
 
 
-def _named(tensors: Iterable[torch.Tensor]) -> str:
-    dtypes = {tensor.dtype for tensor in tensors}
-    return ", ".join(sorted(NAMES.get(dtype, str(dtype)) for dtype in dtypes))
+def without_autocast(states: torch.Tensor) -> AbstractContextManager[object]:
+    """Operations in the dtypes of their inputs."""
+    kind = states.device.type
+    return torch.autocast(kind, enabled=False) if _enabled(kind) else nullcontext()
+
+
+def _enabled(kind: str) -> bool:
+    possible = torch.amp.is_autocast_available(kind)  # the meta device, for one, knows nothing of it
+    return possible and torch.is_autocast_enabled(kind)

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+import llmperf
 import torch.distributed
 from llmperf.errors import RunFailed
 from llmperf.types import StepOutput
 from typing_extensions import Self
 
-from llmperf_pytorch.kernels.blocks import compile_seconds, compiler_failure
+from llmperf_pytorch.float8 import projections_text
+from llmperf_pytorch.kernels.compiled import compile_seconds, compiler_failure
+from llmperf_pytorch.losses import SequenceLosses, recorded_in
 from llmperf_pytorch.optimizers import adamw_kernel
-from llmperf_pytorch.precision import ran_precisions
-from llmperf_pytorch.sequence_losses import SequenceLosses, recorded_in
 from llmperf_pytorch.waits import Waits, waits_of_calls
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
+    from llmperf.types import Device, Plan, RunSpec
 
     from llmperf_pytorch.kernels.choice import Kernels
+
+
+NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class TorchTrainer(ABC):
@@ -107,3 +112,23 @@ class TorchTrainer(ABC):
             self.close()
         elif self._plan.spec.tuning.compile and (reason := compiler_failure(error)) is not None:
             raise RunFailed(f"torch.compile failed: {reason}; nearest: --set compile=false") from error
+
+
+def ran_precisions(model: torch.nn.Module, optimizer: torch.optim.Optimizer, spec: RunSpec) -> Mapping[str, str]:
+    """For `Trainer.precisions`: as the modules, weights and states are after the last step."""
+    recipe = llmperf.precision_recipe(spec.contract.precision)
+    products: dict[str, str] = {"products": recipe.rest}
+    if recipe.mixed:
+        products = {"projections of blocks": projections_text(model, spec), "other products": recipe.rest}
+    if recipe.scaling == "loss":
+        products["products"] += ", loss scaled"
+    updated = [weight for group in optimizer.param_groups for weight in group["params"]]
+    moments = [state[name] for state in optimizer.state.values() for name in MOMENTS if name in state]
+    held = {"weights": model.parameters(), "updated weights": updated, "optimizer states": moments}
+    named = {name: _named(tensors) for name, tensors in held.items()}
+    return {**products, **{name: dtypes for name, dtypes in named.items() if dtypes}}
+
+
+def _named(tensors: Iterable[torch.Tensor]) -> str:
+    dtypes = {tensor.dtype for tensor in tensors}
+    return ", ".join(sorted(NAMES.get(dtype, str(dtype)) for dtype in dtypes))

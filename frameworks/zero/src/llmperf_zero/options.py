@@ -1,17 +1,52 @@
-"""The options `framework.*` of this plugin: their checks, and what they are in DeepSpeed's configuration."""
+"""Facts and options `framework.*` of this plugin: their checks, and what they are in DeepSpeed's configuration."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from llmperf import option_problems, whole_number
-from llmperf.types import Problem
-from llmperf_pytorch.compilers import extension_problems
+from llmperf.types import Facts, HostCheck, Problem
+from llmperf_pytorch.kernel_limits import extension_problems
 
 if TYPE_CHECKING:
     from llmperf import OptionCheck
     from llmperf.types import Probe, RunSpec
+
+
+def deepspeed_facts(*packages: str) -> Facts:
+    """The facts of torch and of DeepSpeed, which compiles its own optimisers, and further packages."""
+    from llmperf_pytorch.limits import torch_facts
+
+    torch = torch_facts("deepspeed", *packages)
+    return replace(
+        torch,
+        environment_names=(*torch.environment_names, "DS_ACCELERATOR"),
+        waiting_frames=(*torch.waiting_frames, "deepspeed/comm/"),
+        host_checks=(
+            HostCheck(subject="host compiler", problem=_compiler_problem, mend="apt-get install g++"),
+            HostCheck(subject="CUDA compiler", problem=_cuda_problem, mend="apt-get install nvidia-cuda-toolkit"),
+        ),
+    )
+
+
+def _compiler_problem() -> str | None:
+    from llmperf_pytorch.kernel_limits import host_compiler
+
+    if host_compiler() is not None:
+        return None
+    return "no g++: compile=true and framework.optimizer=deepspeed need it, nothing else does"
+
+
+def _cuda_problem() -> str | None:
+    from llmperf_pytorch.kernel_limits import cuda_compiler
+
+    if shutil.which("nvidia-smi") is None or cuda_compiler() is not None:
+        return None
+    return "no nvcc in PATH, CUDA_HOME or /usr/local/cuda: framework.optimizer=deepspeed needs it, nothing else does"
+
 
 BUCKETS = {"overlap_comm": "overlap_comm", "reduce_bucket_size": "reduce_bucket_size"}
 """Options of every stage but 0, and their names in `zero_optimization`."""

@@ -30,8 +30,7 @@ def llmperf_facts() -> Facts:
     """Those of torch and DeepSpeed."""
     from dataclasses import replace
 
-    from llmperf_zero.facts import deepspeed_facts
-    from llmperf_zero.options import OPTIONS
+    from llmperf_zero.options import OPTIONS, deepspeed_facts
 
     return replace(deepspeed_facts(), framework_options=llmperf.option_choices(OPTIONS))
 
@@ -40,9 +39,8 @@ def llmperf_facts() -> Facts:
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.kernel_limits import expert_notes, used_fused_ops
+    from llmperf_pytorch.kernel_limits import RECIPES, expert_notes, used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS, common_problems
-    from llmperf_pytorch.precision_limits import RECIPES
 
     from llmperf_zero.config import CONFIG, ds_config, with_held_memory
     from llmperf_zero.options import problems_of_options
@@ -76,8 +74,6 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 def precision_problems(spec: RunSpec) -> Iterator[Problem]:
     """Recipes at stages at which DeepSpeed cannot train by them."""
-    from llmperf.types import Problem
-
     from llmperf_zero.config import without_masters
     from llmperf_zero.options import offloads
 
@@ -85,7 +81,7 @@ def precision_problems(spec: RunSpec) -> Iterator[Problem]:
 
     def problem(reason: str, nearest: str) -> Problem:
         message = f"{recipe.name}: {reason}; nearest: --set {nearest}"
-        return Problem(code="zero.precision", where="contract.precision", message=message)
+        return llmperf.setting_problem("zero", "contract.precision", message)
 
     if without_masters(spec) and stage == 0:
         yield problem("DeepSpeed keeps float32 master weights at stage 0", "sharding_stage=1")
@@ -97,26 +93,24 @@ def precision_problems(spec: RunSpec) -> Iterator[Problem]:
 
 def degree_problems(layout: Layout) -> Iterator[Problem]:
     """ZeRO over some of the data-parallel ranks only."""
-    from llmperf.types import Problem
 
     if layout.sharding_stage and layout.sharding_degree != layout.data_parallel:
         message = (
             f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
             f" {layout.sharding_degree}; the nearest is {layout.data_parallel}"
         )
-        yield Problem(code="zero.sharding_degree", where="tuning.sharding_degree", message=message)
+        yield llmperf.setting_problem("zero", "tuning.sharding_degree", message)
 
 
 def accumulation_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     """Sums in float32 at stage 0, where DeepSpeed has 16-bit gradients only."""
-    from llmperf.types import Problem
 
     from llmperf_zero.config import sums_in_fp32
 
     if sums_in_fp32(spec) and spec.tuning.sharding_stage == 0:
         message = "DeepSpeed adds up 16-bit gradients in 16 bits at sharding stage 0: expected auto, found fp32"
         message = f"{message}; nearest: --set sharding_stage=1"
-        yield Problem(code=f"{framework}.accumulation_dtype", where="tuning.accumulation_dtype", message=message)
+        yield llmperf.setting_problem(framework, "tuning.accumulation_dtype", message)
 
 
 @llmperf.hookimpl

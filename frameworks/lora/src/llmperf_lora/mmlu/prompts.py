@@ -1,20 +1,22 @@
-"""Questions as prompts, word for word as lm-evaluation-harness puts them, and prompts as token ids."""
+"""Questions as prompts, word for word as lm-evaluation-harness puts them, as token ids, and checked before a run."""
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import llmperf
+from llmperf import setting_problem
 from llmperf.errors import UserError
+from llmperf.types import Problem
 
 from llmperf_lora.mmlu.questions import LETTERS, Question, Subject, read_subjects
 
 if TYPE_CHECKING:
     import numpy as np
-    from llmperf.types import Model
+    from llmperf.types import Model, RunSpec
     from numpy.typing import NDArray
 
     from llmperf_lora.options import Options
@@ -94,3 +96,19 @@ def _encoded(text: str, encoder: Encoder) -> list[int]:
 
 def _unfit(why: str) -> UserError:
     return UserError(f"data.tokenizer: MMLU cannot be answered with it: {why}")
+
+
+def mmlu_problems(options: Options, spec: RunSpec) -> Iterator[Problem]:
+    """All files are read, and a question of each subject is turned into tokens."""
+    assert options.mmlu_folder is not None
+    try:
+        subjects = read_subjects(options.mmlu_folder, options.mmlu_split, options.mmlu_shots, options.mmlu_limit)
+    except UserError as error:
+        yield setting_problem("lora", "framework.mmlu", str(error))
+        return
+    try:
+        encoder = llmperf.open_encoder(spec.data.tokenizer)
+        for subject in subjects:
+            list(prompts_of(replace(subject, questions=subject.questions[:1]), encoder, spec.model))
+    except UserError as error:
+        yield setting_problem("lora", "data.tokenizer", str(error).removeprefix("data.tokenizer: "))

@@ -13,8 +13,7 @@ from llmperf_pytorch.decoder.positions import visible_keys
 from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
 
-from llmperf_megatron_deepspeed.builtin.layers import ColumnParallel, RmsNorm, RowParallel
-from llmperf_megatron_deepspeed.builtin.shards import sharded_parameter
+from llmperf_megatron_deepspeed.builtin.shards import ColumnParallel, RmsNorm, RowParallel, sharded_parameter
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 

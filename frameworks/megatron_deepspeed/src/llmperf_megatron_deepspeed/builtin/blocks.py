@@ -9,7 +9,7 @@ from llmperf_pytorch.kernels.choice import Kernels
 from torch import nn
 
 from llmperf_megatron_deepspeed.builtin.attention import SelfAttention
-from llmperf_megatron_deepspeed.builtin.layers import ColumnParallel, RmsNorm, RowParallel
+from llmperf_megatron_deepspeed.builtin.shards import ColumnParallel, RmsNorm, RowParallel
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 

@@ -6,8 +6,7 @@ from typing import Any
 
 import torch
 from llmperf_pytorch.kernels.cross_entropy import VocabularyShard, linear_cross_entropy
-from llmperf_pytorch.losses import mean_cross_entropy
-from llmperf_pytorch.sequence_losses import record_token_losses
+from llmperf_pytorch.losses import mean_cross_entropy, record_token_losses
 from torch import distributed
 
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import torch
 from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import PipelineParallelGrid, PipeModelDataParallelTopology
-from llmperf_pytorch.kernels.blocks import compile_blocks
+from llmperf_pytorch.kernels.compiled import compile_blocks
 from llmperf_pytorch.precision import default_dtype, rest_dtype
 
 from llmperf_megatron_deepspeed.builtin.blocks import Block, FinalNorm, Head
 from llmperf_megatron_deepspeed.builtin.cross_entropy import projected_cross_entropy, sharded_cross_entropy
-from llmperf_megatron_deepspeed.builtin.layers import VocabEmbedding
-from llmperf_megatron_deepspeed.builtin.shards import fill_shard
+from llmperf_megatron_deepspeed.builtin.shards import VocabEmbedding, fill_shard
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
 
 if TYPE_CHECKING:

@@ -1,19 +1,114 @@
-"""The built-in engine's part of the plan."""
+"""The built-in engine's part of the plan: its options, limits and configuration."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf.types import Needs, WorkerPlan
+from llmperf import (
+    architecture_problems,
+    family_problem,
+    option_problems,
+    parallelism_problems,
+    setting_problem,
+    whole_number,
+)
+from llmperf.types import Needs, Problem, WorkerPlan
 from llmperf_pytorch.kernel_limits import used_fused_ops
+from llmperf_pytorch.limits import device_problems
 from llmperf_zero.config import CONFIG, ds_config, with_held_memory
-
-from llmperf_megatron_deepspeed.builtin.limits import builtin_problems
+from llmperf_zero.plugin import degree_problems
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe, RunSpec
+    from llmperf import OptionCheck
+    from llmperf.types import Layout, Probe, RunSpec
+
+FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
+"""Families that are built. So are others whose facts are all built."""
+PACKED = ("baichuan",)
+"""Families whose checkpoints have queries, keys and values in one matrix, which is not built."""
+SUPPORTED = (
+    *("head_width", "qk_norm", "attention_bias", "sinks", "window", "query_scale_width", "activation"),
+    *("feed_forward_bias", "norms_per_block", "norm_offset", "rope_scaling", "rotated_share"),
+    *("rotated_pairs", "embedding_scale"),
+)
+"""Facts of a model that are built, whatever its family."""
+OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {
+    "engine": ("builtin", "checkout"),
+    "reduce_bucket_size": whole_number(1),
+    "overlap_tensor_parallel": (False, True),
+}
+"""`overlap_tensor_parallel`: in the backward pass, gradients of weights are computed while tensor-parallel ranks sum
+those of states. `reduce_bucket_size`: gradients that are reduced at once, in elements; default 500,000,000."""
+
+
+def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
+    """All of it at once."""
+    if spec.contract.lora is not None:
+        message = "megatron_deepspeed trains all weights; framework 'lora' trains adapters"
+        yield setting_problem("megatron_deepspeed", "contract.lora", message)
+    if spec.tuning.sharding_stage != 1:
+        message = (
+            f"ZeRO-1 only: DeepSpeed refuses stages 2 and 3 with a pipeline, and clips wrongly at stage 0;"
+            f" expected 1, found {spec.tuning.sharding_stage}; the nearest is 1"
+        )
+        yield setting_problem("megatron_deepspeed", "tuning.sharding_stage", message)
+    else:
+        yield from degree_problems(layout)
+    yield from parallelism_problems(
+        "megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel", "sequence_parallel")
+    )
+    yield from _division_problems(spec)
+    yield from _sequence_problems(spec)
+    yield from device_problems("megatron_deepspeed", spec, probe)
+    yield from _model_problems(spec)
+    yield from _own_option_problems(spec)
+
+
+def _model_problems(spec: RunSpec) -> Iterator[Problem]:
+    model = spec.model
+    unbuilt = list(architecture_problems("megatron_deepspeed", spec, SUPPORTED))
+    if model.family in PACKED or (unbuilt and model.family not in FAMILIES):
+        yield family_problem("megatron_deepspeed", spec, FAMILIES, "the nearest is --framework zero, which builds it")
+        return
+    yield from unbuilt
+    if model.position_encoding != "rope" or model.normalized_head:
+        message = f"the built-in engine has rotary positions and a plain head; {model.name} asks for others"
+        message = f"{message}; the nearest is --framework zero"
+        yield setting_problem("megatron_deepspeed", "model.family", message)
+
+
+def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
+    options = dict(spec.framework)
+    if options.pop("megatron_home", None) is not None:
+        message = "only engine 'checkout' drives a checkout: --set framework.engine=checkout"
+        yield setting_problem("megatron_deepspeed", "framework.megatron_home", message)
+    yield from option_problems("megatron_deepspeed", options, OPTIONS)
+
+
+def _sequence_problems(spec: RunSpec) -> Iterator[Problem]:
+    seq_len, ways = spec.contract.seq_len, spec.tuning.tensor_parallel
+    if spec.tuning.sequence_parallel and seq_len % ways:
+        message = f"tensor parallel {ways} does not divide seq_len {seq_len}; nearest: --set sequence_parallel=false"
+        yield setting_problem("megatron_deepspeed", "tuning.sequence_parallel", message)
+    if spec.framework.get("overlap_tensor_parallel") is True and ways == 1:
+        message = "overlap_tensor_parallel needs tensor parallel ranks, found 1; the nearest is to leave it out"
+        where = "framework.overlap_tensor_parallel"
+        yield Problem(code="megatron_deepspeed.overlap_tensor_parallel", where=where, message=message)
+
+
+def _division_problems(spec: RunSpec) -> Iterator[Problem]:
+    """The core checks heads and layers."""
+    model, ways = spec.model, spec.tuning.tensor_parallel
+    for name in ("vocab_size", "intermediate_size"):
+        size = getattr(model, name)
+        if size % ways:
+            nearest = max(one for one in range(1, ways + 1) if size % one == 0)
+            what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
+            message = f"{what}; the nearest that does is {nearest}"
+            yield setting_problem("megatron_deepspeed", "tuning.tensor_parallel", message)
 
 
 def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:

@@ -20,8 +20,7 @@ from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
-from llmperf_megatron_deepspeed.builtin.shards import count_whole
-from llmperf_megatron_deepspeed.builtin.shared_gradients import sum_shared_gradients
+from llmperf_megatron_deepspeed.builtin.shards import count_whole, sum_shared_gradients
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

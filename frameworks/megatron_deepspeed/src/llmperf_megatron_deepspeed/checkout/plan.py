@@ -3,20 +3,152 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf.types import Needs, Script, WorkerPlan
+from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems, setting_problem
+from llmperf.types import Needs, Problem, Script, WorkerPlan
+from llmperf_pytorch.kernel_limits import precision_problems
 
-from llmperf_megatron_deepspeed.checkout.command import pretrain_arguments
-from llmperf_megatron_deepspeed.checkout.config import CONFIG, ds_config
-from llmperf_megatron_deepspeed.checkout.defects import defect_notes
-from llmperf_megatron_deepspeed.checkout.home import chosen_home, describe
-from llmperf_megatron_deepspeed.checkout.limits import checkout_problems
+from llmperf_megatron_deepspeed.checkout.command import CONFIG, ds_config, pretrain_arguments, uses_apex
+from llmperf_megatron_deepspeed.checkout.home import (
+    OPTION,
+    WHERE,
+    chosen_home,
+    defect_notes,
+    defect_problems,
+    describe,
+    home_problem,
+    missing_options,
+)
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe, RunSpec
+    from llmperf.types import Layout, Probe, RunSpec
+
+BACKENDS = ("nccl", "gloo", "ccl", "hccl")
+"""Values of `--distributed-backend`."""
+NAME = "megatron_deepspeed"
+OPTIONS = {"engine": ("builtin", "checkout")}
+NEAREST_ENGINE = "the nearest is --set framework.engine=builtin"
+FUSED_IN_SCRIPT = ("auto", "rms_norm")
+"""`rms_norm`: the script takes apex's where apex is installed."""
+ATTENTION = ("auto", "eager", "flash")
+"""Attention implementations of `pretrain_gpt.py`."""
+
+
+def checkout_problems(
+    spec: RunSpec, probe: Probe, layout: Layout, home: Path | None, arguments: tuple[str, ...]
+) -> Iterator[Problem]:
+    """Every reason why the script cannot run the spec."""
+    options = {name: value for name, value in spec.framework.items() if name != OPTION}
+    yield from option_problems(NAME, options, {**OPTIONS, OPTION: ()}, title="megatron_deepspeed, engine checkout,")
+    yield from _home_problems(home, arguments)
+    if home is not None:
+        yield from defect_problems(home, spec, layout)
+    yield from parallelism_problems(NAME, spec, ("tensor_parallel", "pipeline_parallel"))
+    yield from _model_problems(spec, layout)
+    yield from _optimizer_problems(spec)
+    yield from _tuning_problems(spec, layout, probe)
+    yield from _device_problems(spec, probe)
+
+
+def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Problem]:
+    if (message := home_problem(home)) is not None:
+        yield Problem(code="megatron_deepspeed.checkout", where=WHERE, message=message)
+        return
+    assert home is not None
+    if missing := missing_options(home, arguments):
+        message = f"the checkout {home} is of another kind or age: pretrain_gpt.py has no {', '.join(missing)}"
+        message = f"{message}; the nearest that has is its last commit, 4efb479d"
+        yield Problem(code=f"{NAME}.checkout", where=WHERE, message=message)
+
+
+def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    model, tensor = spec.model, layout.tensor_parallel
+    if model.family != "llama":
+        yield family_problem(NAME, spec, ("llama",), "--framework zero builds it")
+    elif model.position_encoding != "rope" or model.normalized_head:
+        message = f"pretrain_gpt.py trains models with rotary positions and a plain head, found {model.name}"
+        yield setting_problem(NAME, "contract.model", message)
+    elif model.rope_theta is not None and model.rope_theta != int(model.rope_theta):
+        message = f"--rotary-position-embeddings-theta takes a whole number, found {model.rope_theta}"
+        yield setting_problem(NAME, "model.rope_theta", f"{message}; {NEAREST_ENGINE}")
+    else:
+        yield from architecture_problems(NAME, spec)
+    if model.vocab_size % tensor:
+        message = f"{model.vocab_size} rows of the embedding do not divide over tensor parallel {tensor}: the script"
+        yield setting_problem(NAME, "tuning.tensor_parallel", f"{message} would pad them; {NEAREST_ENGINE}")
+    if spec.contract.lora is not None:
+        message = "pretrain_gpt.py trains all weights; framework 'lora' trains adapters"
+        yield setting_problem(NAME, "contract.lora", message)
+
+
+def _optimizer_problems(spec: RunSpec) -> Iterator[Problem]:
+    adam, steps = spec.contract.optimizer, spec.contract.steps
+    if adam.warmup_steps >= steps:
+        message = f"the script warms up for fewer steps than it trains: expected less than {steps}, found"
+        message = f"{message} {adam.warmup_steps}; the nearest is {steps - 1}"
+        yield Problem(code=f"{NAME}.schedule", where="contract.optimizer.warmup_steps", message=message)
+    if adam.min_lr > adam.lr:
+        message = f"expected at most lr {adam.lr}, found {adam.min_lr}; the nearest is {adam.lr}"
+        yield setting_problem(NAME, "contract.optimizer.min_lr", message)
+
+
+def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Problem]:
+    tuning, stages = spec.tuning, (1,) if layout.pipeline_parallel > 1 else (0, 1, 2)
+    if tuning.sharding_stage not in stages:
+        why = "with pipeline stages" if layout.pipeline_parallel > 1 else "without pipeline stages"
+        message = f"expected {' or '.join(map(str, stages))} {why}, found {tuning.sharding_stage}"
+        yield setting_problem(NAME, "tuning.sharding_stage", f"{message}; the nearest is {stages[-1]}")
+    elif tuning.sharding_stage and layout.sharding_degree != layout.data_parallel:
+        message = f"ZeRO shards over all data-parallel ranks: expected {layout.data_parallel}, found"
+        message = f"{message} {layout.sharding_degree}; the nearest is {layout.data_parallel}"
+        yield setting_problem(NAME, "tuning.sharding_degree", message)
+    if tuning.attention not in ATTENTION:
+        message = f"pretrain_gpt.py has its own kernels: expected {', '.join(ATTENTION)}, found {tuning.attention}"
+        nearest = "eager" if probe.on_cpu else "flash"
+        yield setting_problem(NAME, "tuning.attention", f"{message}; the nearest is {nearest}")
+    if named := [name for name in tuning.fused_ops if name not in FUSED_IN_SCRIPT]:
+        message = f"the script's kernels are built into the checkout, so none is used: found {named}"
+        yield setting_problem(NAME, "tuning.fused_ops", f"{message}; the nearest is []")
+
+
+def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    backend = probe.offers.collective_backend
+    if spec.contract.precision == "tf32":
+        message = "pretrain_gpt.py has no switch for it: expected fp32, bf16 or fp16, found tf32"
+        yield setting_problem(NAME, "contract.precision", f"{message}; {NEAREST_ENGINE}")
+    if probe.on_cpu:
+        yield from _cpu_problems(spec)
+    else:
+        yield from precision_problems(NAME, spec, nearest="eager")
+    if not probe.on_cpu and backend not in BACKENDS:
+        message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
+        yield setting_problem(NAME, "framework.engine", f"{message}; {NEAREST_ENGINE}")
+    if not probe.simulated:
+        yield from _package_problems(spec, probe)
+
+
+def _cpu_problems(spec: RunSpec) -> Iterator[Problem]:
+    if spec.contract.precision == "fp16":
+        message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
+        yield setting_problem(NAME, "contract.precision", message)
+    if spec.tuning.attention == "flash":
+        message = "flash attention needs an accelerator: expected auto or eager on a CPU; the nearest is eager"
+        yield setting_problem(NAME, "tuning.attention", message)
+
+
+def _package_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
+    if uses_apex(probe) and find_spec("apex") is None:
+        message = "pretrain_gpt.py takes its optimiser from apex on this device, which is not installed"
+        yield setting_problem(NAME, "framework.engine", f"{message}; {NEAREST_ENGINE}")
+    if spec.tuning.attention == "flash" and not probe.on_cpu and find_spec("flash_attn") is None:
+        message = "--use-flash-attn-v2 needs flash_attn, which is not installed"
+        yield setting_problem(NAME, "tuning.attention", f"{message}; the nearest is eager")
+
 
 START = "llmperf_megatron_deepspeed.checkout.start"
 

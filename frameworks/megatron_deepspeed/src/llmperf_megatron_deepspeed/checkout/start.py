@@ -7,6 +7,7 @@ it is, in this process. Nothing is written into the checkout.
 from __future__ import annotations
 
 import faulthandler
+import importlib
 import json
 import os
 import platform
@@ -15,7 +16,9 @@ import signal
 import sys
 import traceback
 from contextlib import suppress
+from importlib.machinery import ModuleSpec
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, NoReturn
 
 import llmperf
@@ -27,6 +30,53 @@ from llmperf_megatron_deepspeed.checkout.log import FAILURE, PACKAGES
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
+UNUSED = (
+    "torchvision",
+    "torchvision.transforms",
+    "torchvision.datasets",
+    "deepspeed.compression",
+    "deepspeed.compression.compress",
+)
+"""torchvision is for its image models; DeepSpeed 0.19.7 took `compress` out."""
+
+
+class StandIn(ModuleType):
+    """A module in which every name is a class that cannot be made."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__spec__ = ModuleSpec(name, None)
+        self.__path__: list[str] = []
+
+    def __getattr__(self, name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return type(name, (_Missing,), {"__module__": self.__name__})
+
+
+class _Missing:
+    def __init__(self, *_: object, **__: object) -> None:
+        kind = type(self)
+        raise ImportError(f"{kind.__module__}.{kind.__name__} is not installed here, and a language model needs none")
+
+
+def provide() -> list[str]:
+    """Put a stand-in wherever one of `UNUSED` is not installed; what is there stays. Returns the names replaced."""
+    with suppress(ImportError):
+        importlib.import_module("transformers")  # before it can take a stand-in for the real torchvision
+    replaced = []
+    for name in UNUSED:
+        try:
+            importlib.import_module(name)
+        except ImportError:
+            sys.modules[name] = StandIn(name)
+            parent, _, child = name.rpartition(".")
+            if parent:
+                setattr(sys.modules[parent], child, sys.modules[name])
+            replaced.append(name)
+    return replaced
+
+
 MAX_MESSAGE = 2_000
 MAX_TRACEBACK = 10_000
 """So that the line that holds them stays one, even if each character is escaped."""
@@ -35,7 +85,7 @@ REPORTED = ("torch", "deepspeed", "numpy", "transformers", "apex", "flash_attn")
 
 def main(run: Path, home: Path, arguments: list[str]) -> int:
     """Run the script to its end; its exit code."""
-    from llmperf_megatron_deepspeed.checkout.stand_ins import provide
+    from llmperf_megatron_deepspeed.checkout.start import provide
 
     plan = llmperf.load_plan(run)
     data = prepare_data(plan)

@@ -13,10 +13,10 @@ import llmperf
 import torch
 from torch import nn
 
-from llmperf_pytorch.autocast import compute_dtype
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection, gated_activation
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.kernels.grouped import grouped_product
+from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Contract, Model

@@ -8,7 +8,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from llmperf_pytorch.autocast import compute_dtype
 from llmperf_pytorch.decoder.attention import attention_layer
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection
 from llmperf_pytorch.decoder.mixture import MixtureLayer
@@ -17,6 +16,7 @@ from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import head_loss
 from llmperf_pytorch.norms import norm_of
+from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Contract, Model

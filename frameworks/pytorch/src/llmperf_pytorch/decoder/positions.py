@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from llmperf_pytorch import attention as kernels
-from llmperf_pytorch.autocast import compute_dtype
+from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Model

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch.nn import functional
 
-from llmperf_pytorch.compilers import host_compiler
-from llmperf_pytorch.kernel_limits import has_grouped_products
+from llmperf_pytorch.kernel_limits import has_grouped_products, host_compiler
 from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.grouped import grouped_kernel
 from llmperf_pytorch.kernels.rope import rope, rotate

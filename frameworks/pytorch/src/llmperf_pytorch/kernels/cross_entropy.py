@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import distributed
 
-from llmperf_pytorch.autocast import compute_dtype, without_autocast
-from llmperf_pytorch.sequence_losses import record_token_losses, recording
+from llmperf_pytorch.losses import record_token_losses, recording
+from llmperf_pytorch.precision import compute_dtype, without_autocast
 
 IGNORED = -100
 """Label of a token that is left out of the mean."""

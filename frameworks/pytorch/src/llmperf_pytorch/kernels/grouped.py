@@ -8,7 +8,7 @@ import torch
 from torch._guards import detect_fake_mode
 from torch.nn import functional
 
-from llmperf_pytorch.autocast import compute_dtype, without_autocast
+from llmperf_pytorch.precision import compute_dtype, without_autocast
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

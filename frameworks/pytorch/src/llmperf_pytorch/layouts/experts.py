@@ -14,8 +14,7 @@ import torch.distributed
 from torch._guards import detect_fake_mode
 
 from llmperf_pytorch.decoder.mixture import Experts, Reordered
-from llmperf_pytorch.layouts.mesh import expert_mesh
-from llmperf_pytorch.layouts.shards import Shard
+from llmperf_pytorch.layouts.sharding import Shard, expert_mesh
 
 if TYPE_CHECKING:
     from llmperf.types import Layout

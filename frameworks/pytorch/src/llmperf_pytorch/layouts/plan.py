@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import llmperf
-from llmperf import parallelism_problems
+from llmperf import parallelism_problems, setting_problem
 from llmperf.types import Problem
 
 from llmperf_pytorch.limits import TORCH_SETTINGS
@@ -58,23 +58,23 @@ def layout_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     undivided = _undivided(spec.model)
     if layout.tensor_parallel > 1 and undivided is not None:
         message = f"pytorch does not divide {undivided} among ranks ({spec.model.name}); the nearest is 1"
-        yield Problem(code="pytorch.tensor_parallel", where="tuning.tensor_parallel", message=message)
+        yield setting_problem("pytorch", "tuning.tensor_parallel", message)
     if spec.tuning.sequence_parallel and spec.contract.seq_len % layout.tensor_parallel:
         message = f"tensor parallel {layout.tensor_parallel} does not divide seq_len {spec.contract.seq_len}"
         message = f"{message}; nearest: --set sequence_parallel=false"
-        yield Problem(code="pytorch.sequence_parallel", where="tuning.sequence_parallel", message=message)
+        yield setting_problem("pytorch", "tuning.sequence_parallel", message)
     for name in ("vocab_size", "intermediate_size"):
         size, ways = getattr(spec.model, name), layout.tensor_parallel
         if size % ways:
             nearest = max(part for part in range(1, ways + 1) if size % part == 0)
             what = f"{spec.model.name} has {name} {size}, which tensor parallel {ways} does not divide"
             message = f"{what}; the nearest that does is {nearest}"
-            yield Problem(code="pytorch.tensor_parallel", where="tuning.tensor_parallel", message=message)
+            yield setting_problem("pytorch", "tuning.tensor_parallel", message)
     yield from _pipeline_problems(spec, layout)
     depth = spec.framework.get("prefetch", 1)
     if "prefetch" in spec.framework and not shares_model(layout):
         message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
-        yield Problem(code="pytorch.prefetch", where="framework.prefetch", message=message)
+        yield setting_problem("pytorch", "framework.prefetch", message)
 
 
 def _expert_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
@@ -88,7 +88,7 @@ def _expert_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         reasons.append("blocks that communicate are not compiled")
     for reason in reasons:
         message = f"{reason}: expected 1, found {layout.expert_parallel}; the nearest is 1"
-        yield Problem(code="pytorch.expert_parallel", where="tuning.expert_parallel", message=message)
+        yield setting_problem("pytorch", "tuning.expert_parallel", message)
 
 
 def _undivided(model: Model) -> str | None:

@@ -11,15 +11,20 @@ from torch.distributed.tensor.parallel import loss_parallel
 
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.layouts.experts import ExpertRanks, ExpertShard
-from llmperf_pytorch.layouts.mesh import rank_mesh
-from llmperf_pytorch.layouts.sharding import begin_micro_batch, settle_shards, shard_model
-from llmperf_pytorch.layouts.shards import Shard, shards_of, total_norm
+from llmperf_pytorch.layouts.sharding import (
+    Shard,
+    begin_micro_batch,
+    rank_mesh,
+    settle_shards,
+    shard_model,
+    shards_of,
+    total_norm,
+)
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
-from llmperf_pytorch.models import construct_model, set_buffers
+from llmperf_pytorch.models import construct_model, count_parameters, set_buffers
 from llmperf_pytorch.optimizers import adamw_of
 from llmperf_pytorch.precision import default_dtype, held_dtype
 from llmperf_pytorch.processes import own_rank
-from llmperf_pytorch.weights import count_parameters
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan, StepOutput

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
@@ -90,45 +90,11 @@ class Event:
 
 
 class Module:
-    """The device module of torch, `torch.traced`."""
-
-    def is_initialized(self) -> bool:
-        """Always."""
-        return True
-
-    def is_available(self) -> bool:
-        """Always."""
-        return True
-
-    def _is_in_bad_fork(self) -> bool:
-        return False
-
-    def device_count(self) -> int:
-        """One in each process."""
-        return 1
-
-    def current_device(self) -> int:
-        """Its index."""
-        return 0
-
-    def set_device(self, device: object) -> None:
-        """There is no other."""
-
-    def manual_seed(self, seed: int) -> None:
-        """Nothing is drawn."""
-
-    manual_seed_all = manual_seed
+    """The device module of torch, `torch.traced`: one device, whose memory is not counted and which draws nothing."""
 
     def get_rng_state(self, device: object = None) -> torch.Tensor:
         """No state."""
         return torch.zeros(16, dtype=torch.uint8, device="cpu")
-
-    def set_rng_state(self, state: torch.Tensor, device: object = None) -> None:
-        """No state."""
-
-    def get_amp_supported_dtype(self) -> list[torch.dtype]:
-        """For autocast."""
-        return [torch.float16, torch.bfloat16]
 
     def stream(self, stream: Stream | None) -> Any:
         """A context in which a stream is the current one."""
@@ -138,10 +104,6 @@ class Module:
         """The one that work goes to."""
         return Stream.current
 
-    def default_stream(self, device: object = None) -> Stream:
-        """The one that work goes to if nothing else is said."""
-        return DEFAULT_STREAM
-
     def set_stream(self, stream: Stream) -> None:
         """Make a stream the current one."""
         Stream.current = stream
@@ -150,25 +112,29 @@ class Module:
         """Block the host until all work is done."""
         HOST_WAITS.note("synchronize")
 
-    def empty_cache(self) -> None:
-        """Nothing is cached."""
 
-    def memory_allocated(self, device: object = None) -> int:
-        """Not counted here."""
-        return 0
+ANSWERS: Mapping[str, object] = {
+    **dict.fromkeys(("is_initialized", "is_available"), True),
+    "_is_in_bad_fork": False,
+    "device_count": 1,
+    **dict.fromkeys(("current_device", "memory_allocated", "memory_reserved"), 0),
+    **dict.fromkeys(("max_memory_allocated", "max_memory_reserved"), 0),
+    "mem_get_info": (MEMORY_BYTES, MEMORY_BYTES),
+    "memory_stats": {},
+    "default_stream": DEFAULT_STREAM,
+    "get_amp_supported_dtype": [torch.float16, torch.bfloat16],
+    **dict.fromkeys(("set_device", "manual_seed", "manual_seed_all", "set_rng_state", "empty_cache"), None),
+    "reset_peak_memory_stats": None,
+}
+"""Functions of the device module that always answer the same."""
 
-    max_memory_allocated = memory_reserved = max_memory_reserved = memory_allocated
 
-    def reset_peak_memory_stats(self, device: object = None) -> None:
-        """Not counted here."""
+def _always(answer: object) -> Callable[..., object]:
+    return lambda *_, **__: answer
 
-    def mem_get_info(self, device: object = None) -> tuple[int, int]:
-        """Bytes that are free, and all."""
-        return MEMORY_BYTES, MEMORY_BYTES
 
-    def memory_stats(self, device: object = None) -> dict[str, int]:
-        """Not counted here."""
-        return {}
+for _name, _answer in ANSWERS.items():
+    setattr(Module, _name, _always(_answer))
 
 
 class TracedDevice:
@@ -203,22 +169,16 @@ class TracedDevice:
         pass
 
 
-class _NoListener:
-    """Where host waits go while nothing is traced."""
-
-    def note(self, operation: str) -> None:
-        """Forgotten."""
-
-
 class HostWaitNotes:
     """Where the device reports that the host waits for it."""
 
     def __init__(self) -> None:
-        self._listener: Any = _NoListener()
+        self._listener: Any = None
 
     def note(self, operation: str) -> None:
-        """The host waits."""
-        self._listener.note(operation)
+        """The host waits; forgotten while nothing is traced."""
+        if self._listener is not None:
+            self._listener.note(operation)
 
     @contextlib.contextmanager
     def to(self, listener: Any) -> Iterator[None]:

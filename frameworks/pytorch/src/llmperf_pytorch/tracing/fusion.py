@@ -82,9 +82,9 @@ def _marked(forward: Callable[..., torch.Tensor], hidden: torch.Tensor, *others:
 @contextmanager
 def chains_of_compiled_blocks() -> Iterator[str]:
     """Blocks that would be compiled are not, and say when they run."""
-    from llmperf_pytorch.kernels import blocks
+    from llmperf_pytorch.kernels import compiled
 
-    with patch.object(blocks, "compiled_forward", lambda forward: partial(_marked, forward)):
+    with patch.object(compiled, "compiled_forward", lambda forward: partial(_marked, forward)):
         yield "torch.compile: chains of elementwise operations modelled as one kernel each, in compiled blocks"
 
 

@@ -1,4 +1,4 @@
-"""Functions of torch that choose a kernel by the device: here they choose as on CUDA."""
+"""Functions of torch that choose a kernel by the device choose as on CUDA; FlexAttention is one operation each way."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
-from llmperf_pytorch import optimizers
+from llmperf_pytorch import attention, optimizers
 from llmperf_pytorch.tracing.device import NAME
 
 LARGEST_FLASH_HEAD = 256
@@ -24,7 +24,7 @@ def kernels_of_accelerators() -> Iterator[str]:
     """`scaled_dot_product_attention` and `rms_norm` by the kernels that CUDA has for them."""
     _register_fused()
     with ExitStack() as stack:
-        stack.enter_context(patch.object(functional, "scaled_dot_product_attention", attention))
+        stack.enter_context(patch.object(functional, "scaled_dot_product_attention", chosen_attention))
         stack.enter_context(patch.object(functional, "rms_norm", rms_norm))
         stack.enter_context(patch.object(optimizers, "FUSED_DEVICES", (*optimizers.FUSED_DEVICES, NAME)))
         yield "kernels of scaled_dot_product_attention, rms_norm and AdamW chosen as on CUDA"
@@ -51,7 +51,7 @@ def rms_norm(
     return normed
 
 
-def attention(
+def chosen_attention(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
@@ -101,3 +101,77 @@ def _efficient(query: Any, key: Any, value: Any, mask: Any, dropout: float, caus
         mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
     kernel = torch.ops.aten._scaled_dot_product_efficient_attention
     return kernel(query, key, value, mask, query.requires_grad, dropout, causal, scale=scale)[0]
+
+
+@contextmanager
+def flex_attention_by_pairs() -> Iterator[str]:
+    """FlexAttention's compiled kernels, which torch has for few types of devices, are single operations."""
+    with (
+        patch.object(attention, "_compiled_flex", lambda: _run),
+        patch.object(attention, "block_mask", lambda seq_len, window, _: visible_pairs(seq_len, window)),
+    ):
+        yield "FlexAttention: one operation each way, which leaves out masked pairs"
+
+
+def visible_pairs(seq_len: int, window: int | None) -> int:
+    """Pairs of query and key that a causal mask with a window leaves, each diagonal counted half."""
+    width = seq_len if window is None else min(window, seq_len)
+    return width * (2 * seq_len - width) // 2
+
+
+def _run(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
+    output, log_sums = _forward(query, key, value, options["block_mask"])
+    return (output, log_sums) if options["return_lse"] else output
+
+
+@torch.library.custom_op("llmperf::flex_attention", mutates_args=())
+def _forward(
+    query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, pairs: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Attention and, in float32, the logarithms of the sums of its rows."""
+    raise RuntimeError("a fake tensor has no kernel")
+
+
+@_forward.register_fake
+def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = query.shape[:-1]
+    return query.new_empty((*rows, value.shape[-1])), query.new_empty(rows, dtype=torch.float32)
+
+
+@torch.library.custom_op("llmperf::flex_attention_backward", mutates_args=())
+def _backward(
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    output: torch.Tensor,
+    log_sums: torch.Tensor,
+    pairs: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Gradients of queries, keys and values."""
+    raise RuntimeError("a fake tensor has no kernel")
+
+
+@_backward.register_fake
+def _(
+    gradient: torch.Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    output: torch.Tensor,
+    log_sums: torch.Tensor,
+    pairs: int,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:
+    *tensors, ctx.pairs = inputs
+    ctx.save_for_backward(*tensors, *output)
+
+
+def _gradients(ctx: Any, gradient: torch.Tensor, _: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+    return *_backward(gradient, *ctx.saved_tensors, ctx.pairs), None
+
+
+_forward.register_autograd(_gradients, setup_context=_save)

@@ -287,3 +287,42 @@ def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     flops = 2.0 * batch * heads * given.get("pairs", queries * key.shape[-2]) * both
     backward = 2.5 if "backward" in operation_name(operation) else 1.0
     return flops * backward * (0.5 if given.get("is_causal") else 1.0)
+
+
+OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/llmperf_zero/tracing", "/unittest/", "/contextlib.py")
+"""Files that are never the place of a host wait."""
+FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
+"""Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""
+FLAG_FRAMES = 6
+"""How far above a read such a function is."""
+
+
+def within(functions: set[str]) -> bool:
+    """Check whether one of these functions is running."""
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None:
+        if frame.f_code.co_name in functions:
+            return True
+        frame = frame.f_back
+    return False
+
+
+def reads_a_flag() -> bool:
+    """Check whether a function runs that reads whether a gradient overflowed."""
+    frame: FrameType | None = sys._getframe(2)
+    for _ in range(FLAG_FRAMES):
+        if frame is None:
+            return False
+        if any(part in frame.f_code.co_name for part in FLAGS):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def caller() -> str:
+    """`package/file.py:line` of the innermost frame that is neither torch's nor of this package."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and any(part in frame.f_code.co_filename for part in OWN):
+        frame = frame.f_back
+    path = frame.f_code.co_filename.split("site-packages/")[-1].split("/src/")[-1]
+    return f"{path}:{frame.f_lineno}"

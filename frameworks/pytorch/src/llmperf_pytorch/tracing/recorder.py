@@ -18,22 +18,24 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
-from llmperf_pytorch.tracing.callers import caller, reads_a_flag, within
 from llmperf_pytorch.tracing.collectives import Call, call_of, is_communication
-from llmperf_pytorch.tracing.constants import without_constants
 from llmperf_pytorch.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
 from llmperf_pytorch.tracing.fusion import COMPILED, Chain
 from llmperf_pytorch.tracing.fusion import NAME as CHAIN
 from llmperf_pytorch.tracing.memory import LiveMemory
 from llmperf_pytorch.tracing.operations import (
     Work,
+    caller,
     is_free,
     kind_by_caller,
     known_kind,
     operation_name,
+    reads_a_flag,
     tensors_in,
+    within,
     work_of,
 )
+from llmperf_pytorch.tracing.stand_ins import without_constants
 
 SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"}
 """Operations whose result the host needs at once."""

@@ -1,4 +1,4 @@
-"""Stand-ins, without data, for what the contract gives trainers: batches, initial weights, the process group."""
+"""Stand-ins, without data, for what trainers get: batches, initial weights, process group, values of host tensors."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ import torch
 import torch.distributed
 
 from llmperf_pytorch.tracing.device import NAME
+from llmperf_pytorch.tracing.operations import tensors_in
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -95,7 +96,7 @@ def meshes_with_ranks() -> Iterator[str]:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import DeviceMesh
 
-    from llmperf_pytorch.layouts import mesh
+    from llmperf_pytorch.layouts import sharding
 
     def with_values(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **named: Any) -> Any:
@@ -105,7 +106,7 @@ def meshes_with_ranks() -> Iterator[str]:
         return made
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(mesh, "init_device_mesh", with_values(vars(mesh)["init_device_mesh"])))
+        stack.enter_context(patch.object(sharding, "init_device_mesh", with_values(vars(sharding)["init_device_mesh"])))
         for name in ("__init__", "_create_flatten_mesh", "_create_unflatten_mesh"):
             if hasattr(DeviceMesh, name):
                 stack.enter_context(patch.object(DeviceMesh, name, with_values(getattr(DeviceMesh, name))))
@@ -137,3 +138,24 @@ def no_communication(plan: Plan, rank: int) -> Iterator[str]:
         finally:
             if torch.distributed.is_initialized():
                 torch.distributed.destroy_process_group()
+
+
+@contextmanager
+def without_constants(operation: Any, args: tuple[Any, ...]) -> Iterator[None]:
+    """Fake tensors remember the values of small host tensors, and compute with them where no device could.
+
+    What the operation writes to, such as the step that an optimiser counts, has no value afterwards.
+    """
+    remembered = [(one, one.constant) for one in args if getattr(one, "constant", None) is not None]
+    for tensor, _ in remembered:
+        tensor.constant = None
+    try:
+        yield
+    finally:
+        for tensor, constant in remembered:
+            tensor.constant = constant
+        for argument, given in zip(operation._schema.arguments, args, strict=False):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                for tensor in tensors_in(given):
+                    if getattr(tensor, "constant", None) is not None:
+                        tensor.constant = None

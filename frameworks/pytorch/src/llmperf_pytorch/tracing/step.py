@@ -60,9 +60,8 @@ def traced_step(
     gives a line that says what it replaces. To be called in a process of its own.
     """
     from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
-    from llmperf_pytorch.tracing.flex import flex_attention_by_pairs
     from llmperf_pytorch.tracing.fusion import chains_of_compiled_blocks, with_recomputed_activations
-    from llmperf_pytorch.tracing.kernels import kernels_of_accelerators
+    from llmperf_pytorch.tracing.kernels import flex_attention_by_pairs, kernels_of_accelerators
     from llmperf_pytorch.tracing.stand_ins import (
         conversion_of_modules,
         meshes_with_ranks,
