@@ -13,7 +13,7 @@ LEFT_OUT = (
 )
 LEFT_OUT_BY_PLUGINS = (
     *(*LEFT_OUT, "msgspec", "tomllib", "tomli", "llmperf.types.result", "llmperf.validation", "llmperf_vendorkit"),
-    *("llmperf.accounting", "llmperf.cases", "llmperf.planning", "llmperf.running"),
+    *("llmperf.accounting", "llmperf.cases", "llmperf.planning", "llmperf.running", "pathlib"),
 )
 PROGRAM = "import sys; from llmperf.cli.main import call; call(sys.argv[2:]); print(*(set(sys.argv[1].split(',')) & set(sys.modules)))"  # noqa: E501
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -24,6 +23,8 @@ def is_utf8(text: str) -> bool:
 
 def paths_argument(name: str = "paths", metavar: str = "PATH...") -> Callable[[T], T]:
     """Files and folders, at least one; a shell offers runs."""
+    from pathlib import Path
+
     from llmperf.cli.completion import run_folders
 
     return click.argument(name, metavar=metavar, nargs=-1, required=True, type=click.Path(path_type=Path),
