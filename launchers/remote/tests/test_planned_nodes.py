@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.planning import launchers
+from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.runfolder import filenames
@@ -198,3 +199,11 @@ def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folde
         f"llmperf: launcher 'pair': llmperf-remote brings runs to its nodes; install it with: "
         f"{install_own('llmperf-remote')}\n"
     )
+
+
+def test_a_launcher_of_this_project_that_is_absent_names_its_package(stub_site, in_folder, monkeypatch, capsys):
+    here = [found for found in discover() if found.name != "slurm"]
+    for module in ("planning.launchers", "plugins.loading"):
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: here)
+    assert call(["plan", *STUB, "--launcher", "slurm"]) == 2
+    assert "--launcher: 'slurm' is a launcher of llmperf-slurm; install it with: " in capsys.readouterr().err
