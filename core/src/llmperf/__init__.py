@@ -6,10 +6,9 @@ Plugins may import the names of this module and of `llmperf.types`, `llmperf.hoo
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.accounting.layout import data_parallel_of as data_parallel_of
@@ -110,8 +109,6 @@ if TYPE_CHECKING:
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
 
-_HOMES = lazy_names(__file__)
-
 _MOVED = {
     "AcceleratorDevice": "llmperf_vendorkit.AcceleratorDevice",
     "PeakEntry": "llmperf_vendorkit.PeakEntry",
@@ -127,7 +124,8 @@ _MOVED = {
 }
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 
-__all__ = ["API_VERSION", "__version__", *_HOMES]
+__all__, _public = lazily(globals(), _MOVED, keep=False)
+__all__ += ["API_VERSION", "__version__"]
 
 
 def __getattr__(name: str) -> Any:
@@ -135,8 +133,4 @@ def __getattr__(name: str) -> Any:
         from llmperf.plugins.installed import version
 
         return version("llmperf-core")
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    from llmperf.errors import absent_name
-
-    raise absent_name(__name__, name, _MOVED)
+    return _public(name)

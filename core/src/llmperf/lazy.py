@@ -3,12 +3,31 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
 
 
-def lazy_names(init: str) -> dict[str, str]:
-    """The names that a package imports for type checkers, `from MODULE import NAME as NAME`, with their modules.
+def lazily(
+    module: dict[str, Any], moved: Mapping[str, str] | None = None, *, keep: bool = True
+) -> tuple[list[str], Callable[[str], Any]]:
+    """`__all__` and `__getattr__` of a package: the names that it imports for type checkers.
 
-    `init` is the path of its `__init__.py`. The package imports each name when it is first used, from that module.
+    These stand in its source as `from MODULE import NAME as NAME`. With `keep`, a name is looked up in its module once.
+    `moved` has replacements for names that the package once had.
     """
-    with open(init, encoding="utf-8") as source:
-        return {name: home for home, name in re.findall(r"^    from (\S+) import \w+ as (\w+)$", source.read(), re.M)}
+    with open(module["__file__"], encoding="utf-8") as source:
+        found = re.findall(r"^    from (\S+) import \w+ as (\w+)$", source.read(), re.M)
+    homes = {name: home for home, name in found}
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            from llmperf.errors import absent_name
+
+            raise absent_name(module["__name__"], name, moved or {})
+        value = getattr(import_module(homes[name]), name)
+        if keep:
+            module[name] = value
+        return value
+
+    return sorted(homes), get

@@ -5,10 +5,9 @@ The names below are public, for plugins that compute with the facts of a plan. E
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.accounting.counting import Convention as Convention
@@ -30,13 +29,4 @@ if TYPE_CHECKING:
     from llmperf.accounting.precisions import products_dtype as products_dtype
     from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
 
-_HOMES = lazy_names(__file__)
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-    raise AttributeError(f"module 'llmperf.accounting' has no attribute {name!r}")
+__all__, __getattr__ = lazily(globals())

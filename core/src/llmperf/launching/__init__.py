@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.launching.run_here import load_here as load_here
@@ -34,12 +33,4 @@ if TYPE_CHECKING:
     from llmperf.runfolder.logs import TAIL_BYTES as TAIL_BYTES
     from llmperf.runfolder.reader import Moment as Moment
 
-_HOMES = lazy_names(__file__)
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise AttributeError(f"module 'llmperf.launching' has no attribute {name!r}")
+__all__, __getattr__ = lazily(globals(), keep=False)

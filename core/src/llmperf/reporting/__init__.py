@@ -6,10 +6,9 @@ in `llmperf.types`. Each is imported when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.reporting.cells import AMOUNT as AMOUNT
@@ -79,8 +78,6 @@ if TYPE_CHECKING:
     from llmperf.results.statistics import spread as spread
     from llmperf.results.statistics import throughputs as throughputs
 
-_HOMES = lazy_names(__file__)
-
 _MOVED = {
     name: f"llmperf_compare.{module}.{name}"
     for module, names in {
@@ -97,13 +94,4 @@ _MOVED = {
 }
 """Replacements for names that this module once had."""
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-    from llmperf.errors import absent_name
-
-    raise absent_name(__name__, name, _MOVED)
+__all__, __getattr__ = lazily(globals(), _MOVED)

@@ -6,10 +6,9 @@ Field names carry units; unknown is `None`, never 0 or a guess.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.types.commands import CalledCommand as CalledCommand
@@ -143,8 +142,6 @@ if TYPE_CHECKING:
     from llmperf.types.tracing import TracedOperation as TracedOperation
     from llmperf.types.tracing import TracerUse as TracerUse
 
-_HOMES = lazy_names(__file__)
-
 _MOVED = {
     "Estimate": "llmperf_estimate.types.Estimate",
     "SequencesRecord": "llmperf_verify.first_losses.SequencesRecord",
@@ -152,13 +149,4 @@ _MOVED = {
 }
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-    from llmperf.errors import absent_name
-
-    raise absent_name(__name__, name, _MOVED)
+__all__, __getattr__ = lazily(globals(), _MOVED)

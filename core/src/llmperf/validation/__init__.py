@@ -6,10 +6,9 @@ are first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
@@ -50,13 +49,4 @@ if TYPE_CHECKING:
     from llmperf.validation.violations import rule as rule
     from llmperf.validation.violations import rules_in as rules_in
 
-_HOMES = lazy_names(__file__)
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return value
-    raise AttributeError(f"module 'llmperf.validation' has no attribute {name!r}")
+__all__, __getattr__ = lazily(globals())
