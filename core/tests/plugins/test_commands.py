@@ -8,6 +8,7 @@ import pytest
 from llmperf.cli import main
 from llmperf.cli.main import call
 from llmperf.plugins.commands import packaged_commands
+from llmperf.plugins.own_packages import project_packages
 
 HELLO = '"""Greet somebody."""\nimport click\n\n@click.command("hello")\n@click.argument("name")\ndef command(name):\n'
 HELLO += '    """Greet NAME."""\n    click.echo(f"hello {name}")\n'
@@ -91,7 +92,7 @@ def test_a_broken_command_names_its_package(install, capsys, source, message):
 
 def test_the_command_of_a_missing_package_says_which_one(monkeypatch, capsys):
     monkeypatch.setattr(main, "extra_commands", dict)
-    for command, package in main.PROVIDERS.items():
+    for command, package in project_packages()["commands"].items():
         assert call([command, "cpu"]) == 2
         assert f"{command} is a command of {package}; install it with: " in capsys.readouterr().err
 

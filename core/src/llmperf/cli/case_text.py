@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from textwrap import wrap
 from typing import Any
 
@@ -32,28 +31,18 @@ WIDTH = 100
 
 def settings_of(case: Case) -> list[dict[str, Any]]:
     """Each path that can be set: its name for `--set`, its value in the case, and what it takes."""
-    settings = [
-        {"path": path, "set": _set_name(path), "value": _value(case, path), "takes": describe(annotation)}
-        for path, annotation in known_paths().items()
-    ]
-    return settings + [
-        {"path": f"{FREE}{name}", "set": f"{FREE}{name}", "value": value, "takes": "an option of the framework"}
-        for name, value in case.framework.items()
-    ]
-
-
-def _set_name(path: str) -> str:
-    """The path without its first part, such as `optimizer.lr`; the whole path if that alone means another."""
-    rest = path.partition(".")[2]
-    return rest if full_path(rest, path) == path else path
-
-
-def _value(case: Case, path: str) -> Any:
-    """The value at a path; None below a table that the case does not have, such as `contract.lora`."""
-    value: Any = case
-    for name in path.split("."):
-        value = getattr(value, name, None)
-    return value
+    settings = []
+    for path, annotation in known_paths().items():
+        rest = path.partition(".")[2]
+        value: Any = case
+        for name in path.split("."):  # None below a table that the case does not have, such as `contract.lora`
+            value = getattr(value, name, None)
+        short = rest if full_path(rest, path) == path else path  # `optimizer.lr`, unless that alone means another
+        settings.append({"path": path, "set": short, "value": value, "takes": describe(annotation)})
+    for name, value in case.framework.items():
+        path = f"{FREE}{name}"
+        settings.append({"path": path, "set": path, "value": value, "takes": "an option of the framework"})
+    return settings
 
 
 def print_case(case: Case) -> None:
@@ -62,7 +51,7 @@ def print_case(case: Case) -> None:
     for name, text in (("case", case.name), ("title", case.title), ("source", case.source)):
         lines = wrap(text, width - 8) or ["-"]
         click.echo("\n".join(f"{name if place == 0 else '':<8}{line}" for place, line in enumerate(lines)))
-    click.echo("\n" + "\n".join(_paragraphs(case.description, width)))
+    click.echo("\n" + "\n".join(wrap(" ".join(case.description.split()), width) or ["-"]))
     settings = settings_of(case)
     for part, meaning in PARTS.items():
         rows = [setting for setting in settings if setting["path"].split(".")[0] == part]
@@ -70,10 +59,6 @@ def print_case(case: Case) -> None:
             click.echo(f"\n{click.style(part, bold=True)}: {painted('context', meaning)}")
             print_table(COLUMNS, [(row["set"], _text(row["value"]), row["takes"]) for row in rows])
     click.echo(f"\nExample: llmperf run {case.name} --set steps={2 * case.contract.steps}")
-
-
-def _paragraphs(text: str, width: int) -> Iterator[str]:
-    yield from wrap(" ".join(text.split()), width) or ["-"]
 
 
 def _text(value: Any) -> str:

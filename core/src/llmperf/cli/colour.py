@@ -15,24 +15,10 @@ import click
 from llmperf.files.text import printable
 
 COLOURS = {
-    "failed": "red",
-    "aborted": "red",
-    "error": "red",
-    "invalid": "red",
-    "warning": "yellow",
-    "complete": "green",
-    "ok": "green",
+    **dict.fromkeys(("failed", "aborted", "error", "invalid", "slower", "lower", "broken", "imported: wrong"), "red"),
+    **dict.fromkeys(("complete", "ok", "faster", "higher", "imported: agrees"), "green"),
+    **dict.fromkeys(("warning", "refused", "missing"), "yellow"),
 }
-COLOURS |= {
-    "faster": "green",
-    "slower": "red",
-    "higher": "green",
-    "lower": "red",
-    "refused": "yellow",
-    "missing": "yellow",
-    "broken": "red",
-}
-COLOURS |= {"imported: wrong": "red", "imported: agrees": "green"}
 """Colours of statuses and severities."""
 
 _chosen: ContextVar[bool | None] = ContextVar("colour", default=None)

@@ -19,26 +19,6 @@ from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
 
-PROVIDERS = {
-    "compare": "llmperf-compare",
-    "summary": "llmperf-compare",
-    "align": "llmperf-compare",
-    "convert": "llmperf-compare",
-    "import": "llmperf-published",
-    "site": "llmperf-html",
-    "tune": "llmperf-sweep",
-    "peak": "llmperf-peak",
-    "profile": "llmperf-trace",
-    "estimate": "llmperf-estimate",
-    "challenge": "llmperf-verify",
-    "pack": "llmperf-verify",
-    "sign": "llmperf-verify",
-    "new": "llmperf-testing",
-    "check-plugin": "llmperf-testing",
-}
-"""Commands that other distributions of this project add, for an error message that names the package."""
-
-
 LISTINGS = {"cases", "plugins", "devices", "doctor"}
 """Commands of `llmperf.cli.listings`."""
 
@@ -86,12 +66,14 @@ class Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Suggest the closest name for an unknown command, or the package that provides it."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-") and args[0] not in extra_commands():
-            if args[0] in PROVIDERS:
+            from llmperf.plugins.own_packages import project_packages
+
+            providers = project_packages()["commands"]
+            if (package := providers.get(args[0])) is not None:
                 from llmperf.plugins.mending import install_own
 
-                package = PROVIDERS[args[0]]
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
-            raise unknown("", "command", args[0], {*COMMANDS, *extra_commands(), *PROVIDERS})
+            raise unknown("", "command", args[0], {*COMMANDS, *extra_commands(), *providers})
         if args and args[0] in COMMANDS:
             _warn_of_rivals(args[0])
         elif args:

@@ -103,18 +103,33 @@ def print_table(
 
     `remedy` says how to see columns for which there is no room.
     """
-    from llmperf.reporting.terminal import left_out_text
-    from llmperf.reporting.text_table import Column, laid_out
+    from llmperf.reporting.text_table import Column
 
     columns = [
         Column(title=header, importance=place, wraps=16) if isinstance(header, str) else header
         for place, header in enumerate(headers, start=1)
     ]
     shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    table = laid_out(columns, shown, page_width(wide), painted)
-    click.echo(table.text)
-    if table.left_out or table.cut:
-        print_text(f"\n{left_out_text(table, language, remedy)}")
+    table, left_out = _laid_out(columns, shown, page_width(wide), language, remedy)
+    click.echo(table)
+    if left_out:
+        print_text(f"\n{left_out}")
+
+
+def _laid_out(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[str]],
+    width: int | None,
+    language: str,
+    remedy: str,
+    one_line: bool = False,
+) -> tuple[str, str]:
+    """A table as text; and the columns for which there is no room, with the remedy, empty if there are none."""
+    from llmperf.reporting.terminal import left_out_text
+    from llmperf.reporting.text_table import laid_out
+
+    table = laid_out(columns, rows, width, painted, one_line)
+    return table.text, left_out_text(table, language, remedy) if table.left_out or table.cut else ""
 
 
 def print_page(page: Page, wanted: str, language: str, wide: bool = False) -> None:
@@ -153,23 +168,20 @@ def _table_text(page: Page, language: str, wide: bool) -> str:
     """The table of a page, with a heading above each of its groups."""
     from dataclasses import replace
 
-    from llmperf.reporting.terminal import left_out_text
-    from llmperf.reporting.text_table import laid_out, wrapped_cell
+    from llmperf.reporting.text_table import wrapped_cell
     from llmperf.reporting.words import word
 
     columns = [replace(column, title=word(column.title, language)) for column in page.columns]
-    width = page_width(wide)
-    table = laid_out(columns, page.rows, width, painted, one_line=bool(page.groups))
-    lines = table.text.split("\n")
+    width, remedy = page_width(wide), "--wide, --format json"
+    table, left_out = _laid_out(columns, page.rows, width, language, remedy, one_line=bool(page.groups))
+    lines = table.split("\n")
     if page.groups:
-        head, rows = lines[: -len(page.rows)], lines[-len(page.rows) :]
-        lines = head
+        lines, rows = lines[: -len(page.rows)], lines[-len(page.rows) :]
         for title, count in page.groups:
             titles = [title] if width is None else wrapped_cell(title, width)
             lines += ["", *(click.style(part, bold=True) for part in titles), *rows[:count]]
             rows = rows[count:]
-    if table.left_out or table.cut:
-        left_out = left_out_text(table, language, "--wide, --format json")
+    if left_out:
         parts = [left_out] if width is None else wrapped_cell(left_out, width)
         lines += ["", *(painted("context", part) for part in parts)]
     return "\n".join(lines)

@@ -18,11 +18,9 @@ Each name is imported when it is first used; planning needs no torch.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.errors import absent_name
-from llmperf.lazy import lazy_names
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf_pytorch.feed import Feed as Feed
@@ -52,14 +50,7 @@ if TYPE_CHECKING:
     from llmperf_pytorch.tracing.step import traced_step as traced_step
     from llmperf_pytorch.trainer import TorchTrainer as TorchTrainer
 
-_HOMES = lazy_names(__file__)
 _MOVED: dict[str, str] = {}
 """Replacements of the names that this module once had."""
 
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise absent_name(__name__, name, _MOVED)
+__all__, __getattr__ = lazily(globals(), _MOVED, keep=False)
