@@ -24,6 +24,7 @@ import llmperf_schemas
 import pytest
 from hypothesis import HealthCheck, settings
 from llmperf import __version__
+from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
 from llmperf.results.run_result import build_result
@@ -245,6 +246,17 @@ def _model() -> Model:
 def example():
     """The published example result as plain dicts; a fresh copy for each test."""
     return llmperf_schemas.example("result")
+
+
+@pytest.fixture
+def ran(capsys):
+    """Run llmperf with some words, check its exit code, and return what it printed: `out` and `err`."""
+
+    def run(code, *words):
+        assert call(list(map(str, words))) == code
+        return capsys.readouterr()
+
+    return run
 
 
 @pytest.fixture

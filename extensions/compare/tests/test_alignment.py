@@ -157,28 +157,24 @@ def write(path, document):
     return str(path)
 
 
-def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, capsys):
+def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, ran):
     one = write(tmp_path / "one.json", result(example, curve(1e-5), run_id="one"))
     other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
-    assert call(["align", one, other]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "align", one, other).out
     assert "other (reference)" in out
     assert "loss, nats per token, by step" in out
     assert "log10 of difference from the reference" in out
     assert "one: aligned: mean relative error 0.0010 % from step 21 on (limit 2 %)" in out
     assert "\x1b" not in out
-    assert call(["align", one, other, "--no-plot", "--step-limit", "1e-9"]) == 1
-    assert "NOT aligned" in capsys.readouterr().out
-    assert call(["align", one, one, "--no-plot"]) == 1
-    assert "cannot tell: both are one and the same run; mean" in capsys.readouterr().out
+    assert "NOT aligned" in ran(1, "align", one, other, "--no-plot", "--step-limit", "1e-9").out
+    assert "cannot tell: both are one and the same run; mean" in ran(1, "align", one, one, "--no-plot").out
 
 
-def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_aligned(example, tmp_path, capsys):
+def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_aligned(example, tmp_path, ran):
     good = write(tmp_path / "good.json", result(example, curve(), run_id="good"))
     failed = write(tmp_path / "failed.json", result(example, {}, run_id="bad", status="failed"))
     other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
-    assert call(["align", failed, good, other, "--no-plot"]) == 1
-    shown = capsys.readouterr()
+    shown = ran(1, "align", failed, good, other, "--no-plot")
     assert "good: aligned" in shown.out
     assert shown.err == "llmperf: warning: not aligned: bad is failed and has no losses\n"
 
@@ -190,21 +186,18 @@ def test_a_short_run_is_offered_the_first_step(example, tmp_path, capsys):
     assert call(["align", *paths, "--no-plot", "--from-step", "1"]) == 0
 
 
-def test_json_and_bad_input(example, tmp_path, capsys):
+def test_json_and_bad_input(example, tmp_path, ran):
     one, other = (write(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
-    assert call(["align", one, other, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["passed"] is True
-    assert call(["align", one]) == 2
-    assert "expected one run or more and the reference" in capsys.readouterr().err
+    assert json.loads(ran(0, "align", one, other, "--json").out)[0]["passed"] is True
+    assert "expected one run or more and the reference" in ran(2, "align", one).err
     assert call(["align", one, str(tmp_path / "none.json")]) == 2
 
 
 @pytest.mark.parametrize("option", ["--mean-limit", "--step-limit"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-1"])
-def test_a_limit_is_a_finite_number(example, tmp_path, capsys, option, value):
+def test_a_limit_is_a_finite_number(example, tmp_path, ran, option, value):
     one, other = (write(tmp_path / f"{name}.json", result(example, curve(0.5))) for name in ("one", "other"))
-    assert call(["align", one, other, option, value]) == 2
-    assert option in capsys.readouterr().err
+    assert option in ran(2, "align", one, other, option, value).err
 
 
 def test_a_drawing_hides_no_curve():

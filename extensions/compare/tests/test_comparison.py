@@ -98,10 +98,9 @@ def folder(example, tmp_path):
     return write
 
 
-def test_compare_says_how_many_times_as_fast(folder, capsys):
+def test_compare_says_how_many_times_as_fast(folder, ran, capsys):
     after, before = folder("after", [110.0, 111.0, 112.0, 113.0]), folder("before", [100.0, 101.0, 102.0, 103.0])
-    assert call(["compare", before, after]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", before, after).out
     assert "A: 4 runs, spread 3.0 %\nB: 4 runs, spread 2.7 %\nall: llama_mini, pretraining, default by zero" in out
     assert "\nB is 1.10 ± 0.02 times as fast as A (p = 0.029, 4 runs a side)\n" in out
     assert "± is half of the 95 % interval" in out
@@ -112,33 +111,29 @@ def test_compare_says_how_many_times_as_fast(folder, capsys):
     assert found["sides"]["B"]["path"] == after
 
 
-def test_any_number_of_sides_is_compared_with_the_first_or_the_baseline(folder, capsys):
+def test_any_number_of_sides_is_compared_with_the_first_or_the_baseline(folder, ran):
     before, after, alike = folder("before", BEFORE), folder("after", AFTER), folder("alike", [x + 0.1 for x in BEFORE])
     single, other = folder("single", [150.0]), folder("other", [1.0, 2.0], contract={"seed": 9})
-    assert call(["compare", before, after, alike, single, other]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "compare", before, after, alike, single, other).out
     assert "\nB is 1.10 ± 0.02 times as fast as A (p" in out
     assert "\nno difference shown: C is 1.00 ± 0.02 times as fast as A, which can be chance (p" in out
     assert "\ncannot tell whether D is faster than A: a single run has no spread (measure with --repeat 4); m" in out
     assert "\nthe contracts of E and A differ in seed (A: 0, E: 9): their figures measure different things\n" in out
     assert [title for title in ("B / A", "C / A", "D / A", "E / A") if title not in out] == ["E / A"]
-    assert call(["compare", after, "--baseline", before]) == 0
-    assert "\nA is 1.10 ± 0.02 times as fast as baseline (p" in capsys.readouterr().out
+    assert "\nA is 1.10 ± 0.02 times as fast as baseline (p" in ran(0, "compare", after, "--baseline", before).out
 
 
 @pytest.mark.parametrize(("limit", "code"), [("0.9", 0), ("0.95", 1)])
-def test_compare_fails_below_a_share_of_the_reference(folder, capsys, limit, code):
+def test_compare_fails_below_a_share_of_the_reference(folder, ran, limit, code):
     fast, slow = folder("fast", AFTER), folder("slow", BEFORE)
-    assert call(["compare", slow, "--baseline", fast, "--fail-below", limit]) == code
-    told = capsys.readouterr()
+    told = ran(code, "compare", slow, "--baseline", fast, "--fail-below", limit)
     assert "A is 0.91 ± 0.02 times as fast as baseline (p = 0.029" in told.out
     assert ("A: 0.9103 of the reference, expected at least 0.95" in told.err) == bool(code)
 
 
-def test_other_contracts_are_not_compared(folder, capsys):
+def test_other_contracts_are_not_compared(folder, ran, capsys):
     one, other = folder("one", [1.0]), folder("other", [2.0], contract={"seed": 9})
-    assert call(["compare", one, other]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "compare", one, other).out
     assert "the contracts of B and A differ in seed (A: 0, B: 9): their figures measure different things" in out
     assert "B / A" not in out
     (row,) = [line.split() for line in out.splitlines() if line.startswith("token/p/s")]
@@ -148,35 +143,30 @@ def test_other_contracts_are_not_compared(folder, capsys):
     assert (held["contract_differences"], held["throughput"]) == (["seed"], None)
 
 
-def test_of_another_model_only_the_name_is_said(folder, capsys, example):
+def test_of_another_model_only_the_name_is_said(folder, ran, example):
     facts = {"name": "llama3_8b", "layers": 99, "hidden_size": 8}
     one, other = folder("one", [1.0]), folder("other", [2.0], contract={"model": "llama3_8b"}, model=facts)
-    assert call(["compare", one, other]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "compare", one, other).out
     assert f"the contracts of B and A differ in model (A: {example['contract']['model']}, B: llama3_8b): their" in out
 
 
-def test_compare_shows_mfu_in_percent(folder, capsys):
+def test_compare_shows_mfu_in_percent(folder, ran):
     one, other = folder("one", [1.0]), folder("other", [2.0])
-    assert call(["compare", one, other]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("MFU")]
+    (row,) = [line for line in ran(0, "compare", one, other).out.splitlines() if line.startswith("MFU")]
     assert row.split("  ")[-1].strip() == "1.0000"
     assert row.count("30.0 %") == 2
 
 
-def test_runs_without_a_throughput_are_said(folder, tmp_path, capsys):
+def test_runs_without_a_throughput_are_said(folder, tmp_path, ran):
     one, none = folder("one", [1.0]), folder("none", [None])
-    assert call(["compare", one, none]) == 2
-    assert "expected a complete run with a throughput, found none in 1 results" in capsys.readouterr().err
+    assert "expected a complete run with a throughput, found none in 1 results" in ran(2, "compare", one, none).err
     (tmp_path / "empty").mkdir()
-    assert call(["summary", str(tmp_path / "empty")]) == 2
-    assert "no document in this folder" in capsys.readouterr().err
+    assert "no document in this folder" in ran(2, "summary", tmp_path / "empty").err
 
 
-def test_summary_groups_repeats_and_fails_below(folder, capsys):
+def test_summary_groups_repeats_and_fails_below(folder, ran, capsys):
     runs, slower = folder("runs", [90.0, 92.0, 94.0]), folder("baseline", [100.0, 100.0])
-    assert call(["summary", runs]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", runs).out
     assert "94.0" in out
     assert "92.0" in out
     assert call(["summary", runs, "--baseline", slower, "--fail-below", "0.9"]) == 0
@@ -185,11 +175,10 @@ def test_summary_groups_repeats_and_fails_below(folder, capsys):
     assert call(["summary", runs, "--fail-below", "0.95"]) == 2
 
 
-def test_a_kind_without_a_baseline_fails_too(folder, capsys):
+def test_a_kind_without_a_baseline_fails_too(folder, ran, capsys):
     change = {"path": "contract.seed", "case_value": 0, "value": 3, "origin": "--set"}
     runs, other = folder("runs", [90.0], fix_hp=[change]), folder("baseline", [100.0])
-    assert call(["summary", runs, other, "--json"]) == 0
-    assert [kind["of_baseline"] for kind in json.loads(capsys.readouterr().out)] == [None, None]
+    assert [kind["of_baseline"] for kind in json.loads(ran(0, "summary", runs, other, "--json").out)] == [None, None]
     assert call(["summary", runs, "--baseline", other, "--fail-below", "0.5"]) == 1
     assert "1 of 1 without a figure or without a baseline" in capsys.readouterr().err
 
@@ -210,24 +199,21 @@ def copies(source, target, mark):
 
 
 @pytest.mark.parametrize("mark", ["figures", "records"])
-def test_copies_of_one_run_count_once(folder, tmp_path, capsys, mark):
+def test_copies_of_one_run_count_once(folder, tmp_path, ran, mark):
     after, before = (tmp_path / name for name in ("after", "before"))
     folder("after", [110.0]), folder("before", [100.0])
     sides = [copies(one, tmp_path / f"{one.name}-copies", mark) for one in (after, before)]
-    assert call(["compare", *sides]) == 0
-    told = capsys.readouterr()
+    told = ran(0, "compare", *sides)
     assert "A: 1 run\n" in told.out
     assert "cannot tell" in told.out
     assert told.err.count("counted once") == 2
-    assert call(["summary", sides[0], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["spread"]["runs"] == 1
+    assert json.loads(ran(0, "summary", sides[0], "--json").out)[0]["spread"]["runs"] == 1
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "0", "-1"])
-def test_what_no_run_could_fail_below_is_refused(folder, capsys, value):
+def test_what_no_run_could_fail_below_is_refused(folder, ran, value):
     runs = folder("runs", [90.0])
-    assert call(["summary", runs, "--baseline", runs, "--fail-below", value]) == 2
-    assert "--fail-below" in capsys.readouterr().err
+    assert "--fail-below" in ran(2, "summary", runs, "--baseline", runs, "--fail-below", value).err
 
 
 AFTER, BEFORE = [110.0, 111.0, 112.0, 113.0], [100.0, 101.0, 102.0, 103.0]
@@ -241,12 +227,11 @@ def sides_of(capsys, words, expected=0):
     return json.loads(capsys.readouterr().out)
 
 
-def test_both_sides_are_named(folder, capsys):
+def test_both_sides_are_named(folder, ran, capsys):
     change = {"path": "tuning.micro_batch", "case_value": 2, "value": 4, "origin": "--set"}
     after = folder("after", AFTER, fix_hp=[change])
     before = folder("before", BEFORE, tuning={"framework": "pytorch"})
-    assert call(["compare", after, before]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", after, before).out
     where = "TP1 x PP1 x DP2, sharding stage 1 over 2, on 1x2 Example CPU, 2 cores (1/2 each)"
     what = "llama_mini, pretraining, default"
     assert f"A: 4 runs, spread 2.7 %: {what} by zero, {where}, micro_batch=4\n" in out
@@ -256,13 +241,12 @@ def test_both_sides_are_named(folder, capsys):
     assert kinds == ["zero", "pytorch"]
 
 
-def test_runs_that_do_not_count_are_counted_by_why(folder, tmp_path, capsys):
+def test_runs_that_do_not_count_are_counted_by_why(folder, tmp_path, ran, capsys):
     after, before = folder("after", AFTER), folder("before", BEFORE)
     folder("after", [99.0, 98.0], status="failed")
     folder("after", [None])
     copies(tmp_path / "before", tmp_path / "before" / "copies", "figures")
-    assert call(["compare", after, before]) == 0
-    told = capsys.readouterr()
+    told = ran(0, "compare", after, before)
     assert "A: left out: 2 failed, 1 without a throughput\n" in told.out
     assert "B: left out: 4 copies\n" in told.out
     found = sides_of(capsys, [after, before])["sides"]
@@ -270,21 +254,19 @@ def test_runs_that_do_not_count_are_counted_by_why(folder, tmp_path, capsys):
     assert found["B"]["left_out"] == {"copies": 4}
 
 
-def test_a_run_on_both_sides_is_refused(folder, tmp_path, capsys):
+def test_a_run_on_both_sides_is_refused(folder, tmp_path, ran):
     both = folder("all/first", BEFORE)
     folder("all/second", AFTER)
-    assert call(["compare", str(tmp_path / "all"), both]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "compare", tmp_path / "all", both).err
     assert (
         error == "llmperf: A and B: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-0\n"
     )
 
 
-def test_a_side_that_mixes_kinds_is_told(folder, capsys):
+def test_a_side_that_mixes_kinds_is_told(folder, ran, capsys):
     mixed, one = folder("mixed", AFTER[:2]), folder("one", BEFORE)
     folder("mixed", AFTER[2:], tuning={"framework": "pytorch"}, parallelism={"sharding_stage": 0})
-    assert call(["compare", mixed, one]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", mixed, one).out
     assert "A: 2 runs, spread 0.905 %: llama_mini, pretraining, default by zero" in out
     assert "A: 2 runs, spread 0.889 %: llama_mini, pretraining, default by pytorch" in out
     (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
@@ -294,10 +276,9 @@ def test_a_side_that_mixes_kinds_is_told(folder, capsys):
     assert (found["A"]["mixes"], found["B"]["mixes"]) == (["framework", "layout"], [])
 
 
-def test_ranks_with_other_parts_of_a_device_are_not_taken_for_devices(folder, capsys):
+def test_ranks_with_other_parts_of_a_device_are_not_taken_for_devices(folder, ran, capsys):
     whole, halves = folder("whole", [150.0, 151.0, 152.0, 153.0], **WHOLE), folder("halves", BEFORE)
-    assert call(["compare", halves, whole]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", halves, whole).out
     assert "token/p/s of a rank: B is 1.49 ± 0.03 times as fast as A (p" in out
     assert "tokens/s of a whole device: B is 0.75 ± 0.01 times as fast as A (p" in out
     assert "different parts of a device (A 1/2, B 1): token/p/s is that of a rank, not of a device" in out
@@ -307,15 +288,13 @@ def test_ranks_with_other_parts_of_a_device_are_not_taken_for_devices(folder, ca
     assert sides_of(capsys, [halves, folder("more", AFTER)])["comparisons"]["B"]["device_throughput"] is None
 
 
-def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, capsys):
+def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, ran):
     folder("runs/whole", [150.0], **WHOLE), folder("runs/halves", [100.0])
-    assert call(["summary", str(tmp_path / "runs")]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", tmp_path / "runs").out
     assert "1x2 Example CPU, 2 cores (1/2 each)" in out
     assert "1x1 Example CPU, 2 cores  " in out
     folder("runs/third", [90.0], hardware={"device_share": 1 / 3})
-    assert call(["summary", str(tmp_path / "runs"), "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)) == 3
+    assert len(json.loads(ran(0, "summary", tmp_path / "runs", "--json").out)) == 3
 
 
 @pytest.mark.parametrize("command", ["compare", "summary"])
@@ -330,15 +309,13 @@ def test_runs_that_became_slower_are_disturbed(folder, capsys, command):
 
 
 @pytest.mark.parametrize("command", ["compare", "summary"])
-def test_disturbed_runs_are_told(folder, capsys, command):
+def test_disturbed_runs_are_told(folder, ran, command):
     runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
     folder("runs", [20.0], metrics={"step_seconds": UNEVEN})
-    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, command, runs, *([calm] if command == "compare" else [])).out
     (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
     assert "1 of 3 runs disturbed, with very uneven steps: run-12 (median step 0.0190 s, mean 0.0900 s" in warning
-    assert call([command, runs, *([calm] if command == "compare" else []), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(ran(0, command, runs, *([calm] if command == "compare" else []), "--json").out)
     assert (found["sides"]["A"] if command == "compare" else found[0])["disturbed"] == ["run-12"]
 
 
@@ -350,10 +327,9 @@ def test_disturbed_runs_are_told(folder, capsys, command):
         ({"median": 1.0, "p5": 0.8, "p95": 2.3, "mean": 1.4}, False),
     ],
 )
-def test_what_counts_as_disturbed(folder, capsys, steps, told):
+def test_what_counts_as_disturbed(folder, ran, steps, told):
     runs = folder("runs", [90.0], metrics={"step_seconds": UNEVEN | steps})
-    assert call(["summary", runs]) == 0
-    assert ("1 of 1 run disturbed" in capsys.readouterr().out) == told
+    assert ("1 of 1 run disturbed" in ran(0, "summary", runs).out) == told
 
 
 @pytest.mark.parametrize("command", ["compare", "summary"])
@@ -374,18 +350,15 @@ def test_a_complete_run_with_errors_is_invalid_in_the_table(folder, capsys):
     assert re.findall(r"invalid: \d+ errors", capsys.readouterr().out) == ["invalid: 7 errors"] * 2
 
 
-def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, capsys):
-    assert call(["report", folder("runs", [90.0, 91.0])]) == 0
-    assert capsys.readouterr().out.count("1x2 Example CPU, 2 cores (1/2 each)") == 2
+def test_the_table_of_several_runs_shows_the_part_of_a_device(folder, ran):
+    assert ran(0, "report", folder("runs", [90.0, 91.0])).out.count("1x2 Example CPU, 2 cores (1/2 each)") == 2
 
 
-def test_one_run_has_no_spread(folder, capsys):
+def test_one_run_has_no_spread(folder, ran):
     runs = folder("runs", [90.0])
-    assert call(["summary", runs]) == 0
-    (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("1x2")]
+    (row,) = [line for line in ran(0, "summary", runs).out.splitlines() if line.startswith("1x2")]
     assert row.split()[-5:] == ["1", "90.0", "-", "-", "90.0"]
-    assert call(["summary", runs, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)[0]["spread"]["relative"] is None
+    assert json.loads(ran(0, "summary", runs, "--json").out)[0]["spread"]["relative"] is None
 
 
 def rows_of(capsys, words):
@@ -394,35 +367,32 @@ def rows_of(capsys, words):
     return {one["kind"]["framework"]: one for one in json.loads(capsys.readouterr().out)}
 
 
-def test_each_kind_is_compared_with_the_same_kind_of_the_baseline(folder, tmp_path, capsys):
+def test_each_kind_is_compared_with_the_same_kind_of_the_baseline(folder, tmp_path, ran, capsys):
     """The kinds differ in throughput, and each is its own baseline."""
     for name in ("runs", "again"):
         folder(f"{name}/zero", AFTER)
         folder(f"{name}/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
     runs, again = str(tmp_path / "runs"), str(tmp_path / "again")
-    assert call(["summary", runs, "--baseline", again, "--fail-below", "0.95"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(ran(0, "summary", runs, "--baseline", again, "--fail-below", "0.95").out.split())
     assert out.count("1.0000 no difference shown, p = 1 the same kind") == 2
     rows = rows_of(capsys, [runs, "--baseline", again])
     assert [one["baseline"]["same_kind"] for one in rows.values()] == [True, True]
 
 
-def test_a_kind_that_the_baseline_lacks_is_held_against_the_fastest_other(folder, tmp_path, capsys):
+def test_a_kind_that_the_baseline_lacks_is_held_against_the_fastest_other(folder, tmp_path, ran, capsys):
     runs = folder("runs", AFTER, tuning={"framework": "paddle"})
     folder("base/zero", BEFORE), folder("base/pytorch", [50.0, 51.0, 52.0, 53.0], tuning={"framework": "pytorch"})
     folder("base/whole", [500.0], **WHOLE)
     base = str(tmp_path / "base")
-    assert call(["summary", runs, "--baseline", base]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(ran(0, "summary", runs, "--baseline", base).out.split())
     assert "1.0985 faster, p = 0.029 zero TP1 x PP1 x DP2, sharding stage 1 over 2, nothing changed" in out
     (row,) = rows_of(capsys, [runs, "--baseline", base]).values()
     assert (row["baseline"]["same_kind"], row["comparison"]["verdict"]) == (False, "higher")
 
 
 @pytest.mark.parametrize(("slow", "shown"), [([90.0, 92.0], 0), ([90.0, 91.0, 92.0, 93.0], 1)])
-def test_whether_a_failure_could_be_chance_is_said(folder, capsys, slow, shown):
+def test_whether_a_failure_could_be_chance_is_said(folder, ran, slow, shown):
     runs, base = folder("runs", slow), folder("base", BEFORE)
-    assert call(["summary", runs, "--baseline", base, "--fail-below", "0.95"]) == 1
-    told = capsys.readouterr()
+    told = ran(1, "summary", runs, "--baseline", base, "--fail-below", "0.95")
     assert f"1 of 1 below 0.95 of the baseline, {shown} of them shown to be more than chance" in told.err
     assert ("slower, p = 0.029" if shown else "cannot tell, 2 and 4 runs") in told.out

@@ -116,11 +116,10 @@ def test_names_of_files_cannot_write_to_the_terminal(genuine, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["terminal", "junit", "github", "sarif"])
-def test_a_file_that_cannot_be_read_is_left_out_of_a_summary(genuine, tmp_path, capsys, form):
+def test_a_file_that_cannot_be_read_is_left_out_of_a_summary(genuine, tmp_path, ran, form):
     (tmp_path / "runs" / "bad").mkdir()
     (tmp_path / "runs" / "bad" / "result.json").write_text('{"schema": "llmperf/result/1"}')
-    assert call(["summary", str(tmp_path / "runs"), "--format", form]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "summary", tmp_path / "runs", "--format", form)
     assert "left out: " in err
     assert "bad/result.json" in err
     assert form == "terminal" or ("unreadable" in out and "bad/result.json" in out)
@@ -130,24 +129,21 @@ def test_a_file_that_cannot_be_read_is_left_out_of_a_summary(genuine, tmp_path, 
 
 
 @pytest.mark.parametrize("digest", ["a" * 63, "A" * 64, "a" * 64 + " "])
-def test_digests_are_64_hexadecimal_digits(genuine, tmp_path, capsys, digest):
+def test_digests_are_64_hexadecimal_digits(genuine, tmp_path, ran, digest):
     forged(tmp_path / "runs" / "z", tmp_path / "x", files={"records/rank-00000.jsonl": digest})
-    assert call(["validate", str(tmp_path / "x")]) == 1
-    assert "expected a text that matches ^[0-9a-f]{64}$" in capsys.readouterr().out
+    assert "expected a text that matches ^[0-9a-f]{64}$" in ran(1, "validate", tmp_path / "x").out
 
 
-def test_a_report_shows_a_run_once_and_reads_archives(genuine, tmp_path, capsys):
+def test_a_report_shows_a_run_once_and_reads_archives(genuine, tmp_path, ran, capsys):
     runs, archive = tmp_path / "runs", tmp_path / "submission.zip"
     assert call(["pack", str(runs / "z"), "-o", str(archive)]) == 0
     forged(runs / "z", runs / "a", FASTER)
     capsys.readouterr()
-    assert call(["report", str(runs), str(archive), "--format", "json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "report", runs, archive, "--format", "json")
     rows = [row for document in json.loads(out) for row in document["rows"]]
     assert [row["tokens_per_second_per_device"] for row in rows] == [genuine]
     assert err.count("the same run as") == 2
     assert call(["report", str(archive), "--format", "json"]) == 0
     assert genuine == json.loads(capsys.readouterr().out)[0]["rows"][0]["tokens_per_second_per_device"]
     for words in (["summary"], ["compare", str(runs / "z")], ["align", str(runs / "z")]):
-        assert call([*words, str(archive)]) == 2
-        assert "found an archive: unpack it" in capsys.readouterr().err
+        assert "found an archive: unpack it" in ran(2, *words, archive).err

@@ -63,10 +63,9 @@ def test_cost_of_a_run(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown", "csv"])
-def test_every_format_shows_the_cost_and_what_it_assumes(run, tmp_path, capsys, form):
+def test_every_format_shows_the_cost_and_what_it_assumes(run, tmp_path, ran, form):
     prices = ("--prices", str(tmp_path / "prices.toml"))
-    assert call(["report", str(run), "--format", form, *prices, "--train-tokens", "3.6e9"]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "report", run, "--format", form, *prices, "--train-tokens", "3.6e9").out
     assert "2026-11-01" in text
     assert "prices.toml" in text
     assert "no failures" in text
@@ -79,25 +78,22 @@ def test_every_format_shows_the_cost_and_what_it_assumes(run, tmp_path, capsys, 
         assert "<b>" not in text
 
 
-def test_a_table_of_runs_has_a_column_for_the_cost_only_with_prices(run, tmp_path, capsys):
+def test_a_table_of_runs_has_a_column_for_the_cost_only_with_prices(run, tmp_path, ran):
     other = run.with_name("y")
     other.mkdir()
     (other / "result.json").write_text((run / "result.json").read_text())
-    assert call(["report", str(run.parent), "--prices", str(tmp_path / "prices.toml")]) == 0
-    assert "1 USD" in capsys.readouterr().out
-    assert call(["report", str(run.parent)]) == 0
-    assert "USD" not in capsys.readouterr().out
+    assert "1 USD" in ran(0, "report", run.parent, "--prices", tmp_path / "prices.toml").out
+    assert "USD" not in ran(0, "report", run.parent).out
 
 
-def test_without_a_price_of_the_device_the_cost_is_unknown(run, tmp_path, capsys):
+def test_without_a_price_of_the_device_the_cost_is_unknown(run, tmp_path, ran, capsys):
     (tmp_path / "prices.toml").write_text(PRICES.replace("h100", "h200"))
     row = values(capsys, run, "--prices", tmp_path / "prices.toml", "--train-tokens", "1T")
     assert row["cost_per_million_tokens"] is None
     assert row["price"] is None
     assert "train_cost" not in row
     assert row["train_seconds"] == pytest.approx(1e12 / 8000)
-    assert call(["report", str(run), "--prices", str(tmp_path / "prices.toml")]) == 0
-    assert "has no price of NVIDIA H100 80GB" in capsys.readouterr().out
+    assert "has no price of NVIDIA H100 80GB" in ran(0, "report", run, "--prices", tmp_path / "prices.toml").out
 
 
 def test_without_prices_and_tokens_nothing_is_said_of_cost(run, capsys):
@@ -121,11 +117,10 @@ def test_prices_of_the_users_own_configuration_file(run, tmp_path, capsys, monke
 
 
 @pytest.mark.parametrize("place", ["llmperf.toml", "runs/llmperf.toml", "runs/x/llmperf.toml"])
-def test_prices_that_may_have_come_with_results_are_not_used(run, tmp_path, capsys, monkeypatch, place):
+def test_prices_that_may_have_come_with_results_are_not_used(run, tmp_path, ran, monkeypatch, place):
     (tmp_path / "work" / place).write_text(PRICES)
     monkeypatch.chdir((tmp_path / "work" / place).parent)
-    assert call(["report", str(run), "--json"]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "report", run, "--json")
     assert "cost_per_million_tokens" not in json.loads(out)[0]["rows"][0]
     assert "llmperf.toml: its prices are not used" in err
     assert "--prices" in err
@@ -139,44 +134,38 @@ def test_prices_that_may_have_come_with_results_are_not_used(run, tmp_path, caps
     (("list price <b>", " "), "source: expected where the price is from"),
     (('currency = "USD"', ""), "missing required field `currency`"),
 ])  # fmt: skip
-def test_wrong_prices_are_refused_with_their_place(run, tmp_path, capsys, change, message):
+def test_wrong_prices_are_refused_with_their_place(run, tmp_path, ran, change, message):
     (tmp_path / "prices.toml").write_text(PRICES.replace(*change))
-    assert call(["report", str(run), "--prices", str(tmp_path / "prices.toml")]) == 2
-    err = capsys.readouterr().err
+    err = ran(2, "report", run, "--prices", tmp_path / "prices.toml").err
     assert message in err
     assert "prices.toml" in err
     assert len(err.splitlines()) == 1
     (tmp_path / "prices.toml").write_text("")
-    assert call(["report", str(run), "--prices", str(tmp_path / "prices.toml")]) == 2
-    assert 'expected a table [prices."DEVICE MODEL"]' in capsys.readouterr().err
+    assert 'expected a table [prices."DEVICE MODEL"]' in ran(2, "report", run, "--prices", tmp_path / "prices.toml").err
 
 
-def test_a_number_of_tokens_that_is_none_is_refused(run, capsys):
-    assert call(["report", str(run), "--train-tokens", "many"]) == 2
-    assert "300B" in capsys.readouterr().err
+def test_a_number_of_tokens_that_is_none_is_refused(run, ran):
+    assert "300B" in ran(2, "report", run, "--train-tokens", "many").err
 
 
-def test_summary_has_the_cost_at_the_median(run, tmp_path, capsys):
+def test_summary_has_the_cost_at_the_median(run, tmp_path, ran):
     other = json.loads((run / "result.json").read_text())
     other["metrics"]["tokens_per_second_per_device"] = 3000.0
     other["run_id"], other["files"] = "y", {"records/rank-00000.jsonl": "1" * 64}
     run.with_name("y").mkdir()
     (run.with_name("y") / "result.json").write_text(json.dumps(other))
     prices = ("--prices", str(tmp_path / "prices.toml"))
-    assert call(["summary", str(run.parent), *prices]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "summary", run.parent, *prices).out
     assert "0.5 USD" in text
     assert "list price <b>, 2026-11-01, from" in text
     assert "no failures" in text
-    assert call(["summary", str(run.parent), *prices, "--json"]) == 0
-    kind = json.loads(capsys.readouterr().out)[0]
+    kind = json.loads(ran(0, "summary", run.parent, *prices, "--json").out)[0]
     assert kind["cost_per_million_tokens"] == pytest.approx(0.5)
     assert (kind["price"]["per_hour"], kind["price"]["date"]) == (3.6, "2026-11-01")
-    assert call(["summary", str(run.parent)]) == 0
-    assert "USD" not in capsys.readouterr().out
+    assert "USD" not in ran(0, "summary", run.parent).out
 
 
-def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, capsys):
+def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, ran):
     document = json.loads((run / "result.json").read_text())
     for number, (nodes, speed, batch) in enumerate([(2, 900.0, None), (4, 500.0, None), (8, 100.0, 4096)]):
         other = json.loads(json.dumps(document))
@@ -187,29 +176,26 @@ def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, capsys)
             other["contract"]["global_batch"] = batch
         run.with_name(f"y{number}").mkdir()
         (run.with_name(f"y{number}") / "result.json").write_text(json.dumps(other))
-    assert call(["report", str(run.parent), "--train-tokens", "1T", "--json"]) == 0
-    rows = [part["rows"][0] for part in json.loads(capsys.readouterr().out)]
+    rows = [part["rows"][0] for part in json.loads(ran(0, "report", run.parent, "--train-tokens", "1T", "--json").out)]
     found = {row["nodes"]: row.get("scaling_efficiency") for row in rows}
     assert found == {1: None, 2: pytest.approx(0.9), 4: pytest.approx(0.5), 8: None}
 
 
-def test_cost_in_chinese(run, tmp_path, capsys):
-    assert call(["report", str(run), "--prices", str(tmp_path / "prices.toml"), "--lang", "zh"]) == 0
-    cost = capsys.readouterr().out.partition("设备单价")[2]
+def test_cost_in_chinese(run, tmp_path, ran):
+    cost = ran(0, "report", run, "--prices", tmp_path / "prices.toml", "--lang", "zh").out.partition("设备单价")[2]
     for english in (" an hour", "for each parameter", " on 8 devices", "the devices alone", "every step"):
         assert english not in cost, english
     assert "8 台设备需" in cost
 
 
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
-def test_a_table_of_runs_has_the_cost_of_the_training_that_was_asked_for(run, tmp_path, capsys, form):
+def test_a_table_of_runs_has_the_cost_of_the_training_that_was_asked_for(run, tmp_path, ran, capsys, form):
     other = run.with_name("y")
     other.mkdir()
     slower = json.loads((run / "result.json").read_text().replace("1000.0", "500.0")) | {"run_id": "y", "files": {}}
     (other / "result.json").write_text(json.dumps(slower))
     arguments = ("report", str(run.parent), "--format", form, "--train-tokens", "85.47B")
-    assert call([*arguments, "--prices", str(tmp_path / "prices.toml")]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, *arguments, "--prices", tmp_path / "prices.toml").out
     assert "training, device hours" in " ".join(text.split())
     for figure in ("23,742", "123.7", "85,470 USD", "170,940 USD"):
         assert figure in text
@@ -240,7 +226,7 @@ def on_nodes(run, *speeds):
         (run.with_name(f"y{number}") / "result.json").write_text(json.dumps(other))
 
 
-def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, capsys):
+def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, ran, capsys):
     on_nodes(run, 1000.0)
     (run / "result.json").unlink()
     words = ["summary", str(run.parent), "--prices", str(tmp_path / "prices.toml"), "--train-tokens", "3.6B"]
@@ -251,39 +237,34 @@ def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, capsys):
         assert title in header
     assert re.search(r"1 USD +1,?000 +5.208 +3,600 USD$", line)
     assert "tokens of a training: 3.6B: as asked for (--train-tokens)" in out
-    assert call([*words, "--json"]) == 0
-    (kind,) = json.loads(capsys.readouterr().out)
+    (kind,) = json.loads(ran(0, *words, "--json").out)
     assert (kind["train_tokens"], kind["train_device_hours"]) == (3_600_000_000, pytest.approx(1000))
     assert (kind["train_seconds"], kind["train_cost"]) == (pytest.approx(450_000), pytest.approx(3600))
 
 
-def test_a_summary_in_chinese_has_its_costs_explained_in_chinese(run, tmp_path, capsys):
+def test_a_summary_in_chinese_has_its_costs_explained_in_chinese(run, tmp_path, ran):
     prices = ("--prices", str(tmp_path / "prices.toml"), "--train-tokens", "3.6B")
-    assert call(["summary", str(run.parent), *prices, "--lang", "zh"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", run.parent, *prices, "--lang", "zh").out
     for english in ("an hour", "as asked for", "every step", "tokens of a training", "cost"):
         assert english not in out
     assert "3.6B：由 --train-tokens 指定" in out
-    assert call(["summary", str(run.parent), "--train-tokens", "3.6B", "--lang", "en"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", run.parent, "--train-tokens", "3.6B", "--lang", "en").out
     assert "training, days" in out
     assert "cost per million tokens" not in out
 
 
 @pytest.mark.parametrize("command", ["report", "summary"])
 @pytest.mark.parametrize("form", ["terminal", "markdown"])
-def test_tables_have_the_scaling_efficiency_without_prices_and_say_what_it_assumes(run, capsys, command, form):
+def test_tables_have_the_scaling_efficiency_without_prices_and_say_what_it_assumes(run, ran, command, form):
     on_nodes(run, 1000.0, 900.0)
     (run / "result.json").unlink()
-    assert call([command, str(run.parent), "--format", form]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, command, run.parent, "--format", form).out
     assert "scaling efficiency" in out
     assert "90.0 %" in out
     assert "of the fastest setting on the fewest devices, of one contract" in out
     assert "strong scaling" in out
 
 
-def test_runs_on_as_many_devices_have_no_scaling_efficiency(run, capsys):
+def test_runs_on_as_many_devices_have_no_scaling_efficiency(run, ran):
     for command in ("report", "summary"):
-        assert call([command, str(run.parent)]) == 0
-        assert "scaling" not in capsys.readouterr().out
+        assert "scaling" not in ran(0, command, run.parent).out

@@ -113,9 +113,8 @@ def test_a_summary_does_not_compare_runs_with_themselves(folders, capsys):
     assert "DIR and --baseline: expected each run on one side, found 4 of the 4" in capsys.readouterr().err
 
 
-def test_a_limit_in_percent_is_refused_with_the_share(folders, capsys):
-    assert call(["compare", folders["slow"], folders["fast"], "--fail-below", "95"]) == 2
-    assert "did you mean 0.95?" in capsys.readouterr().err
+def test_a_limit_in_percent_is_refused_with_the_share(folders, ran):
+    assert "did you mean 0.95?" in ran(2, "compare", folders["slow"], folders["fast"], "--fail-below", "95").err
 
 
 def test_what_the_signs_mean_is_said_where_there_are_signs(folders, capsys):

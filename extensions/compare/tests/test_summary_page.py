@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from llmperf.cli.main import call
 from llmperf_compare.options import baselines
 
 
@@ -26,9 +25,8 @@ def runs(tmp_path, example):
     return tmp_path
 
 
-def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs, capsys):
-    assert call(["summary", str(runs)]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs, ran):
+    lines = ran(0, "summary", runs).out.splitlines()
     headings = [line for line in lines if ", pretraining: " in line]
     assert [line.split(",")[0] for line in headings] == ["llama2_7b", "llama2_7b", "llama_tiny"]
     assert headings[0] == "llama2_7b, pretraining: default, fp32, 256 tokens x 4; changed: global_batch=4"
@@ -37,7 +35,7 @@ def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_ea
     assert lines[lines.index(headings[0]) + 1] == kinds[0]
 
 
-def test_the_framework_is_in_its_column_alone(runs, capsys):
+def test_the_framework_is_in_its_column_alone(runs, ran):
     path = runs / "run-0" / "result.json"
     document = json.loads(path.read_text())
     changes = [("tuning.framework", "zero", "pytorch"), ("tuning.micro_batch", 1, 2)]
@@ -45,30 +43,28 @@ def test_the_framework_is_in_its_column_alone(runs, capsys):
         {"path": name, "case_value": before, "value": value, "origin": "--set"} for name, before, value in changes
     ]
     path.write_text(json.dumps(document))
-    assert call(["summary", str(path), "--wide"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", path, "--wide").out
     assert "micro_batch=2" in out
     assert "framework=" not in out
 
 
-def test_the_summary_draws_the_history_of_a_kind(runs, capsys):
-    assert call(["summary", str(runs), "--format", "markdown"]) == 0
-    out = capsys.readouterr().out
+def test_the_summary_draws_the_history_of_a_kind(runs, ran):
+    out = ran(0, "summary", runs, "--format", "markdown").out
     assert out.count("\n# ") + out.startswith("# ") == 1
     assert "| 2 | 20.0 | 100.0 % | ▁█ | 30.0 |" in out
 
 
-def test_a_reason_that_holds_for_all_kinds_is_said_once(runs, capsys):
-    assert call(["summary", str(runs), "--baseline", "published"]) == 0
-    out = capsys.readouterr().out
+def test_a_reason_that_holds_for_all_kinds_is_said_once(runs, ran):
+    out = ran(0, "summary", runs, "--baseline", "published").out
     assert out.count("published rows are of whole devices") == 1
 
 
-def test_a_warning_of_a_chinese_summary_has_a_chinese_colon(example, tmp_path, capsys):
+def test_a_warning_of_a_chinese_summary_has_a_chinese_colon(example, tmp_path, ran):
     example["metrics"]["other_cpu_share"] = 0.73
     (tmp_path / "result.json").write_text(json.dumps(example))
-    assert call(["summary", str(tmp_path), "--lang", "zh"]) == 0
-    warnings = [line for line in capsys.readouterr().out.splitlines() if line.startswith("警告")]
+    warnings = [
+        line for line in ran(0, "summary", tmp_path, "--lang", "zh").out.splitlines() if line.startswith("警告")
+    ]
     assert warnings
     assert all(line.startswith("警告：") for line in warnings)
 

@@ -61,11 +61,10 @@ def test_states_that_cannot_fit_are_refused_whatever_is_asked():
     assert refused.problems[0].message.endswith("nearest that fits: --set sharding_stage=2")
 
 
-def test_the_refusal_can_be_overridden(capsys):
+def test_the_refusal_can_be_overridden(ran):
     words = ["plan", MEGATRON[0], "--on", MEGATRON[1], "--set", "micro_batch=8"]
     assert call(words) == 2
-    assert call([*words, "--no-preflight"]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, *words, "--no-preflight").out
     assert "memory of tensors" in shown
     assert "expected step" in shown
 

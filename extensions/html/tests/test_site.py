@@ -224,14 +224,13 @@ def test_a_site_is_chinese_in_a_chinese_locale(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_site_is_replaced_and_anything_else_is_kept(tmp_path, capsys):
+def test_a_site_is_replaced_and_anything_else_is_kept(tmp_path, ran):
     target = tmp_path / "site"
     site(PUBLISHED, "-o", target)
     site(PUBLISHED / "llama2_7b_lora_a100", "-o", target)
     assert not [path for path in (target / "runs").iterdir() if "baichuan" in path.name]
     (target / "CNAME").write_text("example.org")
-    assert call(["site", str(PUBLISHED), "-o", str(target)]) == 2
-    assert "CNAME" in capsys.readouterr().err
+    assert "CNAME" in ran(2, "site", PUBLISHED, "-o", target).err
     assert (target / "CNAME").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["site"]
 
@@ -240,7 +239,7 @@ def test_a_site_is_replaced_and_anything_else_is_kept(tmp_path, capsys):
     ("results", "outside of the results"), (".", "outside of the results"), ("file", "a link or a file"),
     ("link", "a link or a file"), ("none/site", "no folder"), ("own", "expected an empty folder"),
 ])  # fmt: skip
-def test_folders_that_would_lose_something_are_refused(tmp_path, capsys, monkeypatch, place, message):
+def test_folders_that_would_lose_something_are_refused(tmp_path, ran, monkeypatch, place, message):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(PUBLISHED, tmp_path / "results")
     (tmp_path / "file").touch()
@@ -248,8 +247,7 @@ def test_folders_that_would_lose_something_are_refused(tmp_path, capsys, monkeyp
     (tmp_path / "own").mkdir()
     (tmp_path / "own" / "thesis.txt").touch()
     before = sorted(tmp_path.rglob("*"))
-    assert call(["site", "results", "-o", place]) == 2
-    assert message in capsys.readouterr().err
+    assert message in ran(2, "site", "results", "-o", place).err
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -348,10 +346,9 @@ def test_no_unpacked_archive_is_left_while_others_are_read(tmp_path, run_folder,
     assert opened.sheet.curves().by_name["step_seconds"].x
 
 
-def test_nothing_to_show_is_an_error(tmp_path, capsys):
+def test_nothing_to_show_is_an_error(tmp_path, ran):
     (tmp_path / "empty").mkdir()
-    assert call(["site", str(tmp_path / "empty"), "-o", str(tmp_path / "site")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(ran(2, "site", tmp_path / "empty", "-o", tmp_path / "site").err.splitlines()) == 1
     assert not (tmp_path / "site").exists()
 
 

@@ -75,21 +75,18 @@ def test_a_challenge_is_a_document_with_a_nonce_and_a_deadline(challenge, capsys
     assert call(["validate", str(challenge)]) == 1
 
 
-def test_a_challenge_is_not_replaced(challenge, capsys):
-    assert call(["challenge", "issue", "--within", "1h", "-o", str(challenge)]) == 2
-    assert "a challenge is not replaced" in capsys.readouterr().err
+def test_a_challenge_is_not_replaced(challenge, ran):
+    assert "a challenge is not replaced" in ran(2, "challenge", "issue", "--within", "1h", "-o", challenge).err
 
 
 @pytest.mark.parametrize("within", ["2", "0h", "h", "-1h", "400d", "1.5h"])
-def test_a_time_that_is_none_is_refused(within, capsys):
-    assert call(["challenge", "issue", f"--within={within}"]) == 2
-    assert "such as 90m, 2h or 7d" in capsys.readouterr().err
+def test_a_time_that_is_none_is_refused(within, ran):
+    assert "such as 90m, 2h or 7d" in ran(2, "challenge", "issue", f"--within={within}").err
 
 
-def test_an_unknown_case_is_refused(tmp_path, monkeypatch, capsys):
+def test_an_unknown_case_is_refused(tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
-    assert call(["challenge", "issue", "--within", "1h", "--case", "defualt"]) == 2
-    assert "did you mean 'default'?" in capsys.readouterr().err
+    assert "did you mean 'default'?" in ran(2, "challenge", "issue", "--within", "1h", "--case", "defualt").err
     assert not list(tmp_path.iterdir())
 
 
@@ -100,9 +97,8 @@ def test_seeds_depend_on_the_nonce_and_fit_every_framework():
     assert challenge_seed("9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08") == 339069236
 
 
-def test_a_run_takes_its_seed_from_the_challenge_and_is_no_variant(challenge, capsys):
-    assert call(["run", "default", "--challenge", str(challenge), "--dry-run", "--json"]) == 0
-    spec = json.loads(capsys.readouterr().out)["plan"]["spec"]
+def test_a_run_takes_its_seed_from_the_challenge_and_is_no_variant(challenge, ran):
+    spec = json.loads(ran(0, "run", "default", "--challenge", challenge, "--dry-run", "--json").out)["plan"]["spec"]
     nonce = read_challenge(challenge).nonce
     assert spec["challenge"] == nonce
     assert spec["contract"]["seed"] == challenge_seed(nonce)
@@ -118,18 +114,16 @@ def test_a_run_takes_its_seed_from_the_challenge_and_is_no_variant(challenge, ca
         (["default", "--repeat", "2"], "--challenge is for one run"),
     ],
 )
-def test_a_run_of_something_else_is_refused(options, message, challenge, capsys):
-    assert call(["run", *options, "--challenge", str(challenge), "--dry-run"]) == 2
-    assert message in capsys.readouterr().err
+def test_a_run_of_something_else_is_refused(options, message, challenge, ran):
+    assert message in ran(2, "run", *options, "--challenge", challenge, "--dry-run").err
 
 
-def test_the_answer_passes_and_is_noted(answered, challenge, capsys):
+def test_the_answer_passes_and_is_noted(answered, challenge, ran, capsys):
     assert ": passed: challenge " in check(capsys, answered)
     note = json.loads(challenge.with_name(challenge.name.replace(".json", ".used.json")).read_text())
     assert note["nonce"] == read_challenge(challenge).nonce
     assert note["run_id"] == json.loads((answered / "result.json").read_text())["run_id"]
-    assert call(["validate", str(answered), "--challenges", "issued"]) == 0
-    assert "LP672 note challenge " in capsys.readouterr().out
+    assert "LP672 note challenge " in ran(0, "validate", answered, "--challenges", "issued").out
 
 
 def test_an_answer_passes_again_after_the_deadline(answered, challenge, capsys):
@@ -169,13 +163,15 @@ def test_a_result_that_failed_a_spot_check_does_not_use_the_challenge_up(answere
     assert not notes(challenge)
 
 
-def test_a_folder_is_searched_for_results(answered, capsys):
-    assert f"{answered}: passed: " in check(capsys, answered.parent)
-
-
 def test_a_folder_without_a_result_is_refused(challenge, capsys):
     assert call(["challenge", "check", "issued", "--issued", "issued"]) == 2
     assert "expected a run with its result.json, found none" in capsys.readouterr().err
+
+
+def test_folders_and_archives_are_searched_for_results(answered, tmp_path, capsys):
+    assert f"{answered}: passed: " in check(capsys, answered.parent)
+    archive = shutil.make_archive(str(tmp_path / "submission"), "zip", answered.parent, answered.name)
+    assert f"{archive}/{answered.name}: passed: " in check(capsys, archive)
 
 
 def test_an_archive_is_no_challenge(tmp_path, monkeypatch, capsys):
@@ -185,12 +181,6 @@ def test_an_archive_is_no_challenge(tmp_path, monkeypatch, capsys):
     assert (
         "expected a challenge file, as llmperf challenge issue writes it, found an archive" in capsys.readouterr().err
     )
-
-
-def test_an_archive_is_checked(answered, tmp_path, capsys):
-    with_it = tmp_path / "submission.zip"
-    shutil.make_archive(str(with_it.with_suffix("")), "zip", answered.parent, answered.name)
-    assert f"{with_it}/{answered.name}: passed: " in check(capsys, with_it)
 
 
 def test_the_challenge_of_another_result_is_used(answered, tmp_path, capsys):
@@ -221,32 +211,28 @@ def test_a_run_from_before_the_challenge_fails(answered, capsys):
     assert "before challenge" in check(capsys, answered, code=1)
 
 
-def test_a_nonce_that_was_not_issued_fails(run_folder, challenge, capsys):
-    answer(run_folder, "ab" * 32)
-    assert "its challenge abababab is not among those of issued" in check(capsys, run_folder, code=1)
-
-
-def test_a_run_without_a_challenge_fails(run_folder, challenge, capsys):
+def test_a_run_without_a_challenge_fails(run_folder, challenge, ran, capsys):
     assert "expected llmperf run --challenge FILE" in check(capsys, run_folder, code=1)
-    assert call(["validate", str(run_folder), "--challenges", "issued"]) == 1
-    assert "LP672 error its seed is not of a challenge" in capsys.readouterr().out
+    assert "LP672 error its seed is not of a challenge" in ran(1, "validate", run_folder, "--challenges", "issued").out
 
 
-def test_another_seed_fails(run_folder, challenge, capsys):
+def test_another_seed_fails(run_folder, challenge, ran, capsys):
     answer(run_folder, read_challenge(challenge).nonce, seed=7)
     assert "found 7" in check(capsys, run_folder, code=1)
-    assert call(["validate", str(run_folder)]) == 1
-    assert "/contract/seed: LP665 error expected" in capsys.readouterr().out
+    assert "/contract/seed: LP665 error expected" in ran(1, "validate", run_folder).out
 
 
-def test_another_case_fails(run_folder, challenge, capsys):
-    answer(run_folder, read_challenge(challenge).nonce, case="llama2_7b_pretrain_zero")
-    assert "expected case default" in check(capsys, run_folder, code=1)
-
-
-def test_a_variant_fails_where_a_case_was_asked_for(run_folder, challenge, capsys):
-    answer(run_folder, read_challenge(challenge).nonce)
-    assert "expected case default as it is" in check(capsys, run_folder, code=1)
+@pytest.mark.parametrize(
+    ("nonce", "spec", "told"),
+    [
+        ("ab" * 32, {}, "its challenge abababab is not among those of issued"),
+        (None, {"case": "llama2_7b_pretrain_zero"}, "expected case default"),
+        (None, {}, "expected case default as it is"),
+    ],
+)
+def test_a_run_of_something_else_is_no_answer(run_folder, challenge, capsys, nonce, spec, told):
+    answer(run_folder, nonce or read_challenge(challenge).nonce, **spec)
+    assert told in check(capsys, run_folder, code=1)
 
 
 def test_a_file_of_another_kind_is_no_challenge(run_folder, challenge, capsys):

@@ -79,33 +79,25 @@ def test_honest_losses_have_no_finding(run_folder):
     assert found(run_folder, rounded) == []
 
 
-def test_losses_whose_mean_is_another(run_folder):
-    ((rank, message),) = found(run_folder, HONEST | {1: [FIRST, FIRST - 0.01]})
-    assert rank == 1
-    assert message == (
-        "expected losses of sequences with the mean 8.31777 (the loss of step 1 of rank 1), found 8.31277"
-    )
+EQUAL = f"expected losses that differ by sequence, found {FIRST!r} in all"
+NUMBER = "expected the losses of 2 sequences of step 1, found {}"
 
 
-@pytest.mark.parametrize("values", [[], [FIRST], [FIRST - 0.02, FIRST, FIRST + 0.02]])
-def test_another_number_of_sequences(run_folder, values):
-    expected = f"expected the losses of 2 sequences of step 1, found {len(values)}"
-    assert found(run_folder, HONEST | {0: values}) == [(0, expected)]
-
-
-def test_losses_that_are_all_the_same(run_folder):
-    ((rank, message),) = found(run_folder, {0: [FIRST, FIRST], 1: [FIRST, FIRST]})
-    assert (rank, message) == (0, f"expected losses that differ by sequence, found {FIRST!r} in all")
-
-
-def test_losses_of_another_rank(run_folder):
-    expected = "expected losses of rank 1's own sequences, found those of rank 0"
-    assert found(run_folder, HONEST | {1: HONEST[0]}) == [(1, expected)]
-
-
-def test_a_rank_without_losses_beside_others(run_folder):
-    expected = "expected losses of sequences of step 1, as other ranks have recorded, found none"
-    assert found(run_folder, {0: HONEST[0]}) == [(1, expected)]
+@pytest.mark.parametrize(
+    ("losses", "told"),
+    [
+        (HONEST | {1: [FIRST, FIRST - 0.01]}, (1, "expected losses of sequences with the mean 8.31777 (the loss of"
+                                                  " step 1 of rank 1), found 8.31277")),
+        (HONEST | {0: []}, (0, NUMBER.format(0))),
+        (HONEST | {0: [FIRST]}, (0, NUMBER.format(1))),
+        (HONEST | {0: [FIRST - 0.02, FIRST, FIRST + 0.02]}, (0, NUMBER.format(3))),
+        ({0: [FIRST, FIRST], 1: [FIRST, FIRST]}, (0, EQUAL)),
+        (HONEST | {1: HONEST[0]}, (1, "expected losses of rank 1's own sequences, found those of rank 0")),
+        ({0: HONEST[0]}, (1, "expected losses of sequences of step 1, as other ranks have recorded, found none")),
+    ],
+)  # fmt: skip
+def test_losses_that_contradict_the_run(run_folder, losses, told):
+    assert found(run_folder, losses) == [told]
 
 
 def test_losses_of_a_rank_that_reports_none(run_folder):

@@ -99,12 +99,11 @@ def edited(members):
     members[name] = json.dumps(result).encode()
 
 
-def test_an_edited_figure_is_caught_by_the_manifest_and_by_the_records(submission, tmp_path, capsys):
+def test_an_edited_figure_is_caught_by_the_manifest_and_by_the_records(submission, tmp_path, ran):
     told = codes(repacked(submission, tmp_path / "edited.zip", edited))
     assert "LP803" in told
     assert "LP703" in told
-    assert call(["validate", str(tmp_path / "edited.zip")]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "validate", tmp_path / "edited.zip").out
     assert "edited.zip/manifest.json:/files/" in out
     assert "/tmp/llmperf-" not in out
 
@@ -207,11 +206,10 @@ def test_a_key_stands_once_in_a_manifest(submission, tmp_path):
     assert codes(repacked(submission, tmp_path / "changed.zip", change)) == ["LP002"]
 
 
-def test_a_changed_readme_is_told_at_its_line(submission, tmp_path, capsys):
+def test_a_changed_readme_is_told_at_its_line(submission, tmp_path, ran):
     change = resealed(lambda members: members.update({"README.md": doubled(members["README.md"])}))
     changed = repacked(submission, tmp_path / "changed.zip", change)
-    assert call(["validate", str(changed)]) == 1
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = ran(1, "validate", changed).out.splitlines()
     assert re.match(re.escape(f"{changed}/README.md:") + r"\d+: LP808 error expected .*800\.0.* found .*1,600\.0", line)
 
 
@@ -241,10 +239,9 @@ def test_what_pack_does_not_know_is_left_out(run_folder, tmp_path):
     assert codes(output) == []
 
 
-def test_a_hidden_folder_is_not_packed(run_folder, tmp_path, capsys):
+def test_a_hidden_folder_is_not_packed(run_folder, tmp_path, ran):
     hidden = run_folder.rename(tmp_path / ".run")
-    assert call(["pack", str(hidden), "-o", str(tmp_path / "no.zip")]) == 2
-    assert "'.run'" in capsys.readouterr().err
+    assert "'.run'" in ran(2, "pack", hidden, "-o", tmp_path / "no.zip").err
 
 
 def test_a_submission_unpacked_by_hand_is_read_as_a_folder(submission, tmp_path):
@@ -252,12 +249,11 @@ def test_a_submission_unpacked_by_hand_is_read_as_a_folder(submission, tmp_path)
     assert codes(tmp_path / "by_hand") == []
 
 
-def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, tmp_path, capsys):
+def test_a_run_in_two_submissions_is_told_by_its_place_in_the_first(submission, tmp_path, ran, capsys):
     second = tmp_path / "second.zip"
     shutil.copy(submission, second)
     capsys.readouterr()
-    assert call(["validate", str(submission), str(second)]) == 0
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "LP631" in one]
+    (line,) = [one for one in ran(0, "validate", submission, second).out.splitlines() if "LP631" in one]
     assert line.startswith(f"{second}/")
     assert f"found those of {submission}/" in line
 
@@ -284,24 +280,22 @@ def test_a_run_that_is_no_measurement_is_packed_and_told(run_folder, tmp_path, c
     assert capsys.readouterr().err == said
 
 
-def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, capsys):
+def test_what_is_not_valid_is_not_packed(run_folder, tmp_path, ran):
     result = json.loads((run_folder / "result.json").read_text())
     result["metrics"]["measured_tokens"] += 1
     (run_folder / "result.json").write_text(json.dumps(result))
-    assert call(["pack", str(run_folder), "-o", str(tmp_path / "no.zip")]) == 2
-    assert "not valid, so not packed" in capsys.readouterr().err
+    assert "not valid, so not packed" in ran(2, "pack", run_folder, "-o", tmp_path / "no.zip").err
     assert not (tmp_path / "no.zip").exists()
 
 
-def test_bad_requests_are_one_line(submission, run_folder, tmp_path, capsys):
+def test_bad_requests_are_one_line(submission, run_folder, tmp_path, ran):
     for words, line in (
         ([str(run_folder), "-o", str(submission)], "is there already"),
         ([str(run_folder), "-o", str(tmp_path / "x.rar")], "expected a name that ends with .zip"),
         ([str(run_folder), str(run_folder), "-o", str(tmp_path / "x.zip")], "give each once"),
         ([str(run_folder / "records"), "-o", str(tmp_path / "x.zip")], "expected a run folder with result.json"),
     ):
-        assert call(["pack", *words]) == 2
-        assert line in capsys.readouterr().err
+        assert line in ran(2, "pack", *words).err
 
 
 def zip_of(path, *members):
