@@ -27,7 +27,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 BUDGETS = {  # lines of Python; a number only goes down
     "core": 30300,
     "schemas": 100,
-    "testing": 5200,
+    "testing": 5000,
     "vendors/ascend": 250,
     "vendors/cpu": 800,
     "vendors/kit": 1600,
@@ -58,8 +58,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 92200,
-    "tests": 50400,
+    "outside tests": 92000,
+    "tests": 50350,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

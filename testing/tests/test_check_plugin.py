@@ -11,8 +11,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.plugins.mending import pip_command
 from llmperf_testing.observations import Bound, Fresh
-from llmperf_testing.programs.device import with_memory, with_stretches
-from llmperf_testing.programs.work import TorchWork
+from llmperf_testing.programs.device import TorchWork, worked
 from llmperf_testing.running import checks_of, outcome, subject_of
 
 VENDOR = """
@@ -256,9 +255,8 @@ def test_an_accelerator_is_given_work_and_memory_through_torch():
     from llmperf_cpu.device import CpuDevice
 
     device = CpuDevice()
-    work = TorchWork("cpu", device)
-    seen = with_memory(with_stretches(Bound(), device, work), device, work)
-    assert (seen.event_error, seen.memory_error) == (None, None)
+    seen = worked(Bound(), device, TorchWork("cpu", device))
+    assert (seen.event_error, seen.memory_error, seen.product_error) == (None, None, None)
     assert all(one.reached and 0.05 < one.event_seconds < 10 for one in seen.stretches)
     before, with_block, *_ = seen.peaks
     assert with_block - before > 0.5 * seen.taken_bytes

@@ -6,10 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from llmperf_testing.drawn_case import drawn_case
+from llmperf_testing.drawn_case import LateTokens, drawn_case
 from llmperf_testing.framework import FrameworkSubject
-from llmperf_testing.late_tokens import LateTokens
-from llmperf_testing.programs.watched import Stopwatch, functions, replaced_since
+from llmperf_testing.programs.rank import Stopwatch, functions, replaced_since
 
 
 def test_a_seed_repeats_the_case_and_another_draws_another():

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
+    from numpy.typing import NDArray
 
 LARGEST_SEED = 999_999_999
 DATASETS = ("books", "encyclopedia", "forum", "letters", "manuals", "news", "papers", "stories")
@@ -18,6 +25,8 @@ MICRO_BATCHES = ((1, 4), (2, 2), (2, 4), (4, 2))
 LEARNING_RATES = ("1e-3", "1.5e-3", "2e-3")
 """High enough for the loss to fall by a fifth in twelve steps. From 4e-3 on, some contracts are chaotic once their text
 is nearly learnt: rounding to float32 alone changed losses by up to 8.5e-3 nats within eleven steps."""
+ALPHABET = 24
+"""Ids that are drawn: so few that the loss falls again."""
 MODEL = """\
 name = "{name}"
 title = "Drawn for llmperf check-plugin"
@@ -91,3 +100,26 @@ def drawn_case(seed: int) -> DrawnCase:
         settings=settings,
         late_tokens_from=draw.randint(2, 3),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LateTokens:
+    """Tokens that the kit draws while the ranks train: what nobody can know before the step, nobody computes before it.
+
+    From a step on, each micro batch that `next_micro_batch` returns has other ids than the plan's data, by seed,
+    data-parallel rank and place. A framework that trains on what it is given follows; one that plays back losses does
+    not.
+    """
+
+    seed: int
+    """The kit's."""
+    first_step: int
+    """The first step that has them."""
+
+    def micro_batch(self, plan: Plan, rank: int, index: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Micro batch `index`, from 0, of a data-parallel rank: the plan's `rows`, or others of that shape."""
+        if index < (self.first_step - 1) * plan.batch.gradient_accumulation:
+            return rows
+        place = rank * 2**32 + index
+        words = np.random.Philox(key=np.array([self.seed, place], dtype=np.uint64)).random_raw(rows.size)
+        return (words % min(ALPHABET, plan.spec.model.vocab_size)).astype(rows.dtype).reshape(rows.shape)

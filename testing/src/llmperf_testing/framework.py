@@ -1,32 +1,40 @@
-"""A framework plugin under check: what it plans and how it trains, each tried once for all checks."""
+"""A framework plugin under check: what it plans and how it trains, as a normal run and with ranks that leave."""
 
 from __future__ import annotations
 
 import secrets
+import statistics
 import tempfile
-from collections.abc import Mapping
-from dataclasses import replace
+import time
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from llmperf.cases.library import library_with_case, whole_library_for
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError, UserError
+from llmperf.files import json_files
+from llmperf.launching.agent import rank_environment
+from llmperf.launching.launchers import free_port
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Outcome, Selection, Site
 from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
+from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import unmet_problem
-from llmperf.types import Plan, RunSpec, WorkerPlan
+from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import by_step
+from llmperf.runfolder.create import create_run_folder
+from llmperf.runfolder.reader import read_steps
+from llmperf.running.launched import run_plan
+from llmperf.types import Plan, Result, RunSpec, StepRecord, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip
-from llmperf_testing.drawn_case import LARGEST_SEED, drawn_case
-from llmperf_testing.late_tokens import LateTokens
-from llmperf_testing.observations import Trajectory
-from llmperf_testing.subject import Subject, answered
-from llmperf_testing.trials import Ends, Trained, expected, leave_with_an_error, train
+from llmperf_testing.drawn_case import LARGEST_SEED, LateTokens, drawn_case
+from llmperf_testing.observations import RankEnd, Trajectory
+from llmperf_testing.subject import Child, Subject, kept, observe
 
 ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0", "lr=6e-3")
 """Settings for a framework that trains adapters only; no dropout, which is no function of the seed alone.
@@ -36,6 +44,13 @@ ALONE = ("nodes=1", "devices=1")
 EAGER = ("attention=eager", "steps=2", "contract.warmup_steps=1")
 HOST = "cpu"
 """The vendor whose devices are used where the best devices here do not offer the framework's runtime."""
+STALL_SECONDS = 60.0
+STARTUP_SECONDS = 240.0
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "MKL")}
+"""For operations of small models, whose threads mostly wait on a busy host."""
+SET_SECONDS = 0.005
+SAMPLE_SECONDS = 1e6
+"""Trials need no device readings."""
 
 
 class FrameworkSubject(Subject):
@@ -57,7 +72,8 @@ class FrameworkSubject(Subject):
         seed: int | None = None,
     ) -> None:
         super().__init__("framework", name, vendor, settings)
-        self.drawn = drawn_case(1 + secrets.randbelow(LARGEST_SEED) if seed is None else seed)
+        self.seed = 1 + secrets.randbelow(LARGEST_SEED) if seed is None else seed
+        self.drawn = drawn_case(self.seed)
         from_command_line(settings)
         _check_documents(case, settings)
         if reference is not None and (missing := unmet_problem(find("framework", reference))) is not None:
@@ -68,6 +84,8 @@ class FrameworkSubject(Subject):
         if vendor is not None:
             this_machine(vendor)
         self._folder = tempfile.TemporaryDirectory(prefix="llmperf-")
+        self.folder = Path(self._folder.name)
+        """For the files of its runs; goes with the subject."""
         self._adapters: tuple[str, ...] = ()
 
     @property
@@ -78,28 +96,15 @@ class FrameworkSubject(Subject):
         except (ContractError, Skip):
             return None
 
-    @property
-    def seed(self) -> int | None:
-        """Seed of its model, data and contract."""
-        return self.drawn.seed
-
-    @property
-    def folder(self) -> Path:
-        """For the files of its runs; goes with the subject."""
-        return Path(self._folder.name)
-
     def close(self) -> None:
         """Let the runs go."""
         self._folder.cleanup()
 
-    @property
+    @kept
     def draft(self) -> Outcome:
         """The case as it is, or with adapters for a framework that trains nothing else."""
-        return self.once("draft", self._drafted)
-
-    def _drafted(self) -> Outcome:
         plain = self.drafted()
-        if self.vendor is None and self._foreign(plain) and HOST in names("vendor"):
+        if self.vendor is None and _foreign(plain) and HOST in names("vendor"):
             self.vendor = HOST
             plain = self.drafted()
         if any(one.where == "contract.lora" for one in plain.problems):
@@ -108,11 +113,6 @@ class FrameworkSubject(Subject):
                 self._adapters = ADAPTERS
                 return with_adapters
         return plain
-
-    def _foreign(self, drafted: Outcome) -> bool:
-        """Check whether the best devices here do not offer the runtime that it needs."""
-        needs = drafted.plan.worker.needs if drafted.plan is not None else None
-        return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
     def drafted(self, *more: str, framework: str | None = None) -> Outcome:
         """A draft of the case with further settings, or for another framework; ContractError if the plugin raises."""
@@ -140,9 +140,8 @@ class FrameworkSubject(Subject):
 
     def answer(self, change: Any = None, spec: RunSpec | None = None) -> Any:
         """Its answer to `llmperf_plan_workers` for the case or another spec; another `change` asks again."""
-        drafted = self.draft
-        asked = drafted.spec if spec is None else spec
-        return answered(self, change, "llmperf_plan_workers", spec=asked, probe=drafted.machine.probe)
+        asked = self.draft.spec if spec is None else spec
+        return self.answered(change, "llmperf_plan_workers", spec=asked, probe=self.draft.machine.probe)
 
     @property
     def worker(self) -> WorkerPlan:
@@ -160,15 +159,20 @@ class FrameworkSubject(Subject):
         self.plan()
         return _runnable(self.draft, self._title)
 
-    @property
+    def _train(self, plan: Plan, folder: str, drafted: Outcome | None = None) -> Trained:
+        plugins = (drafted or self.draft).plugins
+        assert plugins is not None
+        return train(plan, plugins, self.folder / folder)
+
+    @kept
     def trained(self) -> Trained:
         """A real run of the case."""
-        return self.once("trained", lambda: self._train(self.runnable(), "run"))
+        return self._train(self.runnable(), "run")
 
-    @property
+    @kept
     def again(self) -> Trained:
         """A second run of the same plan."""
-        return self.once("again", lambda: self._train(self.runnable(), "again"))
+        return self._train(self.runnable(), "again")
 
     def failing(self, fault: str) -> Trained:
         """A run of the same plan whose script fails as `llmperf_testing.programs.faulty_script` describes."""
@@ -180,45 +184,30 @@ class FrameworkSubject(Subject):
         faulty = replace(plan, worker=replace(plan.worker, script=script))
         return self.once(fault, lambda: self._train(faulty, fault))
 
-    def _train(self, plan: Plan, folder: str) -> Trained:
-        plugins = self.draft.plugins
-        assert plugins is not None
-        return train(plan, plugins, self.folder / folder)
-
-    @property
+    @kept
     def alone(self) -> Trained:
         """A real run of the same contract on one rank; Skip if the case has one rank here or cannot be planned so."""
-        return self.once("alone", self._train_alone)
-
-    def _train_alone(self) -> Trained:
         if self.plan().layout.world_size == 1:
             raise Skip(f"{self._title} has one rank here: there are no two to compare it with")
         return self._train(_runnable(self.drafted(*self._adapters, *ALONE), f"{self._title} on one rank"), "alone")
 
-    @property
+    @kept
     def by_reference(self) -> Trained:
         """A real run of the same contract by the reference framework; Skip if it cannot run it here."""
-        return self.once("by reference", self._train_reference)
-
-    def _train_reference(self) -> Trained:
         drafted = self.drafted(*self._adapters, framework=self.reference)
-        plan, plugins = _runnable(drafted, f"{self._title} by framework {self.reference!r}"), drafted.plugins
-        assert plugins is not None
-        return train(plan, plugins, self.folder / "reference")
+        plan = _runnable(drafted, f"{self._title} by framework {self.reference!r}")
+        return self._train(plan, "reference", drafted)
 
-    @property
+    @kept
     def ends(self) -> Ends:
         """How its ranks leave their trainer with an error after some steps; Skip if they run a script."""
         if self.worker.script is not None:
             raise Skip("its ranks run an external script, which has no trainer to leave")
-        return self.once("ends", lambda: leave_with_an_error(self.runnable(), self.folder / "ends", self.late))
+        return leave_with_an_error(self.runnable(), self.folder / "ends", self.late)
 
-    @property
+    @kept
     def eager(self) -> tuple[Plan, Ends]:
         """Two steps of the case on one rank with `attention=eager`; Skip where that cannot run here."""
-        return self.once("eager", self._step_eagerly)
-
-    def _step_eagerly(self) -> tuple[Plan, Ends]:
         title = f"{self._title} with attention=eager"
         plan = _runnable(self.drafted(*self._adapters, *ALONE, *EAGER), title)
         return plan, leave_with_an_error(plan, self.folder / "eager", None)
@@ -230,18 +219,17 @@ class FrameworkSubject(Subject):
         known = contract.packing == "packed" and contract.lora is None and contract.precision == "fp32"
         return LateTokens(seed=self.drawn.seed, first_step=self.drawn.late_tokens_from) if known else None
 
-    def expected(self, steps: int) -> Trajectory:
-        """Reference trajectory of the first steps of the case; Skip if no reference covers it."""
-        return self.once(("expected", steps), lambda: expected(self.plan(), self.folder / "expected", steps, None))
+    def expected(self, steps: int, *, late: bool = False) -> Trajectory:
+        """Reference trajectory of the first steps of the case, `late` with the kit's tokens; Skip if none covers it."""
+        where = self.folder / ("expected-late" if late else "expected")
+        tokens = self.late if late else None
+        return self.once((where, steps), lambda: expected(self.plan(), where, steps, tokens))
 
-    def expected_late(self, steps: int) -> Trajectory:
-        """The same with the tokens that the kit draws."""
-        where = self.folder / "expected-late"
-        return self.once(("expected late", steps), lambda: expected(self.plan(), where, steps, self.late))
 
-    def losses(self) -> Mapping[int, float]:
-        """Mean of the ranks' losses at each step of the run."""
-        return self.trained.losses
+def _foreign(drafted: Outcome) -> bool:
+    """Check whether the best devices here do not offer the runtime that the framework needs."""
+    needs = drafted.plan.worker.needs if drafted.plan is not None else None
+    return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
 
 def _check_documents(case: str | None, settings: tuple[str, ...]) -> None:
@@ -264,3 +252,91 @@ def _runnable(drafted: Outcome, what: str) -> Plan:
         raise Skip(f"{what} cannot run here: {problem.where}: {problem.message}")
     assert drafted.plugins is not None
     return replace(drafted.plan, env=worker_env(drafted.plan, drafted.plugins))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trained:
+    """The outcome of a real run."""
+
+    plan: Plan
+    """The plan that was run."""
+    result: Result
+    """Its result."""
+    steps: dict[int, list[StepRecord]]
+    """The records of all ranks, by step."""
+    seconds: float
+    """Wall time of the run as a whole."""
+
+    @property
+    def losses(self) -> dict[int, float]:
+        """Mean of the ranks' losses, by step; none for a step without."""
+        reported = {step: [one.loss for one in records if one.loss is not None] for step, records in self.steps.items()}
+        return {step: statistics.fmean(losses) for step, losses in reported.items() if losses}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """How the ranks of a plan left with an error."""
+
+    ranks: tuple[RankEnd, ...]
+    """By rank."""
+    clock_was_set: bool = False
+    """The host's clock was set in the meantime."""
+
+    @property
+    def losses(self) -> list[float]:
+        """Mean of the ranks' losses, by step."""
+        columns = zip(*(one.losses for one in self.ranks), strict=True)
+        return [
+            statistics.fmean(reported)
+            for column in columns
+            if (reported := [loss for loss in column if loss is not None])
+        ]
+
+
+def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
+    """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
+    began = time.monotonic()
+    patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
+    result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
+    if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
+        raise KeyboardInterrupt
+    steps = by_step([read_steps(path) for path in filenames.record_files(run)])
+    return Trained(plan=patient, result=result, steps=steps, seconds=time.monotonic() - began)
+
+
+def leave_with_an_error(plan: Plan, run: Path, late: LateTokens | None) -> Ends:
+    """Build a plan's trainer on each rank, take its steps and leave; ContractError if a rank does not end well."""
+    create_run_folder(run, plan)
+    lead, port, started = wall_clock_lead(), free_port(), []
+    deadline = time.monotonic() + STARTUP_SECONDS
+    try:
+        for rank in range(plan.layout.world_size):
+            env = rank_environment(run, plan, 0, rank, "127.0.0.1", port)
+            given = {"run": str(run), "late": late and asdict(late)}
+            started.append(Child("rank", given, run / f"end-{rank}.json", filenames.log_path(run, rank), env))
+        for child in started:
+            child.wait(deadline)
+    finally:
+        for child in started:
+            child.kill()
+    ranks = tuple(child.seen(RankEnd) for child in started)
+    return Ends(ranks=ranks, clock_was_set=abs(wall_clock_lead() - lead) > SET_SECONDS)
+
+
+def wall_clock_lead() -> float:
+    """Seconds by which the wall clock is ahead of the monotonic one: another value later means that it was set."""
+    readings = [(time.monotonic(), time.time(), time.monotonic()) for _ in range(9)]
+    before, wall, after = min(readings, key=lambda reading: reading[2] - reading[0])  # with no pause in between
+    return wall - (before + after) / 2
+
+
+def expected(plan: Plan, run: Path, steps: int, late: LateTokens | None) -> Trajectory:
+    """Reference trajectory of the first steps of a plan, in a process with one thread; Skip if none covers it."""
+    run.mkdir()
+    json_files.save(run / filenames.PLAN, plan)
+    given = {"plan": str(run / filenames.PLAN), "steps": steps, "late": late and asdict(late)}
+    found = observe("expected", given, Trajectory, seconds=STARTUP_SECONDS, env=ONE_THREAD)
+    if found.unknown is not None:
+        raise Skip(found.unknown)
+    return found

@@ -153,7 +153,5 @@ class RankEnd:
     """How long that took, while the other ranks did nothing."""
     close_error: str | None = None
     """Error of closing it, or of closing it again."""
-    evaluation: dict[str, float] = field(default_factory=dict)
-    """Figures of `evaluate()`."""
     evaluation_error: str | None = None
     """Error of `evaluate()`, or the fault of its answer."""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llmperf.types import Model, Optimizer, Plan, RunSpec
     from numpy.typing import NDArray
 
-    from llmperf_testing.late_tokens import LateTokens
+    from llmperf_testing.drawn_case import LateTokens
 
     Floats = NDArray[np.float64]
     Back = Callable[[Floats], Floats]

@@ -1,26 +1,42 @@
-"""The plugin under check: found, imported and loaded once for all checks, each of which may depend on others."""
+"""The plugin under check: found, imported and loaded once for all checks, and the kit's processes that try it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from importlib import import_module
+from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
 from llmperf.errors import PluginError
+from llmperf.files import json_files
 from llmperf.hookspecs import Role
+from llmperf.launching.agent import python_module
+from llmperf.measuring.processes import end_with_parent, send_group
 from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
 
-from llmperf_testing.check import ContractError, Skip
-from llmperf_testing.children import observe
+from llmperf_testing.check import ContractError, Function, Skip
 from llmperf_testing.observations import Fresh
 
 T = TypeVar("T")
 
 FRESH_SECONDS = 120.0
 """Enough for a plugin that imports everything there is."""
+MAX_OBSERVATION_BYTES = 2**20
+
+
+def kept(make: Callable[[Any], T]) -> T:
+    """A property of a subject that is found out once: its value, or the exception."""
+    return property(lambda self: self.once(make.__name__, lambda: make(self)), doc=make.__doc__)  # type: ignore[return-value]
 
 
 class Subject:
@@ -30,8 +46,12 @@ class Subject:
     that the default case needs for this plugin.
     """
 
+    seed: int | None = None
+    """Seed of the case that a framework trains; None for other plugins."""
+
     def __init__(self, role: Role, name: str, vendor: str | None = None, settings: tuple[str, ...] = ()) -> None:
         self.found: Found = find(role, name)
+        self.role, self.name = self.found.role, self.found.name
         self.vendor = vendor
         self.settings = settings
         self._kept: dict[Any, tuple[Any, BaseException | None]] = {}
@@ -39,11 +59,6 @@ class Subject:
     @property
     def tried_on(self) -> str | None:
         """Name of the vendor on whose devices a framework is tried; None for other plugins, and if there is none."""
-        return None
-
-    @property
-    def seed(self) -> int | None:
-        """Seed of the case that a framework trains; None for other plugins."""
         return None
 
     def close(self) -> None:
@@ -54,16 +69,6 @@ class Subject:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def role(self) -> Role:
-        """The plugin's."""
-        return self.found.role
-
-    @property
-    def name(self) -> str:
-        """The plugin's."""
-        return self.found.name
 
     def once(self, key: Any, make: Callable[[], T]) -> T:
         """Value or exception of the first call of `make` for this key."""
@@ -77,11 +82,11 @@ class Subject:
             raise failure
         return value  # type: ignore[no-any-return]
 
-    def run(self, check: Callable[[Any], None]) -> None:
+    def run(self, check: Function) -> None:
         """Run a check once; later calls repeat its outcome."""
         self.once(check, lambda: check(self))
 
-    def rests_on(self, *checks: Callable[[Any], None]) -> None:
+    def rests_on(self, *checks: Function) -> None:
         """Skip if one of these checks fails, so that each fault is reported by one check."""
         for check in checks:
             try:
@@ -91,12 +96,9 @@ class Subject:
             except Exception:
                 raise Skip(f"rests on {check.__name__.replace('_', '-')}, which fails") from None
 
-    @property
+    @kept
     def module(self) -> ModuleType:
         """The plugin's module; whatever importing it raises."""
-        return self.once("module", self._import)
-
-    def _import(self) -> ModuleType:
         assert self.fresh
         try:
             return import_module(self.found.module)
@@ -118,30 +120,85 @@ class Subject:
             raise Skip(f"it does not answer {hook}")
         return self.plugins.ask(hook, **arguments)
 
-    def try_fresh(self) -> Fresh:
+    def answered(self, key: Any, hook: str, **arguments: Any) -> Any:
+        """The same, asked once for this key; ContractError in a line if it raises."""
+
+        def ask() -> Any:
+            assert self.fresh
+            try:
+                return self.ask(hook, **arguments)
+            except (Skip, ContractError):
+                raise
+            except Exception as error:
+                raise ContractError(f"{hook} raised {type(error).__name__}: {error}") from error
+
+        return self.once((hook, key), ask)
+
+    @kept
+    def tried_fresh(self) -> Fresh:
         """Observations of a fresh interpreter that loads the plugin; ContractError if it hangs or dies."""
-        words = [self.role, self.name, *(word for one in self.settings for word in ("--set", one))]
-        return self.once("fresh", lambda: observe("fresh", words, Fresh, seconds=FRESH_SECONDS, env={}))
+        given = {"role": self.role, "name": self.name, "settings": self.settings}
+        return observe("fresh", given, Fresh, seconds=FRESH_SECONDS, env={})
 
     @property
     def fresh(self) -> Fresh:
-        """As `try_fresh`; Skip if the interpreter hangs or dies. Asked first, so that this process does not."""
+        """As `tried_fresh`; Skip if the interpreter hangs or dies. Asked first, so that this process does not."""
         try:
-            return self.try_fresh()
+            return self.tried_fresh
         except ContractError:
             raise Skip("a fresh process that asks it hangs or dies") from None
 
 
-def answered(subject: Subject, key: Any, hook: str, **arguments: Any) -> Any:
-    """The plugin's answer to a hook, asked once; ContractError in a line if it raises."""
+def observe(program: str, given: Mapping[str, Any], kind: type[T], *, seconds: float, env: Mapping[str, str]) -> T:
+    """The document that a program of the kit writes, as `kind`; ContractError if it fails or takes too long."""
+    with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
+        process = Child(program, given, Path(folder) / "seen.json", Path(folder) / "log", env)
+        process.wait(time.monotonic() + seconds)
+        return process.seen(kind)
 
-    def ask() -> Any:
-        assert subject.fresh
+
+class Child:
+    """A process of the kit in a session of its own, which ends with its children and writes what it saw to `out`."""
+
+    def __init__(self, program: str, given: Mapping[str, Any], out: Path, log: Path, env: Mapping[str, str]) -> None:
+        self._out, self._log = out, log
+        with log.open("ab") as file:
+            self._process = subprocess.Popen(
+                [*python_module("llmperf_testing.programs"), program, json.dumps(given), str(out)],
+                env={**os.environ, **env},
+                stdin=subprocess.DEVNULL,
+                stdout=file,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=end_with_parent(signal.SIGKILL),
+            )
+
+    def wait(self, deadline: float) -> None:
+        """Wait until it ends, by `time.monotonic()`; ContractError if it ends badly or not in time."""
         try:
-            return subject.ask(hook, **arguments)
-        except (Skip, ContractError):
-            raise
-        except Exception as error:
-            raise ContractError(f"{hook} raised {type(error).__name__}: {error}") from error
+            code = self._process.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            raise ContractError(f"the process that tries it did not end in time; {self._last_line()}") from None
+        finally:
+            self.kill()
+        if code:
+            how = f"with status {code}" if code > 0 else f"by {signal.Signals(-code).name}"
+            raise ContractError(f"the process that tries it ended {how}; {self._last_line()}")
 
-    return subject.once((hook, key), ask)
+    def seen(self, kind: type[T]) -> T:
+        """What it wrote, once it has ended."""
+        if not self._out.exists():
+            raise ContractError("the process that tries it ended without a word")
+        return json_files.decode(json_files.read_bytes(self._out, MAX_OBSERVATION_BYTES), kind, self._out.name)
+
+    def kill(self) -> None:
+        """End it and all its children."""
+        send_group(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+
+    def _last_line(self) -> str:
+        with self._log.open("rb") as file:
+            file.seek(max(0, self._log.stat().st_size - 4096))
+            lines = [line.strip() for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        return f"its last line: {lines[-1][:300]}" if lines else "it printed nothing"

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from llmperf.types import Model, Plan, RunSpec
     from numpy.typing import NDArray
 
-    from llmperf_testing.late_tokens import LateTokens
+    from llmperf_testing.drawn_case import LateTokens
 
     Draw = Callable[[str, tuple[int, ...]], NDArray[np.float32]]
     """An initial weight by its name and shape."""

@@ -19,9 +19,8 @@ from llmperf.types import DeviceInfo, Dtype, Plan, Probe
 from llmperf.types.devices import device_names
 
 from llmperf_testing.check import Skip
-from llmperf_testing.children import observe
 from llmperf_testing.observations import Bound
-from llmperf_testing.subject import Subject, answered
+from llmperf_testing.subject import Subject, kept, observe
 
 PRECISIONS: tuple[Dtype, ...] = get_args(Dtype)
 TINY = ("model=llama_tiny", "seq_len=64")
@@ -37,12 +36,12 @@ class VendorSubject(Subject):
     @property
     def probe(self) -> Probe:
         """Probe of this machine."""
-        return answered(self, None, "llmperf_probe")  # type: ignore[no-any-return]
+        return self.answered(None, "llmperf_probe")  # type: ignore[no-any-return]
 
-    @property
+    @kept
     def catalogue(self) -> list[Probe]:
         """The models it knows; Skip if it has no catalogue."""
-        return self.once("catalogue", lambda: list(answered(self, None, "llmperf_catalogue")))
+        return list(self.answered(None, "llmperf_catalogue"))
 
     def devices_here(self) -> tuple[DeviceInfo, ...]:
         """Devices of this machine; Skip with the reason if there are none."""
@@ -65,7 +64,7 @@ class VendorSubject(Subject):
 
     def peak(self, model: str, dtype: Dtype) -> Any:
         """Its answer for a device and a precision; None where it gives a reason instead."""
-        found = answered(self, (model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
+        found = self.answered((model, dtype), "llmperf_peak_flops", device_model=model, dtype=dtype)
         return None if isinstance(found, str) else found
 
     def peaks(self) -> Iterator[tuple[str, Dtype, Any]]:
@@ -78,13 +77,14 @@ class VendorSubject(Subject):
     def readings(self, number: object = 0) -> Any:
         """Its readings of the devices here; another number is another reading."""
         indexes = tuple(one.index for one in self.devices_here())
-        return answered(self, number, "llmperf_query_memory", devices=indexes)
+        return self.answered(number, "llmperf_query_memory", devices=indexes)
 
     def plan(self) -> Plan:
         """A plan for its devices, or for the first of its catalogue; Skip where it has neither."""
-        return self.once("plan", self._planned)
+        return self._plan
 
-    def _planned(self) -> Plan:
+    @kept
+    def _plan(self) -> Plan:
         on = None if self.probe.devices else self._elsewhere()
         wanted = Selection("default", settings=TINY)
         try:
@@ -100,18 +100,15 @@ class VendorSubject(Subject):
             raise Skip("it has neither a device here nor a catalogue to plan for")
         return f"{self.catalogue[0].devices[0].model}:1x1"
 
-    @property
+    @kept
     def bound(self) -> Bound:
         """Observations of a process that binds a device as a rank does; Skip without a device."""
         self.devices_here()
-        return self.once("bound", self._bind)
-
-    def _bind(self) -> Bound:
         plan = self.plan()
         with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
             path = Path(folder) / "plan.json"
             json_files.save(path, plan)
-            words = ["--plan", str(path), "--vendor", self.name]
             whole = replace(plan, env=worker_env(plan, self.plugins))
             env = rank_environment(Path(folder), whole, 0, 0, "127.0.0.1", free_port())
-            return observe("device", words, Bound, seconds=DEVICE_SECONDS, env=env)
+            given = {"plan": str(path), "vendor": self.name}
+            return observe("device", given, Bound, seconds=DEVICE_SECONDS, env=env)

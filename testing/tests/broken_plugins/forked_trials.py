@@ -25,7 +25,7 @@ from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
 from llmperf.runfolder.reader import Recorder, read_steps
 from llmperf.types import Facts
-from llmperf_testing import framework, subject, trials
+from llmperf_testing import framework, subject
 from llmperf_testing.observations import Fresh, RankEnd
 from llmperf_testing.programs import expected, rank
 from llmperf_testing.programs.fresh import error_line
@@ -98,7 +98,7 @@ def _started(work: Callable[[int], None], plan, run: Path, number: int) -> int:
         os._exit(status)
 
 
-def train(plan, plugins, run: Path) -> trials.Trained:
+def train(plan, plugins, run: Path) -> framework.Trained:
     """A run as `llmperf run` makes it, but for its processes."""
     began = time.monotonic()
     create_run_folder(run, plan)
@@ -121,10 +121,10 @@ def train(plan, plugins, run: Path) -> trials.Trained:
     result = build_result(run)
     json_files.save(run / filenames.RESULT, result)
     steps = [read_steps(path) for path in filenames.record_files(run)]
-    return trials.Trained(plan=plan, result=result, steps=by_step(steps), seconds=time.monotonic() - began)
+    return framework.Trained(plan=plan, result=result, steps=by_step(steps), seconds=time.monotonic() - began)
 
 
-def leave_with_an_error(plan, run: Path, late) -> trials.Ends:
+def leave_with_an_error(plan, run: Path, late) -> framework.Ends:
     """All steps, and how the ranks leave."""
     create_run_folder(run, plan)
 
@@ -136,4 +136,4 @@ def leave_with_an_error(plan, run: Path, late) -> trials.Ends:
         json_files.save(run / f"end-{number}.json", end)
 
     ranks = range(len(forked(work, plan, run)))
-    return trials.Ends(ranks=tuple(json_files.load(run / f"end-{number}.json", RankEnd) for number in ranks))
+    return framework.Ends(ranks=tuple(json_files.load(run / f"end-{number}.json", RankEnd) for number in ranks))

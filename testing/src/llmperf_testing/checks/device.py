@@ -10,7 +10,6 @@ from llmperf_testing.check import Skip, check, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.probe import offers_can_be_used, require_line
 from llmperf_testing.observations import Bound, Stretch
-from llmperf_testing.subject import answered
 from llmperf_testing.vendor import PRECISIONS, VendorSubject
 
 READY_SECONDS = 0.05
@@ -166,7 +165,7 @@ def ranks_keep_to_their_share(subject: VendorSubject) -> None:
     ranks = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     layout = replace(plan.layout, devices_per_node=ranks, data_parallel=ranks)
     shared = replace(plan, worker=replace(plan.worker, layout=layout))
-    answers = answered(subject, ("shared", ranks), "llmperf_worker_env", plan=shared)
+    answers = subject.answered(("shared", ranks), "llmperf_worker_env", plan=shared)
     for name, value in (pair for answer in answers for pair in answer.items()):
         if name.endswith("_NUM_THREADS") and value.isdigit():
             require(int(value) <= 1, f"{name}={value} for each of {ranks} ranks on {ranks} cores; expected 1")

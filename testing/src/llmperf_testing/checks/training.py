@@ -46,7 +46,7 @@ def tokens_add_up(subject: FrameworkSubject) -> None:
 @check(run_ends_complete)
 def losses_are_told(subject: FrameworkSubject) -> None:
     """Each step has a loss on one rank at least."""
-    missing = [step for step in subject.trained.steps if step not in subject.losses()]
+    missing = [step for step in subject.trained.steps if step not in subject.trained.losses]
     require(not missing, f"no rank tells the loss of steps {missing}")
 
 
@@ -84,7 +84,7 @@ NORM_SHARE = 2e-2
 def first_loss_is_chance(subject: FrameworkSubject) -> None:
     """Before anything is learnt the loss is the logarithm of the vocabulary: mean nats per token, no sums, no bits."""
     expected = math.log(subject.draft.spec.model.vocab_size)
-    found = subject.losses()[1]
+    found = subject.trained.losses[1]
     near = abs(found - expected) < CHANCE_NATS
     require(
         near, f"the first loss is {found:.3f}; expected about ln {subject.draft.spec.model.vocab_size}: {expected:.3f}"
@@ -94,7 +94,7 @@ def first_loss_is_chance(subject: FrameworkSubject) -> None:
 @check(losses_are_told)
 def training_lowers_the_loss(subject: FrameworkSubject) -> None:
     """On a text of one sentence the loss falls within a few steps."""
-    losses = list(subject.losses().values())
+    losses = list(subject.trained.losses.values())
     limit = losses[0] * (1 - LEARNT_SHARE)
     require(
         losses[-1] < limit,
@@ -110,7 +110,7 @@ def same_losses_twice(subject: FrameworkSubject) -> None:
     if not script and subject.late is not None:
         second = second[: subject.late.first_step - 1]
     steps = min(len(second), _steps_compared(subject.trained.plan.spec))
-    first, second = list(subject.losses().values())[:steps], second[:steps]
+    first, second = list(subject.trained.losses.values())[:steps], second[:steps]
     same = len(first) == len(second) > 0 and all(abs(a - b) < SAME_NATS for a, b in zip(first, second, strict=True))
     require(same, f"first {_listed(first)}, then {_listed(second)}")
 
@@ -122,7 +122,7 @@ def _listed(losses: Sequence[float]) -> str:
 @check(first_loss_is_chance, training_lowers_the_loss, same_losses_twice)
 def losses_are_the_contracts(subject: FrameworkSubject) -> None:
     """Every loss is that of the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW."""
-    found = list(subject.losses().values())[: _steps_known(subject.trained.plan.spec)]
+    found = list(subject.trained.losses.values())[: _steps_known(subject.trained.plan.spec)]
     _require_same(subject, subject.expected(len(found)).losses, found)
 
 
@@ -133,7 +133,7 @@ def losses_follow_the_tokens(subject: FrameworkSubject) -> None:
     steps = len(losses) if late is None else _steps_known(subject.trained.plan.spec)
     if late is None or steps < late.first_step:
         raise Skip("the kit knows no losses of such steps with tokens of its own")
-    _require_same(subject, subject.expected_late(steps).losses, losses[:steps], "; the kit drew its tokens")
+    _require_same(subject, subject.expected(steps, late=True).losses, losses[:steps], "; the kit drew its tokens")
 
 
 def _require_same(
@@ -164,7 +164,7 @@ def norms_are_the_contracts(subject: FrameworkSubject) -> None:
     steps = _steps_known(subject.trained.plan.spec)
     if steps == 1:
         raise Skip("the kit knows the norms of a whole model in fp32 only")
-    expected = subject.expected_late(steps).grad_norms
+    expected = subject.expected(steps, late=True).grad_norms
     for norms in reported:
         for step, (ours, theirs) in enumerate(zip(expected, norms, strict=False), start=1):
             near = theirs is not None and abs(ours - theirs) < NORM_SHARE * ours
@@ -178,7 +178,7 @@ def sequences_have_their_losses(subject: FrameworkSubject) -> None:
     offered = [(layout.data_parallel_rank(one.rank), one) for one in subject.ends.ranks if one.sequences]
     if not offered:
         raise Skip("it offers no first_losses()")
-    expected = subject.expected_late(_steps_known(subject.trained.plan.spec)).sequences
+    expected = subject.expected(_steps_known(subject.trained.plan.spec), late=True).sequences
     if not expected:
         raise Skip("the reference gives no losses of sequences")
     for rank, end in offered:

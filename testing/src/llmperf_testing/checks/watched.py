@@ -9,9 +9,8 @@ from llmperf.types import Plan
 
 from llmperf_testing.check import Skip, check, require
 from llmperf_testing.checks.training import builds_again_from_the_plan, run_ends_complete
-from llmperf_testing.framework import FrameworkSubject
+from llmperf_testing.framework import Ends, FrameworkSubject
 from llmperf_testing.observations import Draw
-from llmperf_testing.trials import Ends
 
 STEPS_AHEAD = 1
 """Data may be drawn so many steps before the step that trains on them."""

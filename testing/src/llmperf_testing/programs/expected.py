@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 from llmperf.files import json_files
@@ -11,20 +10,13 @@ from llmperf.types import Plan, RunSpec
 
 from llmperf_testing import reference
 from llmperf_testing.check import Skip
-from llmperf_testing.late_tokens import LateTokens
+from llmperf_testing.drawn_case import LateTokens
 from llmperf_testing.observations import Trajectory
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write the trajectory to `--out`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--plan", type=Path, required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--late-tokens", type=int, nargs=2, metavar=("SEED", "STEP"))
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    late = LateTokens(seed=given.late_tokens[0], first_step=given.late_tokens[1]) if given.late_tokens else None
-    json_files.save(given.out, expected(json_files.load(given.plan, Plan), given.steps, late))
+def seen(plan: str, steps: int, late: dict[str, int] | None) -> Trajectory:
+    """The first steps of the plan in a file."""
+    return expected(json_files.load(Path(plan), Plan), steps, LateTokens(**late) if late else None)
 
 
 def expected(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
@@ -51,7 +43,3 @@ def reference_for(spec: RunSpec) -> Callable[[Plan, int, LateTokens | None], Tra
     if (reason := transformers_reference.uncovered(spec)) is not None:
         raise Skip(f"{reason}; {other}")
     return transformers_reference.trajectory
-
-
-if __name__ == "__main__":
-    main()

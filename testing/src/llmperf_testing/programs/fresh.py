@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import subprocess
 import sys
@@ -10,11 +9,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from llmperf.files import json_files
-from llmperf.plugins.discovery import ROLES, Found, find
+from llmperf.hookspecs import Role
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
 
 from llmperf_testing.observations import Fresh
@@ -25,19 +23,9 @@ ABSENT = 9999
 """The index of a device that is not there."""
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Write what was seen to `--out`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("role", choices=ROLES)
-    parser.add_argument("name")
-    parser.add_argument("--set", dest="settings", action="append", default=[])
-    parser.add_argument("--out", type=Path, required=True)
-    given = parser.parse_args(arguments)
-    json_files.save(given.out, seen(find(given.role, given.name), tuple(given.settings)))
-
-
-def seen(found: Found, settings: tuple[str, ...]) -> Fresh:
-    """Discovery has just happened; import, then ask."""
+def seen(role: Role, name: str, settings: Sequence[str]) -> Fresh:
+    """Discovery first; import, then ask."""
+    found = find(role, name)
     before = loaded()
     start = Fresh(
         imported_by_discovery=found.module.split(".")[0] in sys.modules,
@@ -58,7 +46,7 @@ def seen(found: Found, settings: tuple[str, ...]) -> Fresh:
     if found.role == "vendor" and chosen.answers("llmperf_probe"):
         return asked_vendor(imported, chosen)
     if found.role == "framework" and chosen.answers("llmperf_plan_workers"):
-        return asked_framework(imported, found, settings)
+        return asked_framework(imported, found, tuple(settings))
     return imported
 
 
@@ -113,7 +101,3 @@ def asked_framework(known: Fresh, found: Found, settings: tuple[str, ...]) -> Fr
 def error_line(error: BaseException) -> str:
     """An exception in a line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:500]
-
-
-if __name__ == "__main__":
-    main()
