@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 
 import pytest
-from llmperf.measuring import host_meter, sampler
-from llmperf.measuring.host_meter import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
+from llmperf.measuring import sampler
 from llmperf.measuring.processes import send
+from llmperf.measuring.sampler import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder.readings import HostLoad, HostReading, busy_parts, busy_text
 from llmperf.running.launched import run_plan
@@ -80,7 +80,7 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
 
 def test_programs_on_cores_of_others_do_not_count():
     def process(name, core, ticks):
-        return host_meter.Process(name=name, state="R", parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
+        return sampler.Process(name=name, state="R", parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
 
     meter = HostMeter()
     before = {7: process("here", 0, 100), 8: process("elsewhere", 9, 100), 9: process("own", 0, 100)}
@@ -119,7 +119,7 @@ def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_resul
     from llmperf.validation.catalogue import Catalogue
     from llmperf.validation.check import findings
 
-    monkeypatch.setattr(host_meter, "MAX_PROGRAMS", 1000)  # whatever else computes here
+    monkeypatch.setattr(sampler, "MAX_PROGRAMS", 1000)  # whatever else computes here
     told, plugins = [], load_for("stub", "stub")
     plan = stub_plan(steps=30, step_seconds=0.05)
     had, began = cpu_seconds(stranger), time.monotonic()
@@ -144,8 +144,8 @@ def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_resul
 def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, monkeypatch):
     child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
     ids = {0: (os.getpid(), child.pid), 1: (child.pid, 1)}
-    namespace = [host_meter.INITIAL_PID_NAMESPACE]
-    monkeypatch.setattr(host_meter.os, "readlink", lambda path: namespace[0])
+    namespace = [sampler.INITIAL_PID_NAMESPACE]
+    monkeypatch.setattr(sampler.os, "readlink", lambda path: namespace[0])
 
     def device(index, pids):
         return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None, process_ids=pids)
@@ -161,7 +161,7 @@ def test_processes_on_the_devices_that_are_not_of_the_run_are_counted(tmp_path, 
         watching = sampler.Sampler(tmp_path / "m.jsonl", lambda _: tuple(devices), (0, 1), interval=0.01)
         assert watching.look(0.0).other_processes == 3
         assert "other processes compute on the devices: 3" in list(busy_parts(watching.look(0.0)))
-        namespace[0] = host_meter.INITIAL_PID_NAMESPACE
+        namespace[0] = sampler.INITIAL_PID_NAMESPACE
         assert any(program.startswith("python") for program in watching.look(0.0).device_programs)
     finally:
         child.kill()

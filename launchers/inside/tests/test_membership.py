@@ -1,9 +1,16 @@
 """The place of a process by the variables of each engine."""
 
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
 import pytest
 from llmperf.errors import UserError
 from llmperf_inside.gate import listen
 from llmperf_inside.membership import InsideOptions, first_host, membership, user_environment
+from llmperf_inside.siblings import private_folder
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",
@@ -105,3 +112,15 @@ def test_ranks_do_not_inherit_what_describes_a_process_of_the_engine():
 def test_a_master_port_without_a_port_after_it(port):
     with pytest.raises(UserError, match=rf"^MASTER_PORT: expected at most 65534, .* found {port}$"):
         listen(membership({**TORCHRUN, "MASTER_PORT": port}), InsideOptions(address="127.0.0.1"))
+
+
+def test_a_folder_that_others_may_use_is_left_alone(monkeypatch):
+    with tempfile.TemporaryDirectory(prefix="p") as short:  # paths of sockets are short
+        monkeypatch.setattr(tempfile, "tempdir", short)
+        taken = Path(short) / f"llmperf-inside-{os.getuid()}"
+        taken.mkdir(mode=0o755)
+        taken.chmod(0o755)
+        folder = private_folder()
+        assert folder == taken.with_name(f"{taken.name}-2")
+        assert folder.stat().st_mode & 0o777 == 0o700
+        assert private_folder() == folder

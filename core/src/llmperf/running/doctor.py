@@ -9,6 +9,7 @@ from typing import Literal
 from llmperf.cases.overlays import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
+from llmperf.plugins.commands import packaged_commands
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import blaming
@@ -39,17 +40,11 @@ def examine() -> list[Diagnosis]:
     for (role, name), package in published().items():
         if (role, name) not in installed:
             looked.append(Diagnosis(f"{role} {name}", "missing", "not installed", install_own(package)))
-    looked += _claimed_commands()
-    return looked
-
-
-def _claimed_commands() -> Iterator[Diagnosis]:
-    """Commands of packages whose name the core or another package has."""
-    from llmperf.plugins.commands import packaged_commands
-
     for command in packaged_commands().values():
-        if problem := command.problem():
-            yield Diagnosis(f"command {command.name} of {' and '.join(command.distributions)}", "broken", problem)
+        if problem := command.problem():  # the core or another package has a command of this name
+            packages = " and ".join(command.distributions)
+            looked.append(Diagnosis(f"command {command.name} of {packages}", "broken", problem))
+    return looked
 
 
 def _taken_names(found: Found, plugins: Plugins) -> Iterator[str]:

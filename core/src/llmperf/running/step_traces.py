@@ -118,16 +118,14 @@ class _Tracer:
         self._resident = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         try:
             if self._process.returncode != 0:
-                raise UserError(self._last_line() or f"the tracer ended with exit status {self._process.returncode}")
+                text = self._log.read_bytes()[-(2**16) :].decode(errors="replace")
+                printed = [line.strip() for line in text.splitlines() if line.strip()]
+                code = self._process.returncode
+                raise UserError(printed[-1] if printed else f"the tracer ended with exit status {code}")
             self.trace = json_files.load(self._run / filenames.TRACE, StepTrace)
         except (OSError, LlmperfError) as error:
             self.problem = " ".join(str(error).split())[:MAX_REASON]
         return True
-
-    def _last_line(self) -> str:
-        """The last line that the process printed."""
-        text = self._log.read_bytes()[-(2**16) :].decode(errors="replace")
-        return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
 
 
 def _traced(run: Path, rank: int) -> int:

@@ -29,7 +29,8 @@ def with_suggestions(outcome: Outcome, request: Request) -> Outcome:
     if all(problem.code in MEMORY_PROBLEMS for problem in outcome.problems) and outcome.plan is not None:
         advised = [*MEMORY_PROBLEMS]
         tried = islice(candidates(outcome.plan), MOST_TRIED)
-        nearest = next((settings for settings in tried if _fits_with(outcome, request, settings)), None)
+        plans = ((settings, _planned_with(outcome, request, settings)) for settings in tried)
+        nearest = next((settings for settings, planned in plans if planned is not None and planned.fits), None)
         options = " ".join(f"--set {shlex.quote(setting)}" for setting in nearest or ())
         suggestion = f"; nearest that fits: {options}" if nearest else ""
     elif any(problem.code in advised for problem in outcome.problems) and outcome.machine.here:
@@ -51,11 +52,6 @@ def _planned_with(outcome: Outcome, request: Request, settings: Sequence[str]) -
     except LlmperfError:
         return None
     return tried if isinstance(tried, Planned) else None
-
-
-def _fits_with(outcome: Outcome, request: Request, settings: Sequence[str]) -> bool:
-    planned = _planned_with(outcome, request, settings)
-    return planned is not None and planned.fits
 
 
 def _usable_frameworks(outcome: Outcome, request: Request) -> Iterator[str]:
