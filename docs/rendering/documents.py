@@ -73,13 +73,10 @@ def _records(definitions: Definitions) -> Schema:
         body["required"].insert(0, "kind")
     return {
         "title": "Record",
-        "description": "One line of what a run leaves behind: " + _kinds(),
+        "description": "One line of what a run leaves behind: "
+        + " ".join(f"{kind.__name__}: {class_description(kind)}" for kind in RECORDS),
         "oneOf": options,
     }
-
-
-def _kinds() -> str:
-    return " ".join(f"{kind.__name__}: {class_description(kind)}" for kind in RECORDS)
 
 
 def target(name: str) -> Path:

@@ -107,7 +107,7 @@ def doors_page() -> str:
 def items(hook: str, attributes: tuple[str, ...], **arguments: Any) -> set[tuple[str, ...]]:
     """A row for each answer to a hook: name, description, package."""
     return {
-        (label(item), *described(item, attributes), package(owner))
+        (f"`{getattr(item, 'code', None) or item.name}`", *described(item, attributes), package(owner))
         for loaded in plugins()
         for owner, item in loaded.collect_items(hook, **arguments)
     }
@@ -129,11 +129,6 @@ def rules_page() -> str:
     )
     rows = sorted(items("llmperf_rules", ("severity", "title"), kind=None))
     return page("Rules of `llmperf validate`", text, areas, table(("Code", "Severity", "Rule", "From"), rows))
-
-
-def label(item: Any) -> str:
-    """The code or the name of an item."""
-    return f"`{getattr(item, 'code', None) or item.name}`"
 
 
 def described(item: Any, attributes: tuple[str, ...]) -> list[str]:

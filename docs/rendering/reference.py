@@ -38,6 +38,13 @@ UNITS = {
     "micro_batch": "sequences",
 }
 """Units by the end of a field's name."""
+MOST_MEMBERS = 6
+"""Most members of a type that has no heading of its own."""
+ELSEWHERE = {
+    **dict.fromkeys(("Contract", "Tuning", "DataSource", "Optimizer", "Lora"), "[settings](settings.md)"),
+    **dict.fromkeys(("Model", "Mixture", "Latent", "RopeScaling"), "[model files](model-files.md)"),
+}
+"""Types whose fields are the keys of another page."""
 
 
 def page(title: str, *parts: str) -> str:
@@ -46,8 +53,9 @@ def page(title: str, *parts: str) -> str:
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown; pipes and line breaks in cells are escaped."""
+    """A table of Markdown without its empty columns; pipes and line breaks in cells are escaped."""
     cells = [[" ".join(cell.split()).replace("|", "\\|") for cell in row] for row in [columns, *rows]]
+    cells = [list(row) for row in zip(*(column for column in zip(*cells, strict=True) if any(column[1:])), strict=True)]
     lines = ["| " + " | ".join(row) + " |" for row in cells]
     return "\n".join([lines[0], "|" + " --- |" * len(cells[0]), *lines[1:]])
 
@@ -143,55 +151,46 @@ def hooks_page() -> str:
 
 def types_page() -> str:
     """Every public type, by module."""
-    parts = ["What `llmperf.types` makes public. Optional values are `None` if they are unknown, never 0 or a guess."]
-    modules: dict[str, list[str]] = {}
+    parts = [
+        "Public types of `llmperf.types`. Optional values are `None` if they are unknown, never 0 or a guess. Small types of"
+        " a module share one table: rows that begin with a dot are members of the type above them."
+    ]
+    modules: dict[str, list[type]] = {"llmperf": [llmperf.TokenBatches]}
     for name in llmperf.types.__all__:
         value = getattr(llmperf.types, name)
         if inspect.isclass(value):
-            modules.setdefault(value.__module__, []).append(name)
-    for module, names in sorted(modules.items()):
-        parts += [f"## {module}", (inspect.getdoc(import_module(module)) or "").strip()]
-        for name in names:
-            parts += type_parts(getattr(llmperf.types, name))
-    parts += ["## llmperf", "Classes of `llmperf` itself.", *type_parts(llmperf.TokenBatches)]
+            modules.setdefault(value.__module__, []).append(value)
+    for module, kinds in sorted(modules.items()):
+        parts += [f"## {module}", (inspect.getdoc(import_module(module)) or "").strip(), *type_parts(kinds)]
     return page("Types", *parts)
 
 
 def vendorkit_page() -> str:
     """Every public class and function of the vendor kit, and the names of cells that it understands."""
     public = {name: getattr(llmperf_vendorkit, name) for name in llmperf_vendorkit.__all__}
-    parts = [(inspect.getdoc(llmperf_vendorkit) or "").strip(), "## Functions"]
-    for name, function in public.items():
-        if inspect.isfunction(function):
-            text = (inspect.getdoc(function) or "").strip()
-            parts += [f"### {name}", f"```python\n{signature(name, function)}\n```", text]
-    parts += [
-        "## Names of cells",
-        cells_text(),
-        table(("Cell", "Field", "Units", "Plausible"), cell_rows()),
-        "## Classes",
+    functions = [
+        (f"`{signature(name, function)}`", inspect.getdoc(function) or "")
+        for name, function in public.items()
+        if inspect.isfunction(function)
     ]
-    for value in public.values():
-        if inspect.isclass(value):
-            parts += type_parts(value)
-    return page("Vendor kit", *parts)
-
-
-def cells_text() -> str:
-    """Table of the texts that cells of the names in `TEXTS`, and of all other names, become."""
     texts = ", ".join(f"`{name}`" for name in TEXTS)
-    return (
+    cells = [
+        (f"`{name}`", f"`{figure.field}`", ", ".join(figure.units), "{:g} to {:g}".format(*figure.limits))
+        for name, figure in FIGURES.items()
+    ]
+    return page(
+        "Vendor kit",
+        (inspect.getdoc(llmperf_vendorkit) or "").strip(),
+        "## Functions",
+        table(("Function", "Meaning"), functions),
+        "## Names of cells",
         f"{texts} hold a text, and `index`, `card` and `chip` a whole number. The names below (`FIGURES`) hold a number, in"
         " the unit of the name, which one of the units may follow; a number beyond the plausible ones is a Misfit. A cell"
-        " of any other name is a detail of the device."
+        " of any other name is a detail of the device.",
+        table(("Cell", "Field", "Units", "Plausible"), cells),
+        "## Classes",
+        *type_parts([value for value in public.values() if inspect.isclass(value)]),
     )
-
-
-def cell_rows() -> Iterator[list[str]]:
-    """Name, field of `Reading`, units and limits of each figure."""
-    for name, figure in FIGURES.items():
-        least, most = figure.limits
-        yield [f"`{name}`", f"`{figure.field}`", ", ".join(figure.units), f"{least:g} to {most:g}"]
 
 
 def signature(name: str, function: Callable[..., Any]) -> str:
@@ -201,34 +200,40 @@ def signature(name: str, function: Callable[..., Any]) -> str:
     return f"{name}{re.sub(r'^[(](self|cls)(, |(?=[)]))', '(', text)}"
 
 
-def type_parts(kind: type) -> Iterator[str]:
-    """The heading, docstring and members of one type."""
-    yield f"### {kind.__name__}"
-    yield (inspect.getdoc(kind) or "").strip()
+def type_parts(kinds: Iterable[type]) -> Iterator[str]:
+    """One table of the types with few members, then each other type with a heading and a table of its own."""
+    small, parts = [], []
+    for kind in kinds:
+        text, members = (inspect.getdoc(kind) or "").strip(), list(member_rows(kind))
+        if kind.__name__ in ELSEWHERE:
+            text, members = f"{text} Fields: {ELSEWHERE[kind.__name__]}.", [row for row in members if not row[1]]
+        if len(members) > MOST_MEMBERS or "\n\n" in text:
+            parts += [f"### {kind.__name__}", text]
+            parts += [table(("Member", "Type", "Default", "Meaning"), members)] if members else []
+        else:
+            small += [(f"**`{kind.__name__}`**", "", "", text), *((f".{name}", *rest) for name, *rest in members)]
+    if small:
+        yield table(("Type and its members", "Type", "Default", "Meaning"), small)
+    yield from parts
+
+
+def member_rows(kind: type) -> Iterator[tuple[str, str, str, str]]:
+    """Name, type, default and meaning of each public field, attribute, property and method."""
+    described = field_descriptions(kind)
     if is_dataclass(kind):
-        described = field_descriptions(kind)
-        rows = [
-            (f"`{field.name}`", f"`{field.type}`", default(field), described.get(field.name, ""))
-            for field in fields(kind)
-        ]
-        yield table(("Field", "Type", "Default", "Meaning"), rows)
-    if members := list(member_rows(kind)):
-        yield table(("Member", "Meaning"), members)
-
-
-def member_rows(kind: type) -> Iterator[tuple[str, str]]:
-    """The public members of a class that are no fields of a dataclass: attributes, properties, methods with signatures."""
-    if not is_dataclass(kind):
-        for name, text in field_descriptions(kind).items():
+        for field in fields(kind):
+            yield f"`{field.name}`", f"`{field.type}`", default(field), described.get(field.name, "")
+    else:
+        for name, text in described.items():
             if not name.startswith("_"):
-                yield f"`{name}`", text
+                yield f"`{name}`", "", "", text
     for name, member in vars(kind).items():
         if name.startswith("_"):
             continue
         if isinstance(member, property):
-            yield f"`{name}`", inspect.getdoc(member.fget) or ""
+            yield f"`{name}`", "", "", inspect.getdoc(member.fget) or ""
         elif inspect.isfunction(function := getattr(member, "__func__", member)):
-            yield f"`{signature(name, function)}`", inspect.getdoc(function) or ""
+            yield f"`{signature(name, function)}`", "", "", inspect.getdoc(function) or ""
 
 
 PAGES = {
