@@ -47,7 +47,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/ssh": 550,
     "extensions/compare": 3800,
     "extensions/estimate": 2850,
-    "extensions/html": 2050,
+    "extensions/html": 2000,
     "extensions/huggingface": 700,
     "extensions/peak": 1000,
     "extensions/published": 6200,
@@ -59,7 +59,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4550,
     "extensions/zh": 50,
     "outside tests": 91950,
-    "tests": 49750,
+    "tests": 49500,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -1,20 +1,18 @@
 """Runs of a mixture whose routing is part of the contract: the load of experts is that of the tables."""
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.tokens.routing import table_loads
 from llmperf.types import Result
 
 
 @pytest.mark.slow
-def test_experts_shared_by_two_ranks_take_the_tokens_of_their_tables(tmp_path, monkeypatch, capsys):
+def test_experts_shared_by_two_ranks_take_the_tokens_of_their_tables(tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
     sets = ("model=qwen3_moe_tiny", "routing=skewed", "routing_skew=1.2", "expert_parallel=2", "seq_len=64",
             "micro_batch=1", "gradient_checkpointing=true", "steps=5", "warmup_steps=2")  # fmt: skip
     options = [word for setting in sets for word in ("--set", setting)]
-    assert call(["run", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "2", *options]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, "run", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "2", *options).out
     assert "skewed, exponent 1.2" in shown
     assert "expert load, most / mean" in shown
     (path,) = tmp_path.glob("runs/*/result.json")

@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.plugins.mending import pip_command
 from llmperf_testing.observations import Bound, Fresh
 from llmperf_testing.programs.device import TorchWork, worked
@@ -55,20 +54,18 @@ def acme(install, tmp_path, monkeypatch):
     return put
 
 
-def test_the_table_says_what_passed_and_why_others_were_skipped(acme, capsys):
+def test_the_table_says_what_passed_and_why_others_were_skipped(acme, ran):
     acme()
-    assert call(["check-plugin", "acme"]) == 0
-    table = capsys.readouterr().out
+    table = ran(0, "check-plugin", "acme").out
     assert "probe-has-its-shape" in table
     assert "synchronize-blocks" in table
     assert "no device of acme here: no driver" in table
     assert " 0 failed" in table
 
 
-def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
+def test_a_failed_check_says_what_was_expected_and_found(acme, ran):
     acme(vendor="other")
-    assert call(["check-plugin", "acme", "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(ran(1, "check-plugin", "acme", "--json").out)
     (failed,) = [one for one in told["checks"] if one["state"] == "failed"]
     assert (failed["check"], told["failed"]) == ("probe-has-its-shape", 1)
     assert "expected 'acme', found 'other'" in failed["message"]
@@ -88,10 +85,9 @@ def test_a_failed_check_says_what_was_expected_and_found(acme, capsys):
         (["pytorch", "--reference", "pytroch"], "did you mean 'pytorch'?"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(acme, capsys, words, said):
+def test_bad_input_is_one_line_and_exit_code_2(acme, ran, words, said):
     acme()
-    assert call(["check-plugin", *words]) == 2
-    lines = capsys.readouterr().err.strip().splitlines()
+    lines = ran(2, "check-plugin", *words).err.strip().splitlines()
     assert said in lines[-1]
     assert lines[-1].startswith("llmperf: ")
 
@@ -118,17 +114,15 @@ def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runt
 
 
 @pytest.mark.slow
-def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(install, capsys, monkeypatch):
+def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(install, ran, monkeypatch):
     from llmperf.types.result import Failure
     from llmperf_testing import running
     from llmperf_testing.checks.training import failure_text
 
     kept = [check for check in running.checks_of("framework") if check.name == "plan-has-its-shape"]
     monkeypatch.setattr(running, "checks_of", lambda role: kept)
-    assert call(["check-plugin", "pytorch"]) == 0
-    assert "framework pytorch on devices of vendor cpu, seed " in capsys.readouterr().out
-    assert call(["check-plugin", "pytorch", "--seed", "7"]) == 0
-    assert "seed 7\n" in capsys.readouterr().out
+    assert "framework pytorch on devices of vendor cpu, seed " in ran(0, "check-plugin", "pytorch").out
+    assert "seed 7\n" in ran(0, "check-plugin", "pytorch", "--seed", "7").out
     log = ("Traceback", "OSError: no beads", "")
     failure = Failure(rank=0, reason="exited", exception=None, message="exit code 1", log_tail=log)
     assert failure_text(failure).endswith("; the last line of its log: 'OSError: no beads'")

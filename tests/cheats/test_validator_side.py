@@ -9,7 +9,6 @@ from dataclasses import replace
 
 import pytest
 from llmperf import own_config
-from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.types import Result
 from llmperf_verify.documents import Impossible
@@ -86,7 +85,7 @@ def test_configuration_beside_the_documents(forged, monkeypatch):
     assert "LP703" in done.stdout
 
 
-def test_verification_of_ones_own(forged, tmp_path, capsys):
+def test_verification_of_ones_own(forged, tmp_path, ran):
     """A verification.json beside the result says that every level was passed."""
     (tmp_path / "allowed").write_text("")
     levels = ("consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed")
@@ -96,13 +95,12 @@ def test_verification_of_ones_own(forged, tmp_path, capsys):
     document = {"schema": "llmperf/verification/1", "created": "2026-01-15T10:00:00+00:00", "llmperf_version": "0.1.0",
                 "ruleset": 6, "results": [result]}  # fmt: skip
     (forged / "verification.json").write_text(json.dumps(document))
-    assert call(["validate", str(forged)]) == 1
-    assert "LP703" in capsys.readouterr().out
+    assert "LP703" in ran(1, "validate", forged).out
     assert signature_check(forged, None, tmp_path / "allowed", witness=True).outcome == "failed"
     assert json_files.load(forged / "result.json", Result).findings == ()
 
 
-def test_link_in_an_archive(forged, tmp_path, capsys):
+def test_link_in_an_archive(forged, tmp_path, ran):
     """The plan in an archive is a link to a file of the validator's machine."""
     archive = tmp_path / "submission.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -113,5 +111,4 @@ def test_link_in_an_archive(forged, tmp_path, capsys):
         link = tarfile.TarInfo("run/plan.json")
         link.type, link.linkname = tarfile.SYMTYPE, str(forged / "plan.json")
         tar.addfile(link)
-    assert call(["validate", str(archive)]) == 2
-    assert "link or a device" in capsys.readouterr().out
+    assert "link or a device" in ran(2, "validate", archive).out

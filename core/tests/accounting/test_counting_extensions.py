@@ -23,11 +23,10 @@ def llmperf_count_flops(model, workload):
 """
 
 
-def test_the_count_of_an_extension_is_named_in_plans_and_mfu(install, capsys):
+def test_the_count_of_an_extension_is_named_in_plans_and_mfu(install, ran):
     install("llmperf-mixture", "mixture", COUNT, role="extension")
     plan = ["plan", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--json"]
-    assert call([*plan, "--set", "model=llama_tiny"]) == 0
-    flops = json.loads(capsys.readouterr().out)["plan"]["flops"]
+    flops = json.loads(ran(0, *plan, "--set", "model=llama_tiny").out)["plan"]["flops"]
     assert (flops["counted_by"], flops["parameters"]) == ("mixture", 7)
     count = flops_of(plugins_for(), library().model("llama_tiny"), Workload(seq_len=8))
     assert [mfu.counted_by for mfu in utilisation(count, None, None, 1.0)] == ["mixture"]
@@ -40,26 +39,22 @@ def test_models_that_the_extension_does_not_know_are_counted_by_the_core(install
     assert flops_of(Plugins(), model, workload).counted_by == "core"
 
 
-def test_the_list_of_models_shows_the_parameters_that_the_extension_counts(install, capsys):
+def test_the_list_of_models_shows_the_parameters_that_the_extension_counts(install, ran):
     install("llmperf-mixture", "mixture", COUNT, role="extension")
-    assert call(["models", "--json"]) == 0
-    parameters = {model["name"]: model["parameters"] for model in json.loads(capsys.readouterr().out)}
+    parameters = {model["name"]: model["parameters"] for model in json.loads(ran(0, "models", "--json").out)}
     assert parameters["llama_tiny"] == 7
     assert parameters["llama2_7b"] == 6_738_415_616
 
 
-def test_the_facts_of_one_model_show_the_extensions_count_and_name_it(install, capsys):
+def test_the_facts_of_one_model_show_the_extensions_count_and_name_it(install, ran):
     install("llmperf-mixture", "mixture", COUNT, role="extension")
-    assert call(["models", "llama_tiny", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(0, "models", "llama_tiny", "--json").out)
     assert (document["counted_by"], document["total_parameters"], document["parameters"]) == ("mixture", 7, None)
     assert [(entry["convention"], entry["flops"]) for entry in document["conventions"]] == [("nominal", 12.0)]
-    assert call(["models", "llama_tiny"]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, "models", "llama_tiny").out
     assert "parameters, counted by extension mixture\n  total                                        7" in shown
     assert "forward pass" not in shown
-    assert call(["models", "llama_mini"]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, "models", "llama_mini").out
     assert "counted by" not in shown
     assert "GFLOP of a forward pass" in shown
 

@@ -292,19 +292,17 @@ def test_a_plugin_with_bad_folders_is_left_out_of_the_lists(install, capsys):
         assert err == "left out: extension 'odd' (llmperf-odd): expected folders of llmperf_resources, found 7\n"
 
 
-def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_case(install, capsys, tmp_path):
+def test_a_plugin_whose_case_has_a_taken_name_is_left_out_and_a_file_that_is_no_case(install, ran, tmp_path):
     for folder, name in (("one", "default"), ("one", "mine"), ("two", "bad")):
         (tmp_path / folder / "cases").mkdir(parents=True, exist_ok=True)
         (tmp_path / folder / "cases" / f"{name}.toml").write_bytes(b"\xff")
         if name != "mine":
             install(f"llmperf-{folder}", folder, SHIPS.format(repr(str(tmp_path / folder))))
-    assert call(["cases"]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "cases")
     assert "default" in out
     assert "left out: case 'default' is in" in err
     assert "bad.toml: expected a TOML file in UTF-8" in err
-    assert call(["plan", "mine"]) == 2
-    assert "case 'mine' is in" in capsys.readouterr().err
+    assert "case 'mine' is in" in ran(2, "plan", "mine").err
 
 
 def test_a_changed_list_is_recorded_as_text():

@@ -4,12 +4,10 @@ from collections import Counter
 
 import pytest
 from llmperf.cases.settings import from_command_line, known_paths
-from llmperf.cli.main import call
 
 
-def test_a_path_that_several_end_with_sets_the_least_nested_and_says_so(capsys):
-    assert call(["plan", "default", "--set", "warmup_steps=3", "--set", "optimizer.warmup_steps=2"]) == 0
-    printed = capsys.readouterr()
+def test_a_path_that_several_end_with_sets_the_least_nested_and_says_so(ran):
+    printed = ran(0, "plan", "default", "--set", "warmup_steps=3", "--set", "optimizer.warmup_steps=2")
     note = "llmperf: note: --set warmup_steps: sets contract.warmup_steps (also: contract.optimizer.warmup_steps)\n"
     assert printed.err.count("note") == 1
     assert note in printed.err
@@ -26,8 +24,7 @@ def test_no_two_paths_of_one_depth_have_the_same_end():
 
 
 @pytest.mark.parametrize("given", ["zzqqxx", "contract.zzqqxx"])
-def test_an_unknown_path_without_a_near_one_names_the_list(given, capsys):
-    assert call(["plan", "default", "--set", f"{given}=3"]) == 2
-    error = capsys.readouterr().err
+def test_an_unknown_path_without_a_near_one_names_the_list(given, ran):
+    error = ran(2, "plan", "default", "--set", f"{given}=3").err
     assert "`llmperf cases default` lists those that exist" in error or "did you mean" in error
     assert len(error) < 250

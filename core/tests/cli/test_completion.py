@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 from click.shell_completion import ShellComplete
-from llmperf.cli.main import call, cli
+from llmperf.cli.main import cli
 
 
 def offered(line: str, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -69,6 +69,5 @@ def test_devices_are_offered_as_words_without_a_vendor(monkeypatch):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_scripts_of_shells_ask_this_command(shell, capsys):
-    assert call(["completion", shell]) == 0
-    assert f"_LLMPERF_COMPLETE={shell}_complete" in capsys.readouterr().out
+def test_scripts_of_shells_ask_this_command(shell, ran):
+    assert f"_LLMPERF_COMPLETE={shell}_complete" in ran(0, "completion", shell).out

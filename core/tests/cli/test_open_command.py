@@ -129,26 +129,21 @@ def test_an_outsiders_option_plans_and_starts_runs_in_place_of_the_command(
     assert rates["3"] == "batch_not_divisible"
 
 
-def test_added_options_are_in_the_help_and_wrong_values_are_bad_input(install, capsys):
+def test_added_options_are_in_the_help_and_wrong_values_are_bad_input(install, ran):
     install("acme-notes", "notes", NOTES, role="extension")
-    assert call(["run", "--help"]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, "run", "--help").out
     assert "--note TEXT" in shown
     assert shown.index("llmperf run\n") < shown.index("llmperf run --note first\n")
-    assert call(["plan", "--help"]) == 0
-    assert "--note" not in capsys.readouterr().out
-    assert call(["run", "--note", ""]) == 2
-    assert "llmperf: --note: expected a text." in capsys.readouterr().err
-    assert call(["run", "--not", "x"]) == 2
-    assert "'--note'" in capsys.readouterr().err
+    assert "--note" not in ran(0, "plan", "--help").out
+    assert "llmperf: --note: expected a text." in ran(2, "run", "--note", "").err
+    assert "'--note'" in ran(2, "run", "--not", "x").err
 
 
 @pytest.mark.parametrize("command", ["run", "plan", "validate"])
-def test_an_option_can_do_the_whole_command(install, capsys, tmp_path, command):
+def test_an_option_can_do_the_whole_command(install, ran, tmp_path, command):
     install("acme-stop", "stop", adding(["--stop"], "lambda called: 9 if called.values['stop'] else None", command),
             role="extension")  # fmt: skip
-    assert call([command, str(tmp_path), "--stop"]) == 9
-    assert capsys.readouterr().out == ""
+    assert ran(9, command, tmp_path, "--stop").out == ""
 
 
 def test_an_option_of_two_packages_names_both(install, capsys):
@@ -179,21 +174,18 @@ def test_faults_of_an_extension_name_it(install, capsys, source, message):
     assert code == (0 if shown.startswith("left out:") else 2)
 
 
-def test_an_option_of_an_absent_package_names_the_package(monkeypatch, capsys):
+def test_an_option_of_an_absent_package_names_the_package(monkeypatch, ran):
     monkeypatch.setattr(open_command, "added_options", lambda command, own: open_command.Added([], []))
     for command, packages in project_packages()["options"].items():
         for option, package in packages.items():
-            assert call([command, *option.split(), "x"]) == 2
-            shown = capsys.readouterr().err
+            shown = ran(2, command, *option.split(), "x").err
             assert shown.startswith(f"llmperf: {option} is ")
             assert f" of {package}; install it with: " in shown
             assert shown.count("\n") == 1
-    assert call(["plan", "--matrix", "x.toml"]) == 2
-    assert "No such option" in capsys.readouterr().err
+    assert "No such option" in ran(2, "plan", "--matrix", "x.toml").err
 
 
-def test_an_option_of_a_broken_package_says_what_is_wrong_with_it(monkeypatch, capsys):
+def test_an_option_of_a_broken_package_says_what_is_wrong_with_it(monkeypatch, ran):
     broken = "extension 'sweep' (llmperf-sweep) cannot be imported: ImportError: no numpy"
     monkeypatch.setattr(open_command, "added_options", lambda command, own: open_command.Added([], [broken]))
-    assert call(["run", "--matrix", "x.toml"]) == 2
-    assert capsys.readouterr().err == f"llmperf: --matrix is an option of llmperf-sweep; {broken}\n"
+    assert ran(2, "run", "--matrix", "x.toml").err == f"llmperf: --matrix is an option of llmperf-sweep; {broken}\n"

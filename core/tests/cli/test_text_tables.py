@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import wcwidth
-from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.reporting.text_table import Column, fitted, laid_out, wrapped_cell
 from llmperf.types import Result
@@ -39,16 +38,14 @@ def column(text, name):
     return [row[start:].split("  ")[0].strip() for row in rows if row.strip()]
 
 
-def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, capsys):
-    assert call(["report", str(runs)]) == 0
-    models = [line.split()[0] for line in capsys.readouterr().out.splitlines()[2:]]
+def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, ran):
+    models = [line.split()[0] for line in ran(0, "report", runs).out.splitlines()[2:]]
     assert models == sorted(models)
     assert models[0] == "llama2_7b"
 
 
-def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, capsys):
-    assert call(["report", str(runs)]) == 0
-    out = capsys.readouterr().out
+def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, ran):
+    out = ran(0, "report", runs).out
     assert column(out, "run") == ["run-2", "run-1", "run-3", "run-0"]
     assert column(out, "case")[-1] == "default (variant)"
 
@@ -92,10 +89,9 @@ def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_term
     assert "未显示：" in on_a_terminal("report", ".", "--lang", "zh", cwd=runs, columns=80, NO_COLOR="1")
 
 
-def test_a_pipe_gets_one_line_a_run(runs, capsys, monkeypatch):
+def test_a_pipe_gets_one_line_a_run(runs, ran, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    assert call(["report", str(runs)]) == 0
-    assert len(capsys.readouterr().out.splitlines()) == 2 + 4
+    assert len(ran(0, "report", runs).out.splitlines()) == 2 + 4
 
 
 def test_long_names_break_at_their_joints():
@@ -121,7 +117,7 @@ def measured(results):
     return measure
 
 
-def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, monkeypatch):
+def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, ran, monkeypatch):
     finding = {"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}
     results = []
     for number, figure in enumerate((100.0, 104.0, 102.0)):
@@ -129,8 +125,7 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
         document["metrics"]["tokens_per_second_per_device"] = figure
         results.append((Path(f"runs/run-{number}"), json_files.convert(document, Result, "result")))
     monkeypatch.setattr("llmperf.running.measure.measure", measured(results))
-    assert call(["run", "--repeat", "3", "--out", str(tmp_path)]) == 1
-    out, err = capsys.readouterr()
+    out, err = ran(1, "run", "--repeat", "3", "--out", tmp_path)
     header, _, *rows, _gap, told, _, spread = out.splitlines()
     assert header.split()[:2] == ["run", "folder"]
     assert [row.split()[:2] for row in rows] == [
@@ -144,12 +139,11 @@ def test_repeats_end_with_one_table_and_their_spread(tmp_path, example, capsys, 
     assert "peak" not in out
 
 
-def test_repeats_name_why_a_run_has_no_mfu(tmp_path, example, capsys, monkeypatch):
+def test_repeats_name_why_a_run_has_no_mfu(tmp_path, example, ran, monkeypatch):
     documents = [example | {"run_id": "busy", "peak_problem": "the host was busy"}, example | {"run_id": "quiet"}]
     results = [(Path("runs"), json_files.convert(document, Result, "result")) for document in documents]
     monkeypatch.setattr("llmperf.running.measure.measure", measured(results))
-    assert call(["run", "--repeat", "2", "--out", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "run", "--repeat", "2", "--out", tmp_path)
     assert "\nbusy: no MFU: the host was busy\n" in out
     assert "quiet: no MFU" not in out
     assert "run 1 of 2: 800.0 token/p/s; no MFU: the host was busy\nrun 2 of 2: 800.0 token/p/s\n" in err
@@ -163,18 +157,15 @@ def test_long_cells_are_cut_after_some_lines_and_that_is_said():
     assert not laid_out(columns, [["word " * 20, "x"]], None).cut
 
 
-def test_a_case_is_shown_with_every_path_that_can_be_set(capsys):
+def test_a_case_is_shown_with_every_path_that_can_be_set(ran):
     from llmperf.cases.settings import full_path, known_paths
 
-    assert call(["cases", "default"]) == 0
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    lines = [line.split() for line in ran(0, "cases", "default").out.splitlines()]
     values = {words[0]: words[1] for words in lines if len(words) > 1}
     assert (values["model"], values["seq_len"], values["optimizer.lr"]) == ("llama_mini", "256", "0.001")
     assert {path for path in known_paths() if path.partition(".")[2] not in values} == set()
-    assert call(["cases", "llama2_7b_lora", "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(0, "cases", "llama2_7b_lora", "--json").out)
     settings = {setting["path"]: setting for setting in document["settings"]}
     assert settings["contract.lora.rank"]["value"] == document["contract"]["lora"]["rank"]
     assert [full_path(setting["set"], "--set") for setting in settings.values()] == list(settings)
-    assert call(["cases", "defualt"]) == 2
-    assert "did you mean 'default'" in capsys.readouterr().err
+    assert "did you mean 'default'" in ran(2, "cases", "defualt").err

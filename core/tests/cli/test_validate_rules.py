@@ -34,11 +34,10 @@ def test_rules_are_chosen_by_the_beginning_of_their_code(wrong, capsys):
 
 
 @pytest.mark.parametrize("option", ["--select", "--ignore", "--explain"])
-def test_an_unknown_rule_is_refused_with_the_nearest(wrong, capsys, option):
+def test_an_unknown_rule_is_refused_with_the_nearest(wrong, ran, option):
     every, near = "`llmperf validate --rules` lists all rules", "did you mean 'LP3"
     for code, advice in (("LP3081", f"{near}08'?"), ("XX1", every), ("", every), ("lp30x", near)):
-        assert call(["validate", option, code, wrong]) == 2
-        out, err = capsys.readouterr()
+        out, err = ran(2, "validate", option, code, wrong)
         assert (out, err.count("\n")) == ("", 1)
         assert f"{option}: unknown rule {code!r}; {advice}" in err
 

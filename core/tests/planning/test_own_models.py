@@ -27,9 +27,8 @@ def own(tmp_path):
     return write
 
 
-def test_a_model_file_of_the_users_own_is_planned_under_its_name(own, capsys):
-    assert call([*ARGUMENTS, "--set", f"model={own(intermediate_size='192')}"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_a_model_file_of_the_users_own_is_planned_under_its_name(own, ran):
+    document = json.loads(ran(0, *ARGUMENTS, "--set", f"model={own(intermediate_size='192')}").out)
     spec = document["plan"]["spec"]
     assert (spec["model"]["intermediate_size"], spec["contract"]["model"]) == (192, "mine")
     assert {"path": "contract.model", "case_value": "llama_mini", "value": "mine", "origin": "--set"} in document[
@@ -44,10 +43,9 @@ def test_a_model_file_may_not_have_the_name_of_a_shipped_model(own, capsys):
 
 
 @pytest.mark.parametrize("framework", ["megatron_deepspeed", "paddle"])
-def test_a_family_that_a_framework_does_not_build_is_refused_with_those_that_it_does(own, capsys, framework):
+def test_a_family_that_a_framework_does_not_build_is_refused_with_those_that_it_does(own, ran, framework):
     arguments = [framework if word == "pytorch" else word for word in ARGUMENTS]
-    assert call([*arguments, "--set", f"model={own(family=BAICHUAN)}"]) == 2
-    problems = json.loads(capsys.readouterr().out)["problems"]
+    problems = json.loads(ran(2, *arguments, "--set", f"model={own(family=BAICHUAN)}").out)["problems"]
     (message,) = [problem["message"] for problem in problems if problem["code"].endswith(".family")]
     assert "builds models of family llama" in message
     assert "found 'baichuan' (mine)" in message
@@ -60,15 +58,14 @@ def test_a_position_encoding_that_pytorch_does_not_have_is_refused(own, capsys):
 
 
 @pytest.mark.parametrize("setting", ["family=qwen3", "model.layers=3"])
-def test_facts_of_a_model_cannot_be_set_but_another_model_can(capsys, setting):
-    assert call([*ARGUMENTS, "--set", setting]) == 2
-    message = capsys.readouterr().err
+def test_facts_of_a_model_cannot_be_set_but_another_model_can(ran, setting):
+    message = ran(2, *ARGUMENTS, "--set", setting).err
     assert "is a fact of the model; choose another model with --set model=NAME (" in message
     assert "llama2_70b" in message
     assert "or your own with --set model=./FILE.toml" in message
 
 
-def test_contract_and_framework_problems_are_shown_together(capsys):
+def test_contract_and_framework_problems_are_shown_together(ran):
     settings = (
         "seq_len=999999",
         "micro_batch=3",
@@ -77,8 +74,7 @@ def test_contract_and_framework_problems_are_shown_together(capsys):
         'fused_ops=["x"]',
         "warmup_steps=999999",
     )
-    assert call([*ARGUMENTS, *(word for setting in settings for word in ("--set", setting))]) == 2
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(2, *ARGUMENTS, *(word for setting in settings for word in ("--set", setting))).out)
     codes = {problem["code"] for problem in document["problems"]}
     assert {"sequence_too_long", "ranks_not_divisible", "nothing_measured"} <= codes
     assert {"pytorch.context_parallel", "pytorch.fused_ops"} <= codes

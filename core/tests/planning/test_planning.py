@@ -77,11 +77,10 @@ def llmperf_{answers}(plan, device):
         ("script=Script(command=(), step_rank=0)", "script.command: expected the argv of one rank, found none"),
     ],
 )
-def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, capsys, change, told):
+def test_a_plan_that_cannot_be_is_refused_with_its_framework(install, ran, change, told):
     source = FRAMEWORK.format(change=change, answers="build_trainer")
     install("llmperf-abacus", "abacus", source, role="framework")
-    assert call(["plan", "--vendor", "cpu", "--framework", "abacus"]) == 2
-    out = "".join(capsys.readouterr())
+    out = "".join(ran(2, "plan", "--vendor", "cpu", "--framework", "abacus"))
     line = next(line for line in out.splitlines() if told in line)
     assert "framework 'abacus' (llmperf-abacus): llmperf_plan_workers: " in line
 
@@ -170,14 +169,12 @@ def test_a_contract_that_a_framework_would_not_train_is_refused(stub_plan, check
     assert told in problem.message
 
 
-def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, capsys, monkeypatch):
+def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, ran, monkeypatch):
     install("llmperf-acme", "acme", vendor("acme", 2).replace("vendor=", "simulated=True, vendor="))
     assert this_machine(None).vendor == "cpu"
     assert this_machine("acme").probe.simulated
-    assert call(["devices"]) == 0
-    assert "Acme A1 (simulated)" in capsys.readouterr().out
-    assert call(["plan", "--vendor", "acme"]) == 0
-    assert "Acme A1 (acme, simulated on this machine)" in capsys.readouterr().out
+    assert "Acme A1 (simulated)" in ran(0, "devices").out
+    assert "Acme A1 (acme, simulated on this machine)" in ran(0, "plan", "--vendor", "acme").out
     only = [one for one in probe_all()[0] if one.vendor == "acme"]
     monkeypatch.setattr("llmperf.planning.vendors.probe_all", lambda: (only, []))
     with pytest.raises(UserError, match="no device found: acme simulates one: --vendor acme uses it"):
@@ -244,7 +241,9 @@ BAD_CATALOGUES = {
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
-def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, example, tmp_path, capsys, source, reason):
+def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(
+    install, example, tmp_path, ran, capsys, source, reason
+):
     install("llmperf-odd", "odd", CATALOGUE.format(source))
     elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
     for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
@@ -252,8 +251,7 @@ def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(install, examp
         out, err = capsys.readouterr()
         assert "vendor 'odd' (llmperf-odd)" in out + err
         assert reason in out + err
-    assert call(["plan", "--on", "Odd 9:1x2"]) == 2
-    assert reason in capsys.readouterr().err  # which may be why the device is unknown
+    assert reason in ran(2, "plan", "--on", "Odd 9:1x2").err  # which may be why the device is unknown
     example["hardware"]["vendor"] = "odd"
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
@@ -280,10 +278,9 @@ def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example,
     assert "/metrics/final_loss" in out
 
 
-def test_a_probe_of_another_vendors_name_is_refused(install, capsys):
+def test_a_probe_of_another_vendors_name_is_refused(install, ran):
     install("llmperf-odd", "odd", vendor("other", 1))
-    assert call(["devices"]) == 2
-    assert "vendor 'odd' (llmperf-odd): llmperf_probe: vendor: expected 'odd', found 'other'" in capsys.readouterr().out
+    assert "vendor 'odd' (llmperf-odd): llmperf_probe: vendor: expected 'odd', found 'other'" in ran(2, "devices").out
 
 
 ANSWERS = "from llmperf import hookimpl\n\n@hookimpl\ndef {}:\n    {}\n"
@@ -315,11 +312,10 @@ BAD_ANSWERS = {
 
 
 @pytest.mark.parametrize(("hook", "body", "reason"), BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_a_bad_answer_of_a_plugin_is_an_error_that_names_it(install, capsys, hook, body, reason):
+def test_a_bad_answer_of_a_plugin_is_an_error_that_names_it(install, ran, hook, body, reason):
     role = "framework" if "workers" in hook else "extension"
     install("llmperf-odd", "odd", ANSWERS.format(hook, body), role=role)
-    assert call(["plan", *(["--framework", "odd"] if role == "framework" else [])]) == 2
-    err = capsys.readouterr().err
+    err = ran(2, "plan", *(["--framework", "odd"] if role == "framework" else [])).err
     assert err.startswith(f"llmperf: {role} 'odd' (llmperf-odd): {reason}")
     assert err.count("\n") == 1
 
@@ -331,11 +327,10 @@ def test_a_bad_answer_of_a_plugin_is_an_error_that_names_it(install, capsys, hoo
         ("return 1e12", "expected a PeakFlops of llmperf_peak_flops, found float"),
     ],
 )
-def test_a_bad_peak_is_reported_before_a_run_folder_is_made(install, capsys, tmp_path, body, reason):
+def test_a_bad_peak_is_reported_before_a_run_folder_is_made(install, ran, tmp_path, body, reason):
     source = vendor("odd", 1) + "\n" + ANSWERS.format("llmperf_peak_flops(device_model, dtype)", body)
     install("llmperf-odd", "odd", source)
-    assert call(["run", "--vendor", "odd", "--out", str(tmp_path / "runs")]) == 2
-    assert f"vendor 'odd' (llmperf-odd): {reason}" in capsys.readouterr().err
+    assert f"vendor 'odd' (llmperf-odd): {reason}" in ran(2, "run", "--vendor", "odd", "--out", tmp_path / "runs").err
     assert not (tmp_path / "runs").exists()
 
 
@@ -366,29 +361,26 @@ def test_output_of_a_plugin_is_in_no_document(install, capsys):
 
 
 @pytest.mark.slow
-def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, capsys):
+def test_doctor_reads_the_overlays_of_a_plugin(install, tmp_path, ran):
     (tmp_path / "data" / "overlays").mkdir(parents=True)
     (tmp_path / "data" / "overlays" / "mine.toml").write_text("[when]\nweather = 'fine'\n")
     resources = "@hookimpl\ndef llmperf_resources():\n    return [__file__.rsplit('/', 1)[0] + '/data']\n"
     install("llmperf-acme", "acme", vendor("acme", 1) + resources)
-    assert call(["doctor"]) == 1
-    assert "unknown condition 'weather'" in capsys.readouterr().out
+    assert "unknown condition 'weather'" in ran(1, "doctor").out
 
 
 @pytest.mark.slow
-def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, capsys):
+def test_doctor_mends_two_plugins_of_one_name_by_taking_one_away(install, ran):
     install("llmperf-one", "same", vendor("same", 1))
     install("llmperf-two", "same", vendor("same", 1))
-    assert call(["doctor"]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "doctor").out
     line = f"    mend: {pip_command('uninstall', 'llmperf-one')}  # or: {pip_command('uninstall', 'llmperf-two')}"
     assert out.count(line) == 2  # who does all that is said has one left
 
 
-def test_more_steps_than_a_file_of_records_can_hold_are_refused(capsys):
+def test_more_steps_than_a_file_of_records_can_hold_are_refused(ran):
     assert call(["plan", "--set", f"steps={MOST_STEPS}"]) == 0
-    assert call(["run", "--set", f"steps={MOST_STEPS + 1}"]) == 2
-    err = capsys.readouterr().err
+    err = ran(2, "run", "--set", f"steps={MOST_STEPS + 1}").err
     assert "contract.steps: expected at most 10000000 steps, which a file of records can hold, found 10000001" in err
     longest = StepRecord(
         rank=99999,
@@ -547,15 +539,13 @@ def test_a_broken_vendor_does_not_stop_a_plan_for_anothers_device(install):
         machine_elsewhere("A100-SXM4-40GB:1x8", "broken")
 
 
-def test_an_unknown_device_names_the_vendors_that_are_not_installed(capsys, monkeypatch):
+def test_an_unknown_device_names_the_vendors_that_are_not_installed(ran, capsys, monkeypatch):
     monkeypatch.setattr("llmperf.planning.vendors.names", lambda role: ["cpu", "rocm"])
     assert call(["plan", "default", "--on", "H800:2x8"]) == 2
     missing = "vendors not installed: llmperf-ascend, llmperf-kunlunxin, llmperf-nvidia (`llmperf doctor` shows how"
     assert missing in capsys.readouterr().err
-    assert call(["plan", "default", "--on", "H800:2x8", "--vendor", "rocm"]) == 2
-    assert "not installed" not in capsys.readouterr().err
-    assert call(["plan", "default", "--on", "MI300:2x8"]) == 2
-    assert "not installed" not in capsys.readouterr().err
+    assert "not installed" not in ran(2, "plan", "default", "--on", "H800:2x8", "--vendor", "rocm").err
+    assert "not installed" not in ran(2, "plan", "default", "--on", "MI300:2x8").err
 
 
 def test_a_vendor_without_a_catalogue_says_so():
@@ -604,9 +594,8 @@ def test_a_peak_that_is_no_rate_is_refused_with_its_vendor(install, rate):
         (["--on", ""], "expected MODEL:NODESxDEVICES"),
     ],
 )
-def test_an_empty_name_is_an_unknown_one(empty, told, capsys):
-    assert call(["plan", *empty]) == 2
-    shown = capsys.readouterr()
+def test_an_empty_name_is_an_unknown_one(empty, told, ran):
+    shown = ran(2, "plan", *empty)
     assert told in shown.out + shown.err
 
 
@@ -618,7 +607,7 @@ def test_run_ids_are_plain_folder_names():
 
 
 @pytest.mark.slow
-def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
+def test_doctor_runs_the_checks_of_a_plugin(install, ran):
     install(
         "llmperf-needy",
         "needy",
@@ -632,8 +621,7 @@ def test_doctor_runs_the_checks_of_a_plugin(install, capsys):
         "    return Facts(host_checks=(there, missing, raising))\n",
         role="extension",
     )
-    assert call(["doctor"]) == 1
-    output = capsys.readouterr().out
+    output = ran(1, "doctor").out
     assert "--  needy tool: no such tool\n    mend: apt-get install tool" in output
     assert "!!  extension needy: extension 'needy' (llmperf-needy): host check 'other tool' raised ZeroDiv" in output
     assert "present tool" not in output

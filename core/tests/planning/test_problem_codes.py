@@ -9,7 +9,6 @@ from pathlib import Path
 
 import llmperf
 import pytest
-from llmperf.cli.main import call
 from llmperf.types.plan_checks import PROBLEM_CODES, Problem
 
 ROOT = Path(llmperf.__file__).parents[3]
@@ -41,12 +40,9 @@ def test_the_codes_of_plugins_have_the_name_of_the_plugin_in_front():
         assert re.fullmatch(r"[a-z0-9_]+\.[a-z0-9_]+", code), code
 
 
-def test_codes_are_shown_in_plans_and_refusals(capsys):
+def test_codes_are_shown_in_plans_and_refusals(ran):
     arguments = ["default", "--vendor", "cpu", "--devices", "1", "--set", "seq_len=999999"]
-    assert call(["plan", *arguments, "--json"]) == 2
-    problems = json.loads(capsys.readouterr().out)["problems"]
+    problems = json.loads(ran(2, "plan", *arguments, "--json").out)["problems"]
     assert "sequence_too_long" in {problem["code"] for problem in problems}
-    assert call(["plan", *arguments]) == 2
-    assert "[sequence_too_long]" in capsys.readouterr().out
-    assert call(["run", *arguments]) == 2
-    assert "[sequence_too_long]" in capsys.readouterr().err
+    assert "[sequence_too_long]" in ran(2, "plan", *arguments).out
+    assert "[sequence_too_long]" in ran(2, "run", *arguments).err

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import llmperf
 import pytest
-from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.planning import environment_report
 
@@ -53,24 +52,21 @@ def reporting(folder: Path, **changes) -> Path:
     return interpreter(folder, f"echo a banner; cat {folder / 'report.json'}")
 
 
-def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, capsys):
+def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, ran):
     path = reporting(in_folder)
-    assert call(["plan", *STUB, "--python", str(path), "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)["plan"]
+    plan = json.loads(ran(0, "plan", *STUB, "--python", path, "--json").out)["plan"]
     assert plan["interpreter"] == {"path": str(path), "version": "3.12.3", "environment": None}
     assert plan["worker"]["agent"][0] == sys.executable  # the agent is llmperf's own on this machine
-    assert call(["plan", *STUB, "--python", str(path)]) == 0
-    assert f"{path}, 3.12.3" in capsys.readouterr().out
+    assert f"{path}, 3.12.3" in ran(0, "plan", *STUB, "--python", path).out
 
 
-def test_an_environment_is_named_in_the_users_file(stub_site, in_folder, capsys):
+def test_an_environment_is_named_in_the_users_file(stub_site, in_folder, ran):
     path = reporting(in_folder)
     (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "./python"\n[default]\nenvironment = "vendor"\n')
     (in_folder / "below").mkdir()
     os.chdir(in_folder / "below")  # found in the folder above
     for words in (["--python", "vendor"], []):
-        assert call(["plan", *STUB, "--json", *words]) == 0
-        found = json.loads(capsys.readouterr().out)["plan"]["interpreter"]
+        found = json.loads(ran(0, "plan", *STUB, "--json", *words).out)["plan"]["interpreter"]
         assert found == {"path": str(path), "version": "3.12.3", "environment": "vendor"}
 
 
@@ -82,22 +78,20 @@ def test_an_environment_is_named_in_the_users_file(stub_site, in_folder, capsys)
         ({"probes": []}, "vendor 'stub' sees no device here"),
     ],
 )
-def test_what_the_environment_lacks_is_refused(stub_site, in_folder, capsys, changes, message):
+def test_what_the_environment_lacks_is_refused(stub_site, in_folder, ran, changes, message):
     path = reporting(in_folder, **changes)
-    assert call(["run", *STUB, "--python", str(path)]) == 2
-    assert message in capsys.readouterr().err
+    assert message in ran(2, "run", *STUB, "--python", path).err
     assert not (in_folder / "runs").exists()
 
 
-def test_each_problem_has_a_line(stub_site, in_folder, capsys):
+def test_each_problem_has_a_line(stub_site, in_folder, ran):
     plugins = [
         {"role": "vendor", "name": "stub", "distribution": "llmperf-stub", "version": "1.1", "problem": None},
         {"role": "framework", "name": "stub", "distribution": "llmperf-stub", "version": "1.0",
          "problem": "framework 'stub' (llmperf-stub) needs tensors>=2 (not installed)"},
     ]  # fmt: skip
     path = reporting(in_folder, plugins=plugins)
-    assert call(["run", *STUB, "--python", str(path)]) == 2
-    lines = capsys.readouterr().err.splitlines()
+    lines = ran(2, "run", *STUB, "--python", path).err.splitlines()
     assert sum("expected llmperf-stub 1.0 as here, found llmperf-stub 1.1" in line for line in lines) == 1
     assert sum("needs tensors>=2 (not installed)" in line for line in lines) == 1
 
@@ -113,29 +107,26 @@ def test_each_problem_has_a_line(stub_site, in_folder, capsys):
     ],
 )
 def test_an_interpreter_that_does_not_report_is_refused_in_one_line(
-    stub_site, in_folder, capsys, monkeypatch, script, message
+    stub_site, in_folder, ran, monkeypatch, script, message
 ):
     monkeypatch.setattr(environment_report, "LIMIT_SECONDS", 0.5 if "sleep" in script else 60.0)
     path = interpreter(in_folder, script)
-    assert call(["plan", *STUB, "--python", str(path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = ran(2, "plan", *STUB, "--python", path).err.splitlines()
     assert f"{path}: " in line
     assert message in line
 
 
-def test_a_real_interpreter_without_llmperf_is_refused(stub_site, in_folder, capsys, monkeypatch):
+def test_a_real_interpreter_without_llmperf_is_refused(stub_site, in_folder, ran, monkeypatch):
     path = interpreter(in_folder, f'exec {sys.executable} -I -S "$@"')
-    assert call(["plan", *STUB, "--python", str(path)]) == 2
-    assert "llmperf-core is not installed" in capsys.readouterr().err
+    assert "llmperf-core is not installed" in ran(2, "plan", *STUB, "--python", path).err
 
 
 @pytest.mark.slow
-def test_this_interpreter_reports_and_runs(stub_site, in_folder, capsys, monkeypatch):
+def test_this_interpreter_reports_and_runs(stub_site, in_folder, ran, monkeypatch):
     (in_folder / "llmperf.py").write_text("raise SystemExit('imported from the current folder')\n")
     path = interpreter(in_folder, f'LLMPERF_OTHER=1 exec {sys.executable} "$@"')
     (in_folder / "llmperf.toml").write_text(f'[environments]\nother = "{path}"\n')
-    assert call(["run", *STUB, "--python", "other", "--json"]) == 0
-    result = json.loads(capsys.readouterr().out)["result"]
+    result = json.loads(ran(0, "run", *STUB, "--python", "other", "--json").out)["result"]
     assert (result["status"], result["software"]["worker_environment"]) == ("complete", "other")
     assert result["software"]["python"] == platform.python_version()
 
@@ -148,7 +139,6 @@ def test_this_interpreter_reports_and_runs(stub_site, in_folder, capsys, monkeyp
         (["--container-image", "a:1"], "--container-image a:1: launcher 'local' starts no containers; "),
     ],
 )
-def test_a_wrong_name_or_path_is_refused(stub_site, in_folder, capsys, words, message):
+def test_a_wrong_name_or_path_is_refused(stub_site, in_folder, ran, words, message):
     (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "/opt/vendor/bin/python"\n')
-    assert call(["plan", *STUB, *words]) == 2
-    assert message in capsys.readouterr().err
+    assert message in ran(2, "plan", *STUB, *words).err

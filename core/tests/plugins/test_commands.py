@@ -21,18 +21,15 @@ def fresh():
     main.extra_commands.cache_clear()
 
 
-def test_a_packages_command_runs_and_is_in_the_help(install, capsys):
+def test_a_packages_command_runs_and_is_in_the_help(install, ran):
     install("llmperf-hello", "hello", HELLO, role="command", version="v1")
-    assert call(["hello", "world"]) == 0
-    assert capsys.readouterr().out == "hello world\n"
-    assert call(["--help"]) == 0
-    assert "hello         Greet somebody." in capsys.readouterr().out
+    assert ran(0, "hello", "world").out == "hello world\n"
+    assert "hello         Greet somebody." in ran(0, "--help").out
 
 
-def test_help_does_not_import_a_packages_command(install, capsys):
+def test_help_does_not_import_a_packages_command(install, ran):
     install("llmperf-hello", "hello", '"""Greet somebody."""\nraise SystemExit(3)\n', role="command")
-    assert call(["--help"]) == 0
-    assert "Greet somebody." in capsys.readouterr().out
+    assert "Greet somebody." in ran(0, "--help").out
 
 
 def test_a_command_of_two_packages_names_both(install, capsys):
@@ -42,35 +39,30 @@ def test_a_command_of_two_packages_names_both(install, capsys):
     assert "command 'hello' is claimed by llmperf-hello and llmperf-salute; uninstall one" in capsys.readouterr().err
 
 
-def test_the_help_marks_a_command_of_two_packages(install, capsys, monkeypatch):
+def test_the_help_marks_a_command_of_two_packages(install, ran, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     install("llmperf-hello", "hello", HELLO, role="command")
     install("llmperf-salute", "hello", HELLO, role="command")
     assert call(["--help"]) == 0
     claim = "claimed by llmperf-hello and llmperf-salute; uninstall one"
     assert claim in " ".join(capsys.readouterr().out.split())
-    assert call(["plugins", "--json"]) == 0
-    states = {row["distribution"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    states = {row["distribution"]: row["state"] for row in json.loads(ran(0, "plugins", "--json").out)}
     assert states["llmperf-hello"] == states["llmperf-salute"] == f"broken: {claim}"
 
 
 @pytest.mark.slow
-def test_a_command_of_the_core_cannot_be_replaced(install, capsys):
+def test_a_command_of_the_core_cannot_be_replaced(install, ran):
     install("llmperf-mine", "cases", HELLO, role="command")
     assert "cases" not in packaged_commands(without=main.COMMANDS)
     problem = "not used: `llmperf cases` is a command of llmperf-core"
-    assert call(["cases"]) == 0
-    assert capsys.readouterr().err == f"llmperf: warning: command 'cases' of llmperf-mine: {problem}\n"
-    assert call(["plugins"]) == 0
-    assert f"broken: {problem}" in capsys.readouterr().out
-    assert call(["doctor"]) == 1
-    assert f"command cases of llmperf-mine: {problem}" in capsys.readouterr().out
+    assert ran(0, "cases").err == f"llmperf: warning: command 'cases' of llmperf-mine: {problem}\n"
+    assert f"broken: {problem}" in ran(0, "plugins").out
+    assert f"command cases of llmperf-mine: {problem}" in ran(1, "doctor").out
 
 
-def test_packages_commands_are_listed(install, capsys):
+def test_packages_commands_are_listed(install, ran):
     install("llmperf-hello", "hello", HELLO, role="command")
-    assert call(["plugins", "--json"]) == 0
-    rows = {row["distribution"]: row for row in json.loads(capsys.readouterr().out)}
+    rows = {row["distribution"]: row for row in json.loads(ran(0, "plugins", "--json").out)}
     hello = rows["llmperf-hello"]
     assert (hello["role"], hello["name"], hello["state"]) == ("command", "hello", "ok")
 
@@ -90,23 +82,20 @@ def test_a_broken_command_names_its_package(install, capsys, source, message):
     assert message in line
 
 
-def test_the_command_of_a_missing_package_says_which_one(monkeypatch, capsys):
+def test_the_command_of_a_missing_package_says_which_one(monkeypatch, ran):
     monkeypatch.setattr(main, "extra_commands", dict)
     for command, package in project_packages()["commands"].items():
-        assert call([command, "cpu"]) == 2
-        assert f"{command} is a command of {package}; install it with: " in capsys.readouterr().err
+        assert f"{command} is a command of {package}; install it with: " in ran(2, command, "cpu").err
 
 
-def test_a_misspelt_command_suggests_the_nearest(capsys):
-    assert call(["imprt"]) == 2
-    assert "did you mean 'import'?" in capsys.readouterr().err
+def test_a_misspelt_command_suggests_the_nearest(ran):
+    assert "did you mean 'import'?" in ran(2, "imprt").err
 
 
-def test_a_command_that_raises_names_its_package_and_shows_its_traceback(install, capsys):
+def test_a_command_that_raises_names_its_package_and_shows_its_traceback(install, ran):
     source = HELLO.replace("    click.echo", "    raise KeyError(name)\n    click.echo")
     install("llmperf-hello", "hello", source, role="command")
-    assert call(["hello", "world"]) == 1
-    first, *rest = capsys.readouterr().err.splitlines()
+    first, *rest = ran(1, "hello", "world").err.splitlines()
     assert first == "llmperf: command 'hello' (llmperf-hello) raised KeyError: 'world'; this is a bug of llmperf-hello"
     assert rest[0] == "Traceback (most recent call last):"
     assert rest[-1] == "KeyError: 'world'"

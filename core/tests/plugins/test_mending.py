@@ -68,30 +68,26 @@ def test_requirements_are_held_against_what_is_installed(install, requirement, u
 
 
 @pytest.mark.slow
-def test_a_version_that_does_not_fit_is_shown_wherever_plugins_are(install, capsys, tmp_path):
+def test_a_version_that_does_not_fit_is_shown_wherever_plugins_are(install, ran, capsys, tmp_path):
     install(
         "llmperf-acme", "acme", EMPTY, role="framework", requires=("msgspec<0.1", "beads>=2 ; python_version >= '3'")
     )
     needs = "needs msgspec<0.1 (found "
-    assert call(["plugins", "--json"]) == 0
-    states = {one["name"]: one["state"] for one in json.loads(capsys.readouterr().out)}
+    states = {one["name"]: one["state"] for one in json.loads(ran(0, "plugins", "--json").out)}
     assert needs in states["acme"]
     assert needs in diagnosis(capsys, "acme")["message"]
     assert diagnosis(capsys, "acme")["mend"] == "uv pip install 'msgspec<0.1' 'beads>=2'"
-    assert call(["plan", "default", "--framework", "acme"]) == 2
-    assert f"framework 'acme' (llmperf-acme) {needs}" in capsys.readouterr().out
-    assert call(["check-plugin", "acme", "--fast", "--json"]) == 1
-    checks = {one["check"]: one for one in json.loads(capsys.readouterr().out)["checks"]}
+    assert f"framework 'acme' (llmperf-acme) {needs}" in ran(2, "plan", "default", "--framework", "acme").out
+    checks = {one["check"]: one for one in json.loads(ran(1, "check-plugin", "acme", "--fast", "--json").out)["checks"]}
     assert checks["requirements-are-met"]["state"] == "failed"
     assert "msgspec<0.1" in checks["requirements-are-met"]["message"]
 
 
-def test_a_vendor_and_an_extension_of_another_core_are_not_used(install, capsys):
+def test_a_vendor_and_an_extension_of_another_core_are_not_used(install, ran):
     vendor = EMPTY + PROBE.format(name="acme", kind="cpu")
     install("llmperf-acme", "acme", vendor, requires=("llmperf-core~=99.0",))
     install("llmperf-extra", "extra", EMPTY, role="extension", requires=("llmperf-core~=99.0",))
-    assert call(["plan", "default", "--vendor", "acme"]) == 2
-    shown = capsys.readouterr()
+    shown = ran(2, "plan", "default", "--vendor", "acme")
     assert "--vendor" in shown.out
     assert "vendor 'acme' (llmperf-acme) needs llmperf-core~=99.0 (found 0.1.0)" in shown.out
     assert "left out: extension 'extra' (llmperf-extra) needs llmperf-core~=99.0 (found 0.1.0)" in shown.err
@@ -259,10 +255,9 @@ def test_no_command_names_a_distribution_that_may_be_on_no_index(install, capsys
     assert "llmperf-acme-base>=2" in found["message"]
 
 
-def test_a_cpu_that_several_vendors_see_is_measured_by_the_projects_own(install, capsys):
+def test_a_cpu_that_several_vendors_see_is_measured_by_the_projects_own(install, ran, capsys):
     install("aaa-acme", "aaa", EMPTY + PROBE.format(name="aaa", kind="cpu"))
-    assert call(["plan", "default", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["plan"]["vendor"] == "cpu"
+    assert json.loads(ran(0, "plan", "default", "--json").out)["plan"]["vendor"] == "cpu"
     assert call(["plan", "default", "--vendor", "aaa", "--framework", "pytorch", "--devices", "1", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["vendor"] == "aaa"
 

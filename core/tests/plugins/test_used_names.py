@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.plugins.discovery import find
 from llmperf.plugins.hook_names import _place, missing_name
 
@@ -63,10 +62,9 @@ def test_what_a_try_guards_or_type_checkers_see_is_left_out(install):
         assert missing_name(find("vendor", f"user{number}")) is None
 
 
-def test_the_listing_and_doctor_say_what_the_first_hook_would_fail_for(install, capsys):
+def test_the_listing_and_doctor_say_what_the_first_hook_would_fail_for(install, ran):
     install("llmperf-user", "user", PLUGIN.replace("{statement}", "from llmperf import tool_output"))
     expected = "llmperf_user.py, line 7: llmperf.tool_output is now llmperf_vendorkit.tool_output"
-    assert call(["plugins", "--json"]) == 0
-    rows = {row["name"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    rows = {row["name"]: row["state"] for row in json.loads(ran(0, "plugins", "--json").out)}
     assert rows["user"] == f"broken: vendor 'user' (llmperf-user): {expected}"
     assert rows["cpu"] == "ok"

@@ -231,14 +231,12 @@ def save(path, document):
     return path
 
 
-def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
+def test_report_takes_run_folders_and_files(tmp_path, example, ran):
     save(tmp_path / "a" / "result.json", example)
     failed = without_figures(llmperf_schemas.example("result")) | {"run_id": "b", "files": {}}
     other = save(tmp_path / "b.json", failed)
-    assert call(["report", str(tmp_path / "a")]) == 0
-    assert "token/p/s" in capsys.readouterr().out
-    assert call(["report", str(tmp_path / "a"), str(other)]) == 0
-    header, _, first, second, *_ = capsys.readouterr().out.splitlines()
+    assert "token/p/s" in ran(0, "report", tmp_path / "a").out
+    header, _, first, second, *_ = ran(0, "report", tmp_path / "a", other).out.splitlines()
     assert header.split()[:3] == ["model", "case", "device"]
     assert "800.0" in first
     assert "complete" in first
@@ -246,12 +244,11 @@ def test_report_takes_run_folders_and_files(tmp_path, example, capsys):
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "Configuration and results, 3 runs"), ("zh", "3 次运行")])
-def test_markdown_of_many_runs_is_one_document(tmp_path, example, capsys, language, title):
+def test_markdown_of_many_runs_is_one_document(tmp_path, example, ran, language, title):
     for name, figure in (("slow", 10.0), ("fast", 30.0), ("middle", 20.0)):
         example["metrics"]["tokens_per_second_per_device"] = figure
         save(tmp_path / name / "result.json", example | {"run_id": name, "files": {}})
-    assert call(["report", str(tmp_path), "--format", "markdown", "--lang", language]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran(0, "report", tmp_path, "--format", "markdown", "--lang", language).out.splitlines()
     (first,) = [line for line in lines if line.startswith("# ")]
     assert lines[0] == first
     assert title in first
@@ -276,37 +273,33 @@ def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, c
     assert lines[2].startswith("| model | case | device |")
 
 
-def test_csv_and_json_keep_figures_unrounded(tmp_path, example, capsys):
+def test_csv_and_json_keep_figures_unrounded(tmp_path, example, ran):
     example["metrics"]["power_watts"] = None
     path = save(tmp_path / "result.json", example)
-    assert call(["report", str(path), "--format", "csv"]) == 0
-    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    (row,) = csv.DictReader(io.StringIO(ran(0, "report", path, "--format", "csv").out))
     assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
     assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
-    assert call(["report", str(path), "--format", "json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(ran(0, "report", path, "--format", "json").out)
     assert document["path"] == str(path)
     assert document["result"] | {"findings": example["findings"]} == example
     assert document["rows"][0]["mfu_palm"] == example["mfu"][2]["value"]
 
 
-def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path, example, capsys):
+def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path, example, ran):
     for name, text in (("good", json.dumps(example)), ("broken", '{"schema": "llmperf/result/1"}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text(text)
-    assert call(["report", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "report", tmp_path)
     assert example["title"] in out or example["case"] in out
     assert "left out" in err
     assert "broken/result.json" in err
     assert call(["report", str(tmp_path / "broken")]) == 2
 
 
-def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, capsys):
+def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, ran):
     example["tuning"]["framework"] = "pytorch"
     path = save(tmp_path / "result.json", example)
-    assert call(["report", str(path), "--format", "markdown"]) == 0
-    first = capsys.readouterr().out.partition("\n")[0]
+    first = ran(0, "report", path, "--format", "markdown").out.partition("\n")[0]
     assert "by pytorch" in first
     assert "ZeRO" not in first
     assert example["run_id"] in first
@@ -317,10 +310,9 @@ def test_notes_are_shown_where_a_run_ends(example):
     assert rows(result_card(typed(example)))["note"] == example["notes"][0]
 
 
-def test_a_terminals_table_in_chinese(tmp_path, example, capsys):
+def test_a_terminals_table_in_chinese(tmp_path, example, ran):
     path = str(save(tmp_path / "result.json", example))
-    assert call(["report", path, "--lang", "zh"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran(0, "report", path, "--lang", "zh").out.splitlines()
     assert lines[1].split() == ["运行状态", "完成"]
     assert (
         len(
@@ -333,15 +325,13 @@ def test_a_terminals_table_in_chinese(tmp_path, example, capsys):
     )  # values stand below one another
     example["metrics"]["tokens_per_second_per_device"] += 1
     other = str(save(tmp_path / "other.json", example | {"run_id": "other", "files": {}}))
-    assert call(["report", path, other, "--lang", "zh"]) == 0
-    assert "硬件设备简称" in capsys.readouterr().out
+    assert "硬件设备简称" in ran(0, "report", path, other, "--lang", "zh").out
 
 
-def test_report_to_a_file(tmp_path, example, capsys):
+def test_report_to_a_file(tmp_path, example, ran):
     path = save(tmp_path / "result.json", example)
     out = tmp_path / "report.md"
-    assert call(["report", str(path), "--format", "markdown", "--lang", "zh", "-o", str(out)]) == 0
-    assert capsys.readouterr().out == ""
+    assert ran(0, "report", path, "--format", "markdown", "--lang", "zh", "-o", out).out == ""
     assert "## 性能指标" in out.read_text(encoding="utf-8")
     assert call(["report", str(path), "-o", str(tmp_path / "none" / "x.md")]) == 2
 
@@ -354,21 +344,18 @@ def test_report_to_a_file(tmp_path, example, capsys):
         ("[]", "expected object, found an array of 0"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_2(tmp_path, capsys, content, expected):
+def test_bad_input_is_one_line_and_exit_2(tmp_path, ran, content, expected):
     path = tmp_path / "result.json"
     path.write_text(content)
-    assert call(["report", str(path)]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = ran(2, "report", path).err.splitlines()
     assert str(path) in line
     assert expected in line
 
 
-def test_json_is_also_an_option_of_its_own(tmp_path, example, capsys):
+def test_json_is_also_an_option_of_its_own(tmp_path, example, ran):
     path = save(tmp_path / "result.json", example)
-    assert call(["report", str(path), "--format", "json"]) == 0
-    asked = capsys.readouterr().out
-    assert call(["report", str(path), "--json"]) == 0
-    assert capsys.readouterr().out == asked
+    asked = ran(0, "report", path, "--format", "json").out
+    assert ran(0, "report", path, "--json").out == asked
 
 
 def test_missing_run_and_unknown_format(tmp_path, example, capsys):

@@ -95,7 +95,7 @@ def test_a_format_of_an_extension_renders_runs_and_published_rows(install, run_f
     assert [row.split(":")[:2] for row in rows] == [["llama2_7b_lora_a100.md", line] for line in ("65", "64")]
 
 
-def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, example, tmp_path, capsys):
+def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, example, tmp_path, ran, capsys):
     install("llmperf-acme", "acme", REPORTER)
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
@@ -103,20 +103,17 @@ def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, examp
     assert "--format lines: offered by vendor 'acme' (llmperf-acme) only" in capsys.readouterr().err
     vendor = {"role": "vendor", "name": "acme", "distribution": "llmperf-acme", "version": "1.0", "source_hash": None}
     path.write_text(json.dumps(example | {"plugins": [*example["plugins"], vendor]}))
-    assert call(["report", str(path), "--format", "lines"]) == 0
-    assert capsys.readouterr().out == f"{example['run_id']}: llama_mini 800.0\n"
+    assert ran(0, "report", path, "--format", "lines").out == f"{example['run_id']}: llama_mini 800.0\n"
 
 
 @pytest.mark.slow
-def test_a_format_of_the_core_wins_with_a_warning(install, run_folder, capsys):
+def test_a_format_of_the_core_wins_with_a_warning(install, run_folder, ran):
     install("llmperf-lines", "lines", REPORTER.replace('"lines"', '"json"'), role="extension")
-    assert call(["report", str(run_folder), "--format", "json"]) == 0
-    shown = capsys.readouterr()
+    shown = ran(0, "report", run_folder, "--format", "json")
     assert json.loads(shown.out)
     rival = "reporter 'json' of extension 'lines' (llmperf-lines)"
     assert shown.err == f"llmperf: warning: {rival} is not used: llmperf-core has a reporter of this name\n"
-    assert call(["doctor"]) == 1
-    assert "extension lines: reporter 'json': llmperf-core has a reporter of this name" in capsys.readouterr().out
+    assert "extension lines: reporter 'json': llmperf-core has a reporter of this name" in ran(1, "doctor").out
 
 
 @pytest.mark.parametrize(
@@ -147,11 +144,10 @@ def llmperf_reporters():
     assert capsys.readouterr().err == f"llmperf: extension 'lines' (llmperf-lines): llmperf_reporters {problem}\n"
 
 
-def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_folder, capsys):
+def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_folder, ran):
     install("llmperf-lines", "lines", REPORTER, role="extension")
     install("llmperf-rows", "rows", REPORTER, role="extension")
-    assert call(["report", str(run_folder), "--format", "lines"]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "report", run_folder, "--format", "lines").err
     assert "two reporters are named 'lines'" in error
     assert "llmperf-lines" in error
     assert "llmperf-rows" in error

@@ -62,9 +62,8 @@ def test_what_is_in_the_way_is_shown_once_a_minute(monkeypatch, capsys):
         (["nan"], "number of minutes"),
     ],
 )
-def test_the_time_is_a_number_of_minutes(words, why, capsys):
-    assert call(["run", "--wait-until-idle", *words]) == 2
-    (line,) = capsys.readouterr().err.splitlines()
+def test_the_time_is_a_number_of_minutes(words, why, ran):
+    (line,) = ran(2, "run", "--wait-until-idle", *words).err.splitlines()
     assert why in line
 
 
@@ -73,12 +72,11 @@ RUN = ["run", "default", "--vendor", "stub", "--framework", "stub", "--set", "mo
 
 
 @pytest.mark.slow
-def test_a_run_starts_when_the_machine_is_idle(stub_site, tmp_path, monkeypatch, capsys):
+def test_a_run_starts_when_the_machine_is_idle(stub_site, tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(idle, "busy_text", looks("the machine is busy: a test", None))
     monkeypatch.setattr(idle, "LOOK_SECONDS", 0.01)
-    assert call([*RUN, "--wait-until-idle"]) == 0
-    assert "waiting until idle, 0 s of 30 min: the machine is busy: a test\n" in capsys.readouterr().err
+    assert "waiting until idle, 0 s of 30 min: the machine is busy: a test\n" in ran(0, *RUN, "--wait-until-idle").err
 
 
 @pytest.mark.slow

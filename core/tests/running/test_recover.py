@@ -45,7 +45,7 @@ def take_away(run: Path, *names: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reached(stub_plan, tmp_path, capsys):
+def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reached(stub_plan, tmp_path, ran, capsys):
     plan = stub_plan(steps=5000)
     json_files.save(tmp_path / "plan-in.json", plan)
     run = tmp_path / "run"
@@ -55,8 +55,7 @@ def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reac
         while len(read_records(filenames.records_path(run, 0))) < 12:
             assert time.monotonic() < limit
             time.sleep(0.02)
-        assert call(["recover", str(run)]) == 2
-        assert "expected a run that has ended, found that its llmperf still runs" in capsys.readouterr().err
+        assert "expected a run that has ended, found that its llmperf still runs" in ran(2, "recover", run).err
     finally:
         controller.kill()
         controller.wait()
@@ -74,16 +73,14 @@ def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reac
     assert errors_in(run) == []
     assert "run folder: " in capsys.readouterr().out
     before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-    assert call(["recover", str(run)]) == 1
-    assert "has its result already: failed" in capsys.readouterr().out
+    assert "has its result already: failed" in ran(1, "recover", run).out
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 
-def test_a_run_whose_ranks_had_written_everything_is_complete(run_folder, capsys):
+def test_a_run_whose_ranks_had_written_everything_is_complete(run_folder, ran):
     result = json_files.load(run_folder / filenames.RESULT, Result)
     take_away(run_folder, filenames.RESULT, filenames.ENDING)
-    assert call(["validate", str(run_folder)]) == 0
-    assert "`llmperf recover` makes its result" in capsys.readouterr().out
+    assert "`llmperf recover` makes its result" in ran(0, "validate", run_folder).out
     assert call(["recover", str(run_folder)]) == 0
     recovered = json_files.load(run_folder / filenames.RESULT, Result)
     assert (recovered.status, recovered.failure) == ("complete", None)
@@ -118,6 +115,5 @@ def test_a_power_cut_leaves_half_a_line_and_no_agent_report(stub_plan, tmp_path)
     assert errors_in(run) == []
 
 
-def test_a_folder_that_is_no_runs_is_refused(tmp_path, capsys):
-    assert call(["recover", str(tmp_path)]) == 2
-    assert "plan.json" in capsys.readouterr().err
+def test_a_folder_that_is_no_runs_is_refused(tmp_path, ran):
+    assert "plan.json" in ran(2, "recover", tmp_path).err

@@ -24,7 +24,7 @@ def codes(path):
     return [finding.code for file in validate_path(path) for finding in file.findings]
 
 
-def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
+def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, ran):
     write(tmp_path / "published" / "row.json", llmperf_schemas.example("result"))
     write(tmp_path / "published" / "settings.json", {"zero_optimization": {"stage": 1}})
     write(tmp_path / "plans" / "plan.json", llmperf_schemas.example("plan"))
@@ -37,8 +37,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, capsys):
     write(tmp_path / ".cache" / "result.json", {"passed": "over"})
     told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
     assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
-    assert call(["validate", str(tmp_path)]) == 0
-    assert capsys.readouterr().err == "3 files: 0 errors, 0 warnings (ruleset 9)\n"
+    assert ran(0, "validate", tmp_path).err == "3 files: 0 errors, 0 warnings (ruleset 9)\n"
 
 
 CASE = """
@@ -68,35 +67,31 @@ framework = "pytorch"
         ('title = "Mine"', 'title = "Mine"\nname = "other"', '/name: LP015 error expected "mine"'),
     ],
 )
-def test_a_case_is_checked(tmp_path, capsys, old, new, expected):
+def test_a_case_is_checked(tmp_path, ran, old, new, expected):
     path = tmp_path / "cases" / "mine.toml"
     path.parent.mkdir()
     path.write_text(CASE.replace(old, new))
-    assert call(["validate", str(path)]) == 1
-    assert f"{path}:{expected}" in capsys.readouterr().out
+    assert f"{path}:{expected}" in ran(1, "validate", path).out
 
 
-def test_a_model_is_checked(tmp_path, capsys):
+def test_a_model_is_checked(tmp_path, ran):
     path = write(tmp_path / "models" / "mine.toml", "")
     path.write_text('title = "Mine"\nvocab_size = -1\n')
-    assert call(["validate", str(path)]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "validate", path).out
     assert "/vocab_size: LP013 error expected at least 1, found -1" in out
     assert '/layers: LP011 error missing key "layers": Transformer blocks.' in out
 
 
-def test_warnings_do_not_fail(tmp_path, example, capsys):
+def test_warnings_do_not_fail(tmp_path, example, ran):
     example["hardware"]["simulated"] = True
     path = write(tmp_path / "result.json", example)
-    assert call(["validate", str(path)]) == 0
-    assert f"{path}:/hardware/simulated: LP605 warning expected false" in capsys.readouterr().out
+    assert f"{path}:/hardware/simulated: LP605 warning expected false" in ran(0, "validate", path).out
 
 
-def test_json_for_programs(tmp_path, example, capsys):
+def test_json_for_programs(tmp_path, example, ran):
     example["variant"] = False
     path = write(tmp_path / "result.json", example)
-    assert call(["validate", "--json", str(path)]) == 1
-    (file,) = json.loads(capsys.readouterr().out)
+    (file,) = json.loads(ran(1, "validate", "--json", path).out)
     assert (file["path"], file["kind"]) == (str(path), "result")
     assert [(one["code"], one["severity"], one["path"]) for one in file["findings"]] == [
         ("LP601", "error", "/variant"),
@@ -119,31 +114,28 @@ def test_json_for_programs(tmp_path, example, capsys):
         (b'{"a":' * 200 + b"1" + b"}" * 200, "nested deeper than 64 levels"),
     ],
 )
-def test_what_cannot_be_read_is_said_on_one_line(tmp_path, capsys, content, reason):
+def test_what_cannot_be_read_is_said_on_one_line(tmp_path, ran, content, reason):
     path = tmp_path / "result.json"
     path.write_bytes(content)
-    assert call(["validate", str(path)]) == 2
-    (line,) = capsys.readouterr().out.splitlines()
+    (line,) = ran(2, "validate", path).out.splitlines()
     assert line.startswith(f"{path}: LP001 error ")
     assert reason in line
 
 
-def test_missing_empty_and_foreign(tmp_path, capsys):
+def test_missing_empty_and_foreign(tmp_path, ran):
     assert call(["validate", str(tmp_path / "none.json")]) == 2
     assert call(["validate", str(tmp_path)]) == 2
-    assert call(["validate", str(write(tmp_path / "x.json", {"a": 1}))]) == 2
-    out = capsys.readouterr().out
+    out = ran(2, "validate", str(write(tmp_path / "x.json", {"a": 1}))).out
     assert "no such file or folder" in out
     assert "no document in this folder; expected a result, " in out
     assert "expected a result (.json), " in out
     assert "records (.jsonl)" in out
 
 
-def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, capsys):
+def test_broken_toml_is_told_as_such_wherever_it_lies(tmp_path, ran):
     (tmp_path / "mine.toml").write_text("x = = 1\n")
     (tmp_path / "other.toml").write_text("x = 1\n")
-    assert call(["validate", str(tmp_path / "mine.toml"), str(tmp_path / "other.toml")]) == 2
-    out, err = capsys.readouterr()
+    out, err = ran(2, "validate", tmp_path / "mine.toml", tmp_path / "other.toml")
     assert f"{tmp_path}/mine.toml: LP001 error not valid TOML" in out
     assert f"{tmp_path}/other.toml: LP001 error expected " in out
     assert err == "2 files: 2 errors, 0 warnings (ruleset 9)\n"
@@ -192,26 +184,23 @@ def test_text_that_looks_like_keys_is_no_repeated_key(tmp_path, example):
     )
 
 
-def test_a_terminal_cannot_be_taken_over(tmp_path, example, capsys):
+def test_a_terminal_cannot_be_taken_over(tmp_path, example, ran):
     example["contract"]["precision"] = "\x1b[2J\nresult.json:: all is well"
     example["\x1b]0;owned\x07\u202e"] = 1
     path = write(tmp_path / "result.json", example)
-    assert call(["validate", str(path)]) == 1
-    out = capsys.readouterr().out
+    out = ran(1, "validate", path).out
     assert len(out.splitlines()) == 2
     assert all(line.isprintable() for line in out.splitlines())
 
 
 @pytest.mark.parametrize("place", ["title", "\ud800", "notes"])
-def test_half_a_surrogate_pair_is_refused(tmp_path, example, capsys, place):
+def test_half_a_surrogate_pair_is_refused(tmp_path, example, ran, place):
     example[place] = ["a \udfff"] if place == "notes" else "a \udfff"
     path = write(tmp_path / "结果" / "result.json", example)
-    assert call(["validate", str(path)]) == 2
-    told = capsys.readouterr().out
+    told = ran(2, "validate", path).out
     assert "结果" in told
     assert "is half a surrogate pair" in told
-    assert call(["report", str(path)]) == 2
-    assert "is half a surrogate pair" in capsys.readouterr().err
+    assert "is half a surrogate pair" in ran(2, "report", path).err
 
 
 def test_a_whole_surrogate_pair_is_a_character(tmp_path, example):
@@ -222,21 +211,18 @@ def test_a_whole_surrogate_pair_is_a_character(tmp_path, example):
     assert call(["report", str(path), "--format", "json"]) == 0
 
 
-def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, capsys):
+def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, ran):
     example["parameters"] = float(example["parameters"])
     path = write(tmp_path / "result.json", example)
-    assert call(["validate", str(path)]) == 1
-    assert f"{path}:/parameters: LP012 error expected integer, found" in capsys.readouterr().out
-    assert call(["report", str(path)]) == 2
-    assert "result.json:/parameters: expected integer, found" in capsys.readouterr().err
+    assert f"{path}:/parameters: LP012 error expected integer, found" in ran(1, "validate", path).out
+    assert "result.json:/parameters: expected integer, found" in ran(2, "report", path).err
 
 
-def test_records_are_checked_line_by_line(tmp_path, capsys):
+def test_records_are_checked_line_by_line(tmp_path, ran):
     path = tmp_path / "rank-00000.jsonl"
     good = json.dumps(llmperf_schemas.example("record"))
     path.write_text(good + "\n" + good.replace('"rank": 0', '"rank": -1') + "\n" + good[:20])
-    assert call(["validate", str(path)]) == 1
-    assert capsys.readouterr().out.splitlines() == [
+    assert ran(1, "validate", path).out.splitlines() == [
         f"{path}:/1/rank: LP013 error expected at least 0, found -1",
         f"{path}:/2: LP003 warning the last line is cut off",
     ]
@@ -264,22 +250,19 @@ def test_of_many_wrong_records_it_is_told_where_the_judging_ended(tmp_path, caps
     assert found[-1].message.endswith("; the lines after this one are not judged")
 
 
-def test_a_result_that_names_its_schema_late_is_found(tmp_path, example, capsys):
+def test_a_result_that_names_its_schema_late_is_found(tmp_path, example, ran):
     name = example.pop("schema")
     (tmp_path / "late.json").write_text(json.dumps({**example, "schema": name}))
     assert (tmp_path / "late.json").stat().st_size > 4096
-    assert call(["validate", str(tmp_path)]) == 0
-    assert "late.json:/files: LP705" in capsys.readouterr().out
+    assert "late.json:/files: LP705" in ran(0, "validate", tmp_path).out
 
 
-def test_a_warning_of_many_results_is_printed_once(tmp_path, capsys):
+def test_a_warning_of_many_results_is_printed_once(tmp_path, ran):
     for name in "abcd":
         write(tmp_path / f"{name}.json", llmperf_schemas.example("result") | {"run_id": name})
-    assert call(["validate", str(tmp_path)]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "validate", tmp_path)
     assert [line.partition(": ")[0] for line in out.splitlines() if "LP631" in line] == [
         f"{tmp_path}/b.json", "in 2 more files"
     ]  # fmt: skip
     assert err == "4 files: 0 errors, 3 warnings (ruleset 9)\n"
-    assert call(["validate", str(tmp_path), "--format", "json"]) == 0
-    assert capsys.readouterr().out.count("LP631") == 3
+    assert ran(0, "validate", tmp_path, "--format", "json").out.count("LP631") == 3

@@ -69,7 +69,7 @@ def test_only_regular_files_are_opened(tmp_path, monkeypatch):
         open_regular(tmp_path / "absent")
 
 
-def test_a_pipe_that_takes_the_place_of_a_checked_file_is_refused(tmp_path, monkeypatch, capsys):
+def test_a_pipe_that_takes_the_place_of_a_checked_file_is_refused(tmp_path, monkeypatch, ran):
     """The check before must not be the only one: the path may be another file by the time it is opened."""
     path = tmp_path / "README.md"
     shutil.copy(DOCUMENT, path)
@@ -83,5 +83,4 @@ def test_a_pipe_that_takes_the_place_of_a_checked_file_is_refused(tmp_path, monk
         return regular
 
     monkeypatch.setattr(Path, "is_file", then_replaced)
-    assert call(["validate", str(path)]) == 2
-    assert "expected a regular file, found a pipe" in capsys.readouterr().out
+    assert "expected a regular file, found a pipe" in ran(2, "validate", path).out

@@ -40,28 +40,23 @@ def acme_rules(install, tmp_path):
     return tmp_path / "acme_rules.py"
 
 
-def test_an_installed_rule_speaks_in_validate(acme_rules, tmp_path, example, capsys):
+def test_an_installed_rule_speaks_in_validate(acme_rules, tmp_path, example, ran):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["validate", str(path)]) == 1
-    first, second = capsys.readouterr().out.splitlines()
+    first, second = ran(1, "validate", path).out.splitlines()
     assert first == f"{path}:/hardware/driver: ACME1 error no driver version"
     assert second.startswith(f"{path}:/files: LP705 note ")
 
 
-def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_rules, tmp_path, example, capsys):
+def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_rules, tmp_path, example, ran):
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["validate", str(path), "--select", "acme"]) == 1
-    assert "ACME1" in capsys.readouterr().out
+    assert "ACME1" in ran(1, "validate", path, "--select", "acme").out
     assert call(["validate", str(path), "--ignore", "ACME1"]) == 0
     assert call(["validate", str(path), "--select", "LP9999"]) == 2
-    assert call(["validate", str(path), "--select", "ACME2"]) == 2
-    assert "unknown rule 'ACME2'; did you mean 'ACME1'?" in capsys.readouterr().err
-    assert call(["validate", "--explain", "acme1"]) == 0
-    assert capsys.readouterr().out == "# ACME1: The driver is known\n\nAsk acme-smi.\n"
-    assert call(["validate", "--rules"]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("ACME1"))
+    assert "unknown rule 'ACME2'; did you mean 'ACME1'?" in ran(2, "validate", path, "--select", "ACME2").err
+    assert ran(0, "validate", "--explain", "acme1").out == "# ACME1: The driver is known\n\nAsk acme-smi.\n"
+    row = next(line for line in ran(0, "validate", "--rules").out.splitlines() if line.startswith("ACME1"))
     assert row.split() == ["ACME1", "error", "The", "driver", "is", "known", "result", "acme-rules"]
 
 
@@ -130,16 +125,14 @@ def llmperf_resources():
 """
 
 
-def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, capsys):
+def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, ran, capsys):
     install("acme-chips", "acme_chips", VENDOR)
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["validate", str(path)]) == 0
-    assert "CHIP7" not in capsys.readouterr().out
+    assert "CHIP7" not in ran(0, "validate", path).out
     example["hardware"]["vendor"] = "acme_chips"
     path.write_text(json.dumps(example))
-    assert call(["validate", str(path), "--select", "CHIP"]) == 0
-    assert capsys.readouterr().out == f"{path}:/hardware: CHIP7 warning expected a cool chip\n"
+    assert ran(0, "validate", path, "--select", "CHIP").out == f"{path}:/hardware: CHIP7 warning expected a cool chip\n"
     plan = llmperf_schemas.example("plan") | {"vendor": "acme_chips"}
     path.with_name("plan.json").write_text(json.dumps(plan))
     assert call(["validate", str(path.with_name("plan.json")), "--select", "CHIP"]) == 0
@@ -193,12 +186,11 @@ def llmperf_rules(kind):
 """
 
 
-def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
+def test_an_extension_brings_a_kind_of_document(install, tmp_path, ran, capsys):
     install("acme-logs", "acme_logs", KIND, role="extension")
     for name, text in {"a.acme": "ACME\n70 hot\n", "b.acme": "ACME\n20\n", "c.acme": "x\n", "d.acme": "ACME"}.items():
         (tmp_path / name).write_text(text)
-    assert call(["validate", str(tmp_path)]) == 1
-    out, err = capsys.readouterr()
+    out, err = ran(1, "validate", tmp_path)
     assert out == f"{tmp_path}/a.acme:2:/1: LOG1 error hot\n"
     assert err.splitlines() == [
         f"{tmp_path}/a.acme: line 1: wrong: acme-smi",
@@ -206,8 +198,7 @@ def test_an_extension_brings_a_kind_of_document(install, tmp_path, capsys):
         "2 files: 1 error, 0 warnings (ruleset 9)",
         "2 logs of acme-smi",
     ]
-    assert call(["validate", str(tmp_path / "d.acme")]) == 2
-    assert "d.acme: LP001 error expected a log of acme-smi, found none" in capsys.readouterr().out
+    assert "d.acme: LP001 error expected a log of acme-smi, found none" in ran(2, "validate", tmp_path / "d.acme").out
     (tmp_path / "copy.acme").write_text("ACME\n20\n")
     assert call(["validate", str(tmp_path / "b.acme"), str(tmp_path / "copy.acme")]) == 0
     assert f"copy.acme:1:/0: LP631 warning expected figures of its own, found those of {tmp_path}/b.acme" in (
@@ -233,12 +224,11 @@ def test_a_second_kind_of_one_name_is_left_out(install, tmp_path, capsys):
     )
 
 
-def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_rules, tmp_path, example, capsys):
+def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_rules, tmp_path, example, ran):
     acme_rules.write_text("raise ImportError('libacme is missing')\n")
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["validate", str(path)]) == 2
-    shown = capsys.readouterr().err
+    shown = ran(2, "validate", path).err
     assert "libacme is missing" in shown
     assert "1 file: 0 errors" in shown
 

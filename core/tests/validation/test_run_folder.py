@@ -36,7 +36,7 @@ def test_a_run_as_it_was_left_is_clean(run_folder):
     ]
 
 
-def test_figures_raised_in_agreement_are_found(run_folder, capsys):
+def test_figures_raised_in_agreement_are_found(run_folder, ran):
     def double(result):
         metrics = result["metrics"]
         metrics["window_seconds"] /= 2
@@ -50,8 +50,7 @@ def test_figures_raised_in_agreement_are_found(run_folder, capsys):
 
     edit(run_folder / "result.json", double)
     assert codes(run_folder) == {"LP703"}
-    assert call(["validate", str(run_folder)]) == 1
-    line = capsys.readouterr().out.splitlines()[0]
+    line = ran(1, "validate", run_folder).out.splitlines()[0]
     assert line.endswith("LP703 error expected 800.0 (computed again from the records), found 1600.0")
 
 
@@ -300,17 +299,16 @@ def test_a_plan_by_itself_needs_no_result(run_folder, tmp_path):
     assert [(file.kind, file.findings) for file in validate_path(tmp_path / "plan.json")] == [("plan", ())]
 
 
-def test_a_result_by_itself_is_not_packed(run_folder, tmp_path, capsys):
+def test_a_result_by_itself_is_not_packed(run_folder, tmp_path, ran):
     folder = alone(run_folder)
     for files in (None, {}):
         if files is not None:
             edit(folder / "result.json", lambda result: result.update(files={}))
-        assert call(["pack", str(folder), "-o", str(tmp_path / "no.zip")]) == 2
-        assert "LP805" in capsys.readouterr().err
+        assert "LP805" in ran(2, "pack", folder, "-o", tmp_path / "no.zip").err
 
 
 @pytest.mark.parametrize("put", ["nothing", "a link", "a folder", "another name"])
-def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, capsys):
+def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, ran):
     plan, elsewhere = run_folder / "plan.json", tmp_path / "elsewhere"
     plan.rename(run_folder / "Plan.json" if put == "another name" else elsewhere)
     if put == "a link":
@@ -319,8 +317,7 @@ def test_without_its_plan_a_run_is_not_whole(run_folder, tmp_path, put, capsys):
         plan.mkdir()
     told = [(one.code, one.path) for file in validate_path(run_folder / "result.json") for one in file.findings]
     assert told == [("LP702", "/files/plan.json")]
-    assert call(["pack", str(run_folder), "-o", str(tmp_path / "no.zip")]) == 2
-    assert "LP702" in capsys.readouterr().err
+    assert "LP702" in ran(2, "pack", run_folder, "-o", tmp_path / "no.zip").err
 
 
 def test_records_without_a_plan_are_still_held_against_their_hashes(run_folder):

@@ -44,35 +44,29 @@ def result(tmp_path, example):
     return path
 
 
-def test_a_file_of_an_unknown_kind_names_the_package_that_reads_it(imported, capsys):
+def test_a_file_of_an_unknown_kind_names_the_package_that_reads_it(imported, ran):
     readme = imported.with_name("README.md")
     readme.write_text("| configuration | tokens/p/s |\n| --- | --- |\n| A100 1x1 | 100 |\n")
     for path in (imported, readme):
-        assert call(["validate", str(path)]) == 2
-        assert f"{path}: LP001 error {PACKAGE}" in capsys.readouterr().out
-        assert call(["report", str(path)]) == 2
-        assert f"{path}: {PACKAGE}" in capsys.readouterr().err
+        assert f"{path}: LP001 error {PACKAGE}" in ran(2, "validate", path).out
+        assert f"{path}: {PACKAGE}" in ran(2, "report", path).err
 
 
-def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported, result, tmp_path, capsys):
-    assert call(["validate", str(tmp_path)]) == 2
-    first, second = capsys.readouterr().out.splitlines()
+def test_it_is_no_silence_in_a_folder_and_results_beside_it_are_checked(imported, result, tmp_path, ran):
+    first, second = ran(2, "validate", tmp_path).out.splitlines()
     assert first.startswith(f"{result}:/files: LP705 note")
     assert second.startswith(f"{imported}: LP001 error {PACKAGE}")
 
 
-def test_results_are_reported_and_a_published_baseline_names_the_package(result, capsys):
-    assert call(["report", str(result), "--format", "csv"]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
-    assert call(["report", "published"]) == 2
-    assert PACKAGE in capsys.readouterr().err
+def test_results_are_reported_and_a_published_baseline_names_the_package(result, ran):
+    assert ran(0, "report", result, "--format", "csv").out.count("\n") == 2
+    assert PACKAGE in ran(2, "report", "published").err
 
 
 @pytest.mark.parametrize("option", ["--explain", "--select", "--ignore"])
-def test_rules_of_an_absent_extension_name_its_package(result, capsys, option):
+def test_rules_of_an_absent_extension_name_its_package(result, ran, option):
     for code in ("LP411", "lp311"):
-        assert call(["validate", option, code, str(result)]) == 2
-        assert f"{code} belongs to llmperf-published; {INSTALL}" in capsys.readouterr().err
+        assert f"{code} belongs to llmperf-published; {INSTALL}" in ran(2, "validate", option, code, result).err
 
 
 def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
@@ -83,17 +77,15 @@ def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
         assert [owned.rule.code for owned in rules if owned.owner.distribution == f"llmperf-{name}"] == codes
 
 
-def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folder, capsys):
+def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folder, ran):
     for rank, path in enumerate(sorted((run_folder / "records").glob("rank-*"))):
         line = {"kind": "sequences", "rank": rank, "losses": [8.0, 9.0]}
         path.write_text(path.read_text() + json.dumps(line) + "\n")
     json_files.save(run_folder / "result.json", build_result(run_folder))
-    assert call(["validate", str(run_folder)]) == 0
-    assert "error" not in capsys.readouterr().out
+    assert "error" not in ran(0, "validate", run_folder).out
     verification = run_folder / "verification.json"
     verification.write_text(json.dumps({"schema": "llmperf/verification/1"}))
-    assert call(["validate", str(verification)]) == 2
-    assert "llmperf-verify reads verification documents; install it with: " in capsys.readouterr().out
+    assert "llmperf-verify reads verification documents; install it with: " in ran(2, "validate", verification).out
 
 
 def test_the_package_of_a_section_is_named_as_the_run_recorded_it(example, result, capsys):
@@ -104,17 +96,14 @@ def test_the_package_of_a_section_is_named_as_the_run_recorded_it(example, resul
     assert '/sections/acme: LP905 note expected "llmperf-acme" to be installed' in capsys.readouterr().out
 
 
-def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, tmp_path, capsys):
+def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, tmp_path, ran):
     archive = tmp_path / "submission.zip"
     archive.write_bytes(b"PK")
     told = f"{archive}: LP001 error llmperf-verify reads archive documents; install it with: "
     for path in (archive, tmp_path):
-        assert call(["validate", str(path)]) == 2
-        assert told in capsys.readouterr().out
-    assert call(["report", str(archive)]) == 2
-    assert told.replace(" LP001 error", "") in capsys.readouterr().err
-    assert call(["report", str(tmp_path), "--format", "csv"]) == 0
-    captured = capsys.readouterr()
+        assert told in ran(2, "validate", path).out
+    assert told.replace(" LP001 error", "") in ran(2, "report", archive).err
+    captured = ran(0, "report", tmp_path, "--format", "csv")
     assert captured.out.count("\n") == 2
     assert f"left out: {archive}: llmperf-verify reads archive documents" in captured.err
 

@@ -102,9 +102,8 @@ def acme(install, tmp_path):
     return path
 
 
-def test_an_extension_reads_files_of_another_program(acme, capsys):
-    assert call(["models", "import", str(acme), "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_an_extension_reads_files_of_another_program(acme, ran):
+    document = json.loads(ran(0, "models", "import", acme, "--json").out)
     assert (document["model"]["layers"], document["model"]["source"]) == (2, "small.acme")
     assert document["model"]["nominal_parameters"] == 99_000
     assert document["not_expressed"] == ["colour = red"]

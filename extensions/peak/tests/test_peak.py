@@ -89,9 +89,8 @@ def test_the_command_measures_the_devices_of_a_vendor(plan, tmp_path, capsys):
         (["--output", "absent/rates.json"], "absent/rates.json: cannot write: no folder absent"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused_before_anything_starts(plan, words, message, capsys):
-    assert call(["peak", "--vendor", "stub", "--framework", "stub", *words]) == 2
-    assert message in capsys.readouterr().err
+def test_a_request_that_cannot_be_met_is_refused_before_anything_starts(plan, words, message, ran):
+    assert message in ran(2, "peak", "--vendor", "stub", "--framework", "stub", *words).err
 
 
 def test_kept_rates_are_used_again(plan):

@@ -14,9 +14,8 @@ BAICHUAN = FOLDER / "baichuan2_13b_zero_h800.md"
 A100_PEAK = "peak of confidence datasheet: NVIDIA A100 Tensor Core GPU datasheet, column A100 40GB SXM"
 
 
-def test_a_document_becomes_a_folder(tmp_path, capsys):
-    assert call(["import", str(LORA), "--out", str(tmp_path / "new" / "out")]) == 0
-    message = capsys.readouterr()
+def test_a_document_becomes_a_folder(tmp_path, ran):
+    message = ran(0, "import", LORA, "--out", str(tmp_path / "new" / "out"))
     assert "llama2_7b_lora" in message.out
     assert message.err == ""
     written = tmp_path / "new" / "out" / "llama2_7b_lora_a100" / "published.json"
@@ -25,9 +24,8 @@ def test_a_document_becomes_a_folder(tmp_path, capsys):
     assert [path.name for path in written.parent.iterdir()] == ["published.json"]
 
 
-def test_text_that_is_not_understood_is_listed_with_its_line(tmp_path, capsys):
-    assert call(["import", str(BAICHUAN), "--out", str(tmp_path)]) == 0
-    message = capsys.readouterr().err.splitlines()
+def test_text_that_is_not_understood_is_listed_with_its_line(tmp_path, ran):
+    message = ran(0, "import", BAICHUAN, "--out", tmp_path).err.splitlines()
     assert len(message) == 1
     assert message[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
 
@@ -54,9 +52,8 @@ def test_a_document_of_inference_is_refused_with_its_heading(tmp_path, capsys):
     assert f"expected a table of results, {found}" in capsys.readouterr().err
 
 
-def test_json_for_programs(tmp_path, capsys):
-    assert call(["import", str(LORA), str(BAICHUAN), "--out", str(tmp_path), "--json"]) == 0
-    first, second = json.loads(capsys.readouterr().out)
+def test_json_for_programs(tmp_path, ran):
+    first, second = json.loads(ran(0, "import", LORA, BAICHUAN, "--out", tmp_path, "--json").out)
     assert first["rows"][1] == {
         "line": 65, "case": "llama2_7b_lora", "vendor": "nvidia", "model": "llama2_7b", "variant": True,
         "verdict": "agrees", "why": ["MFU by the nominal convention, of 312 TFLOP/s", A100_PEAK],
@@ -64,13 +61,12 @@ def test_json_for_programs(tmp_path, capsys):
     assert second["unread"][0]["line"] == 63
 
 
-def test_files_are_replaced_only_with_force(tmp_path, capsys):
+def test_files_are_replaced_only_with_force(tmp_path, ran):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
     written = tmp_path / "llama2_7b_lora_a100" / "published.json"
     before = written.read_bytes()
     written.write_text("mine")
-    assert call(["import", str(MEGATRON), str(LORA), "--out", str(tmp_path)]) == 2
-    error = capsys.readouterr().err.splitlines()
+    error = ran(2, "import", MEGATRON, LORA, "--out", tmp_path).err.splitlines()
     assert len(error) == 1
     assert "exists already; --force replaces it" in error[0]
     assert written.read_text() == "mine"
@@ -99,78 +95,70 @@ def test_a_readme_has_the_name_of_its_folder(tmp_path):
         (b"\0", "zero byte"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(content, message, tmp_path, capsys):
+def test_bad_input_is_one_line_and_exit_code_2(content, message, tmp_path, ran):
     source = tmp_path / "bad.md"
     if content is not None:
         source.write_bytes(content)
-    assert call(["import", str(LORA), str(source), "--out", str(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "import", LORA, source, "--out", tmp_path / "out").err
     assert len(error.splitlines()) == 1
     assert "bad.md" in error
     assert message in error
     assert not (tmp_path / "out").exists()
 
 
-def test_links_and_folders_in_the_way_are_not_written_through(tmp_path, capsys):
+def test_links_and_folders_in_the_way_are_not_written_through(tmp_path, ran):
     target = tmp_path / "out" / "llama2_7b_lora_a100"
     target.mkdir(parents=True)
     (tmp_path / "victim").write_text("whole")
     (target / "published.json").symlink_to(tmp_path / "victim")
-    assert call(["import", str(LORA), "--out", str(tmp_path / "out"), "--force"]) == 2
-    assert "found a link or a folder" in capsys.readouterr().err
+    assert "found a link or a folder" in ran(2, "import", LORA, "--out", tmp_path / "out", "--force").err
     assert (tmp_path / "victim").read_text() == "whole"
 
 
-def test_a_file_in_the_way_of_one_document_leaves_none_written(tmp_path, capsys):
+def test_a_file_in_the_way_of_one_document_leaves_none_written(tmp_path, ran):
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_bytes(LORA.read_bytes())
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "second").write_text("mine")
     sources = [str(tmp_path / name / "README.md") for name in ("first", "second")]
-    assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 2
-    assert "out/second: cannot create" in capsys.readouterr().err
+    assert "out/second: cannot create" in ran(2, "import", *sources, "--out", tmp_path / "out").err
     assert [path.name for path in (tmp_path / "out").rglob("*")] == ["second"]
 
 
-def test_an_output_that_is_a_file_is_refused(tmp_path, capsys):
+def test_an_output_that_is_a_file_is_refused(tmp_path, ran):
     (tmp_path / "out").write_text("x")
-    assert call(["import", str(LORA), "--out", str(tmp_path / "out")]) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert len(ran(2, "import", LORA, "--out", tmp_path / "out").err.splitlines()) == 1
 
 
-def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
+def test_control_characters_do_not_reach_the_terminal(tmp_path, ran):
     source = tmp_path / "odd.md"
     source.write_text(MEGATRON.read_text(encoding="utf-8") + "\n\n- \x1b[2Jodd\n\n## \x1b]0;title\n", encoding="utf-8")
-    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
-    message = capsys.readouterr()
+    message = ran(0, "import", source, "--out", tmp_path / "out")
     assert "\x1b" not in message.out + message.err
     assert "expected a known heading" in message.err
 
 
-def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, capsys, example):
+def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, ran, capsys, example):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "result.json").write_text(json.dumps(example))
     capsys.readouterr()
     for wanted in ("terminal", "csv", "markdown", "json", "html"):
-        assert call(["report", str(tmp_path), "--format", wanted]) == 0
-        message = capsys.readouterr().out
+        message = ran(0, "report", tmp_path, "--format", wanted).out
         assert "4017" in message
         assert example["case"] in message
 
 
-def test_a_broken_imported_document_is_reported(tmp_path, capsys):
+def test_a_broken_imported_document_is_reported(tmp_path, ran, capsys):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
     written = tmp_path / "llama2_7b_lora_a100" / "published.json"
     document = json.loads(written.read_text())
     document["rows"][0]["variant"] = "yes"
     written.write_text(json.dumps(document))
     capsys.readouterr()
-    assert call(["validate", str(tmp_path)]) == 1
-    assert "/rows/0/variant: LP012 error" in capsys.readouterr().out
-    assert call(["report", str(tmp_path)]) == 2
-    assert "/rows/0/variant" in capsys.readouterr().err
+    assert "/rows/0/variant: LP012 error" in ran(1, "validate", tmp_path).out
+    assert "/rows/0/variant" in ran(2, "report", tmp_path).err
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ def sessions():
         yield shlex.split(command), expected.splitlines()
 
 
-def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, capsys):
+def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, ran, capsys):
     (source,) = re.findall(r"````markdown\n(.*?)````", GUIDE, re.DOTALL)
     (tmp_path / "a100").mkdir()
     (tmp_path / "a100" / "README.md").write_text(source, encoding="utf-8")
@@ -31,8 +31,7 @@ def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, capsys):
         assert call(words) == 0
         message = capsys.readouterr()
         assert (message.out + message.err).splitlines() == expected
-    assert call(["report", "imported", "--format", "markdown"]) == 0
-    shown = capsys.readouterr().out
+    shown = ran(0, "report", "imported", "--format", "markdown").out
     for line in source.splitlines():
         if line.startswith("| A100"):
             assert line in shown

@@ -74,21 +74,19 @@ def test_an_unknown_device_has_its_mfu_checked_against_the_users_peak(given, cap
     assert document["rows"][3]["why"][0].endswith("peaks of your own: `llmperf import --peaks FILE`")
 
 
-def test_without_them_nothing_is_checked_and_nothing_is_added(given, capsys):
-    assert call(["import", "results.md", "--out", "out", "--json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+def test_without_them_nothing_is_checked_and_nothing_is_added(given, ran):
+    (document,) = json.loads(ran(0, "import", "results.md", "--out", "out", "--json").out)
     assert {row["verdict"] for row in document["rows"]} == {"not checked"}
     assert json.loads(Path("out/results/published.json").read_text())["own"] is None
 
 
 @pytest.mark.slow
-def test_validate_report_and_summary_say_whose_peak_it_was(given, capsys):
+def test_validate_report_and_summary_say_whose_peak_it_was(given, ran, capsys):
     own_import()
     Path("my_peaks.toml").unlink()
     Path("my_llama.toml").unlink()
     capsys.readouterr()
-    assert call(["validate", "out"]) == 1
-    message = capsys.readouterr()
+    message = ran(1, "validate", "out")
     assert "expected 42 % (2800 x 4.2e+10 / 2.8e+14, nominal, peak of my_peaks.toml), found 55.0%" in message.out
     named = 'found "Acme A1: bf16 280 TFLOP/s (my_peaks.toml: Acme A1 datasheet, version 3, 2026-01)"'
     assert f"LP623 note expected a device that an installed package publishes, {named}" in message.out
@@ -97,24 +95,20 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, capsys):
     assert f"line 5: agrees: MFU by the nominal convention, of 280 TFLOP/s; {OWN_PEAK}; {OWN_MODEL}" in message.err
     closing = "; 1 of those that agree with peaks or models of the importer"
     assert message.err.strip().endswith(closing)
-    assert call(["report", "out", "--format", "csv"]) == 0
-    rows = capsys.readouterr().out.splitlines()
+    rows = ran(0, "report", "out", "--format", "csv").out.splitlines()
     assert [",own," in row for row in rows[1:]] == [True, True, False, False]
-    assert call(["report", "out"]) == 0
-    report = capsys.readouterr().out
+    report = ran(0, "report", "out").out
     assert "imported: agrees, peak of the importer" in report
     assert "40.5 % *" in report  # of the row without an MFU
-    assert call(["summary", "out", "--json"]) == 0
-    kinds = {(kind["model"], kind["device"]): kind for kind in json.loads(capsys.readouterr().out)}
+    kinds = {(kind["model"], kind["device"]): kind for kind in json.loads(ran(0, "summary", "out", "--json").out)}
     assert kinds["my_llama", "Acme A1"]["rows"] == 2
     assert kinds["my_llama", "Acme A1"]["best_mfu_computed"] == pytest.approx(0.42)
     assert kinds["llama2_7b", "Acme A2"]["best_mfu_computed"] is None
 
 
-def test_chinese_reports_say_so_too(given, capsys):
+def test_chinese_reports_say_so_too(given, ran):
     own_import()
-    assert call(["report", "out", "--lang", "zh"]) == 0
-    assert "；其中 1 行一致的数据使用导入者的峰值或模型" in capsys.readouterr().out
+    assert "；其中 1 行一致的数据使用导入者的峰值或模型" in ran(0, "report", "out", "--lang", "zh").out
 
 
 def test_a_device_or_model_that_no_row_is_on_is_named(given, capsys):
@@ -146,13 +140,12 @@ def test_a_faulty_file_of_peaks_is_refused_in_one_line(given, capsys, was, inste
 
 @pytest.mark.parametrize(("name", "expected"), [("llama2_7b.toml", "is the name of a shipped model"),
                                                 ("my_llama.txt", "that ends in .toml")])  # fmt: skip
-def test_a_model_of_the_library_is_refused(given, capsys, name, expected):
+def test_a_model_of_the_library_is_refused(given, ran, name, expected):
     Path(name).write_text(MODEL, encoding="utf-8")
-    assert call(["import", "results.md", "--out", "out", "--model", name]) == 2
-    assert expected in capsys.readouterr().err
+    assert expected in ran(2, "import", "results.md", "--out", "out", "--model", name).err
 
 
-def test_a_peak_that_was_added_after_the_import_is_found(given, capsys):
+def test_a_peak_that_was_added_after_the_import_is_found(given, ran, capsys):
     call(["import", "results.md", "--out", "out"])
     path = Path("out/results/published.json")
     document = json.loads(path.read_text())
@@ -160,5 +153,4 @@ def test_a_peak_that_was_added_after_the_import_is_found(given, capsys):
     own = json.loads(path.read_text())["own"]
     path.write_text(json.dumps(document | {"own": own}))
     capsys.readouterr()
-    assert call(["validate", "out"]) == 1
-    assert "LP622" in capsys.readouterr().out
+    assert "LP622" in ran(1, "validate", "out").out

@@ -94,7 +94,7 @@ def test_a_document_that_is_named_twice_is_refused(tmp_path, capsys):
     assert "a100.md: named twice" in capsys.readouterr().err
 
 
-def test_a_document_too_large_for_an_indented_file_can_be_read_again(tmp_path, monkeypatch, capsys):
+def test_a_document_too_large_for_an_indented_file_can_be_read_again(tmp_path, monkeypatch, ran):
     source = tmp_path / "large.md"
     source.write_text(RESULTS, encoding="utf-8")
     assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
@@ -105,8 +105,7 @@ def test_a_document_too_large_for_an_indented_file_can_be_read_again(tmp_path, m
     assert len(target.read_text().splitlines()) == 1
     assert json.loads(target.read_text()) == before
     monkeypatch.setattr(files, "MAX_DOCUMENT_BYTES", 1000)
-    assert call(["import", str(source), "--out", str(tmp_path / "out"), "--force"]) == 2
-    assert "import it in parts" in capsys.readouterr().err
+    assert "import it in parts" in ran(2, "import", source, "--out", tmp_path / "out", "--force").err
 
 
 def test_no_folder_of_a_tree_leads_out_of_the_output(tmp_path):

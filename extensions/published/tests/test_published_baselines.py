@@ -54,14 +54,13 @@ def test_every_published_row_is_shipped_with_the_package():
     assert SHIPPED.resolve() == (Path(__file__).parents[1] / "src/llmperf_published/data").resolve()
 
 
-def test_the_row_on_the_same_contract_is_taken_and_said(measured, capsys):
+def test_the_row_on_the_same_contract_is_taken_and_said(measured, ran, capsys):
     runs = measured(2868.0 * 1.1, **MEGATRON)
     held = compared(capsys, runs)
     assert (held["place"], held["tokens_per_second_per_device"]) == ("llama2_7b_megatron_deepspeed_a100.md:57", 2868)
     assert held["share"] == pytest.approx(1.1)
     assert held["differs"] == []
-    assert call(["compare", runs, "--baseline", "published"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", runs, "--baseline", "published").out
     assert "1.10 times as fast as llama2_7b_megatron_deepspeed_a100.md:57, 2868 token/p/s" in out
     assert "one figure without its spread: whether a difference is significant is unknown" in out
 
@@ -125,10 +124,9 @@ def test_tf32_is_often_called_fp32_and_that_is_said(measured, capsys):
     assert "precision fp32 (here tf32)" in held["differs"]
 
 
-def test_summary_fails_below_a_published_figure(measured, capsys):
+def test_summary_fails_below_a_published_figure(measured, ran, capsys):
     runs = measured(2868.0 * 0.9, 2868.0 * 0.92, 2868.0 * 0.91, **MEGATRON)
-    assert call(["summary", runs, "--baseline", "published", "--fail-below", "0.9"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "summary", runs, "--baseline", "published", "--fail-below", "0.9").out
     assert "0.9100" in out
     assert "llama2_7b_megatron_deepspeed_a100.md:57" in out
     assert call(["summary", runs, "--baseline", "published", "--fail-below", "0.95"]) == 1
@@ -137,10 +135,9 @@ def test_summary_fails_below_a_published_figure(measured, capsys):
     assert json.loads(capsys.readouterr().out)[0]["published"]["share"] == pytest.approx(0.91)
 
 
-def test_summary_fails_where_no_published_row_fits(measured, capsys):
+def test_summary_fails_where_no_published_row_fits(measured, ran):
     runs = measured(2868.0, **(MEGATRON | {"device": "NVIDIA H200"}))
-    assert call(["summary", runs, "--baseline", "published", "--fail-below", "0.5"]) == 1
-    told = capsys.readouterr()
+    told = ran(1, "summary", runs, "--baseline", "published", "--fail-below", "0.5")
     assert "none of 19 published rows fits; the nearest" in told.out
     assert "1 of 1 without a figure or without a baseline" in told.err
 
@@ -155,11 +152,10 @@ def test_imported_documents_of_one_s_own_are_baselines_too(measured, tmp_path, c
         assert "1.00 times as fast as llama2_7b_megatron_deepspeed_a100.md:57" in capsys.readouterr().out
 
 
-def test_two_groups_and_published_rows_at_once(measured, capsys):
+def test_two_groups_and_published_rows_at_once(measured, ran):
     runs = Path(measured(2868.0, 2900.0, **MEGATRON))
     one, other = str(runs / "run-0"), str(runs / "run-1")
-    assert call(["compare", one, other, "--baseline", "published"]) == 0
-    out = capsys.readouterr().out
+    out = ran(0, "compare", one, other, "--baseline", "published").out
     assert "B / A" in out
     assert "B: llama2_7b_pretrain_megatron on 1x8" in out
 
@@ -172,18 +168,16 @@ def test_two_groups_and_published_rows_at_once(measured, capsys):
         (["--baseline", "publisched"], "publisched: no such file or folder"),
     ],
 )
-def test_bad_input_is_one_line(words, told, measured, capsys):
-    assert call(["compare", measured(1.0, **MEGATRON), *words]) == 2
-    error = capsys.readouterr().err
+def test_bad_input_is_one_line(words, told, measured, ran):
+    error = ran(2, "compare", measured(1.0, **MEGATRON), *words).err
     assert told in error
     assert len(error.splitlines()) == 1
 
 
-def test_a_published_table_has_to_be_imported_before_it_is_reported(tmp_path, capsys):
+def test_a_published_table_has_to_be_imported_before_it_is_reported(tmp_path, ran):
     table = tmp_path / "README.md"
     table.write_text("| configuration | token/p/s |\n| --- | --- |\n| A100 (1x8) | 100 |\n")
-    assert call(["report", str(table)]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "report", table).err
     assert f"{table}: expected a result or an imported document, found a table of results" in error
     assert error.endswith("; import it first: llmperf import\n")
 

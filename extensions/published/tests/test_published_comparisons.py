@@ -71,38 +71,36 @@ def imported(tmp_path, monkeypatch, text, *words):
 
 
 @pytest.mark.parametrize("others", [A100, A100 + MI300X])
-def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, monkeypatch, capsys, others):
+def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, monkeypatch, ran, capsys, others):
     imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + others + UNKNOWN, "--peaks", "peaks.toml")
     (document,) = json.loads(capsys.readouterr().out)
     last = document["rows"][-1]
     assert (last["verdict"], last["vendor"]) == ("agrees", None)
     assert last["why"][0] == "MFU by the nominal convention, of 500 TFLOP/s"
-    assert call(["summary", "out", "--json"]) == 0
-    vendors = {kind["device"]: kind["vendor"] for kind in json.loads(capsys.readouterr().out)}
+    vendors = {kind["device"]: kind["vendor"] for kind in json.loads(ran(0, "summary", "out", "--json").out)}
     assert vendors["Zorblax Z9"] is None
     assert vendors["NVIDIA A100-SXM4-80GB"] == "nvidia"
 
 
-def test_the_table_of_imports_names_the_vendors_of_a_comparison_and_json_no_single_one(tmp_path, monkeypatch, capsys):
+def test_the_table_of_imports_names_the_vendors_of_a_comparison_and_json_no_single_one(
+    tmp_path, monkeypatch, ran, capsys
+):
     imported(tmp_path, monkeypatch, HEADER + A100 + MI300X)
     (document,) = json.loads(capsys.readouterr().out)
     assert document["vendor"] is None
     assert [row["vendor"] for row in document["rows"]] == ["nvidia", "rocm"]
-    assert call(["import", "mix.md", "--out", "again"]) == 0
-    assert " nvidia, rocm " in capsys.readouterr().out
+    assert " nvidia, rocm " in ran(0, "import", "mix.md", "--out", "again").out
 
 
-def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch, capsys):
+def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch, ran, capsys):
     imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
     price = '[prices."Zorblax Z9"]\nper_hour = 3.6\ncurrency = "USD"\ndate = 2026-11-01\nsource = "an offer"\n'
     Path("prices.toml").write_text(price)
     capsys.readouterr()
-    assert call(["report", "out", "--prices", "prices.toml", "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(csv.DictReader(io.StringIO(ran(0, "report", "out", "--prices", "prices.toml", "--format", "csv").out)))
     assert (rows[1]["device_model"], rows[1]["vendor"]) == ("Zorblax Z9", "")
     assert float(rows[1]["cost_per_million_tokens"]) == pytest.approx(3.6 / 3600 / 6000 * 1e6)
-    assert call(["report", "out", "--wide"]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "report", "out", "--wide").out
     assert "1x8 Zorblax Z9 " in text
     assert "Zorblax Z9 (1x8)" not in text
 

@@ -72,11 +72,10 @@ def test_a_computed_mfu_is_marked(runs, capsys):
 
 
 @pytest.mark.slow
-def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, capsys):
+def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, ran, capsys):
     monkeypatch.chdir(tmp_path)
     assert "imported: agrees" in summary(capsys, "runs", "published")
-    assert call(["report", "published", "--format", "csv"]) == 0
-    assert "NVIDIA_H800-80GB" in capsys.readouterr().out
+    assert "NVIDIA_H800-80GB" in ran(0, "report", "published", "--format", "csv").out
 
 
 def test_programs_get_imported_rows_in_their_place_and_marked(runs, capsys):

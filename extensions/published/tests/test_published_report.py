@@ -38,9 +38,8 @@ def test_nothing_is_computed_where_the_precision_may_mean_two_peaks():
     assert "mfu_nominal" not in single.figures
 
 
-def test_the_terminals_table_shows_the_contract_and_marks_a_computed_mfu(capsys):
-    assert call(["report", str(PUBLISHED / "llama1_paddle_a100"), "--wide"]) == 0
-    text = capsys.readouterr().out
+def test_the_terminals_table_shows_the_contract_and_marks_a_computed_mfu(ran):
+    text = ran(0, "report", PUBLISHED / "llama1_paddle_a100", "--wide").out
     (fastest,) = (line for line in text.splitlines() if " 4267 " in line)
     assert "fp16, 2048, 2048" in fastest
     assert "57.4 % *" in fastest

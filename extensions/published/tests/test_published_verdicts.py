@@ -157,51 +157,43 @@ CLOSING = (
 
 
 @pytest.mark.parametrize("words", [["validate"], ["report"], ["summary"]])
-def test_commands_close_with_how_many_rows_were_checked(words, capsys):
-    assert call([*words, str(PUBLISHED)]) == 0
-    told = capsys.readouterr()
+def test_commands_close_with_how_many_rows_were_checked(words, ran):
+    told = ran(0, *words, PUBLISHED)
     assert (told.err if words == ["validate"] else told.out).splitlines()[-1] == CLOSING
 
 
-def test_validate_names_the_lines_that_were_not_checked(capsys):
+def test_validate_names_the_lines_that_were_not_checked(ran):
     path = PUBLISHED / "llama2_7b_lora_a100"
-    assert call(["validate", str(path)]) == 0
-    lines = capsys.readouterr().err.splitlines()
+    lines = ran(0, "validate", path).err.splitlines()
     assert f"{path}/published.json: line 64: not checked: its MFU is withheld" in lines
     assert (
         f"{path}/published.json: line 65: agrees: MFU by the nominal convention, of 312 TFLOP/s; {A100_PEAK}" in lines
     )
 
 
-def test_a_verdict_names_source_and_confidence_of_a_peak_without_datasheet(capsys):
-    assert call(["validate", str(PUBLISHED / "baichuan2_13b_zero_h800"), "--json"]) == 0
-    (file,) = json.loads(capsys.readouterr().out)
+def test_a_verdict_names_source_and_confidence_of_a_peak_without_datasheet(ran):
+    (file,) = json.loads(ran(0, "validate", PUBLISHED / "baichuan2_13b_zero_h800", "--json").out)
     reasons = [row["why"][1] for row in file["rows"] if row["verdict"] == "agrees"]
     assert reasons
     assert all(reason.startswith("peak of confidence low: no datasheet at hand: ") for reason in reasons)
 
 
-def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
+def test_programs_get_a_verdict_on_each_row(tmp_path, ran):
     source = tmp_path / "a" / "README.md"
     source.parent.mkdir()
     source.write_text(DOCUMENT.format(**(PLAIN | {"mfu": "18.6%"})) + "| A100 (1x8) | 2868 | / |\n")
-    assert call(["import", str(source), "--out", str(tmp_path / "out"), "--json"]) == 0
-    (document,) = json.loads(capsys.readouterr().out)
+    (document,) = json.loads(ran(0, "import", source, "--out", tmp_path / "out", "--json").out)
     expected = [(13, "wrong", ["LP311"]), (14, "not checked", ["its MFU is withheld"])]
     assert [(one["line"], one["verdict"], one["why"]) for one in document["rows"]] == expected
-    assert call(["validate", str(tmp_path / "out"), "--json"]) == 1
-    (file,) = json.loads(capsys.readouterr().out)
+    (file,) = json.loads(ran(1, "validate", tmp_path / "out", "--json").out)
     assert [(one["line"], one["verdict"], one["why"]) for one in file["rows"]] == expected
-    assert call(["report", str(tmp_path / "out"), "--json"]) == 0
-    (report,) = json.loads(capsys.readouterr().out)
+    (report,) = json.loads(ran(0, "report", tmp_path / "out", "--json").out)
     assert [row["verdict"] for row in report["rows"]] == ["wrong", "not checked"]
-    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    rows = list(csv.DictReader(io.StringIO(ran(0, "report", tmp_path / "out", "--format", "csv").out)))
     assert [(one["verdict"], one["verdict_why"]) for one in rows] == [
         ("wrong", "LP311"), ("not checked", "its MFU is withheld")
     ]  # fmt: skip
-    assert call(["summary", str(tmp_path / "out"), "--json"]) == 0
-    (kind,) = json.loads(capsys.readouterr().out)
+    (kind,) = json.loads(ran(0, "summary", tmp_path / "out", "--json").out)
     assert (kind["vendor"], kind["rows"], kind["wrong"], kind["not_checked"]) == ("nvidia", 2, 1, 1)
     assert kind["best_verdict"] == "not checked", "a row that is wrong is not the best one"
 
@@ -210,7 +202,7 @@ def test_programs_get_a_verdict_on_each_row(tmp_path, capsys):
     ("layout", "expected"),
     [("/", ("", "", "")), ("TP4", ("4", "", "")), ("TP4PP1", ("4", "4", "4")), ("DP16", ("", "16", "16"))],
 )
-def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expected, tmp_path, capsys):
+def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expected, tmp_path, ran):
     text = DOCUMENT.format(
         **PLAIN | {"configuration": "A100 (2x8)", "extra": "## Batch size\n- LBS, 1 by default\n- GAS, 1 by default\n"}
     )
@@ -219,26 +211,22 @@ def test_csv_leaves_degrees_empty_that_the_document_does_not_print(layout, expec
         table.splitlines(), ("parallel", "---", layout), strict=True))  # fmt: skip
     source = tmp_path / "README.md"
     source.write_text(f"{before}## Performance metrics\n{table}")
-    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
-    capsys.readouterr()
-    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
-    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    ran(0, "import", source, "--out", tmp_path / "out")
+    (row,) = csv.DictReader(io.StringIO(ran(0, "report", tmp_path / "out", "--format", "csv").out))
     assert (row["tensor_parallel"], row["data_parallel"], row["global_batch"]) == expected
 
 
-def test_import_shows_the_counts_and_the_vendor(tmp_path, capsys):
+def test_import_shows_the_counts_and_the_vendor(tmp_path, ran):
     source = tmp_path / "README.md"
     source.write_text(DOCUMENT.format(**PLAIN))
-    assert call(["import", str(source), "--out", str(tmp_path / "out")]) == 0
-    out = capsys.readouterr().out.splitlines()
+    out = ran(0, "import", source, "--out", tmp_path / "out").out.splitlines()
     assert out[0].split()[:6] == ["document", "rows", "agree", "wrong", "not", "checked"]
     assert "nvidia" in out[2]
     assert out[-1] == "1 published row: 1 agree, 0 wrong, 0 not checked"
 
 
-def test_a_summary_of_imports_in_chinese_has_chinese_headers(capsys):
-    assert call(["summary", str(PUBLISHED), "--lang", "zh", "--wide"]) == 0
-    headers = re.split(r" {2,}", capsys.readouterr().out.splitlines()[0].strip())
+def test_a_summary_of_imports_in_chinese_has_chinese_headers(ran):
+    headers = re.split(r" {2,}", ran(0, "summary", PUBLISHED, "--lang", "zh", "--wide").out.splitlines()[0].strip())
     assert len(headers) == 12
     assert [header for header in headers if header.isascii()] == []
 

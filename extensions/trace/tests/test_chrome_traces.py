@@ -164,13 +164,12 @@ def test_traces_of_a_run_are_those_that_its_records_name(tmp_path):
     assert of_run(outside) is None
 
 
-def test_files_are_compared_by_themselves(tmp_path, monkeypatch, capsys):
+def test_files_are_compared_by_themselves(tmp_path, monkeypatch, ran, capsys):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "a.json.gz", HOST)
     written(tmp_path / "b.json.gz", [*HOST[1:], event("aten::mm", 80, 4000, thread=3)])
     assert of_file(tmp_path / "a.json.gz").steps == 1
-    assert call(["compare", "a.json.gz", "b.json.gz", "--explain"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+    lines = ran(0, "compare", "a.json.gz", "b.json.gz", "--explain").out.splitlines()
     assert lines[0] == "A: a.json.gz: calls on the host, means of 1 steps"
     (row,) = [line.split() for line in lines if line.startswith("aten.mm")]
     assert row == ["aten.mm", "0.04", "4.04", "+4.00", "2", "3"]
@@ -180,7 +179,7 @@ def test_files_are_compared_by_themselves(tmp_path, monkeypatch, capsys):
     assert (found["source"], found["operations"][0]["name"]) == ("Chrome traces", "aten.mm")
 
 
-def test_files_need_explain_and_files_on_each_side(tmp_path, monkeypatch, capsys):
+def test_files_need_explain_and_files_on_each_side(tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
     whole = written(tmp_path / "a.json.gz", HOST).read_bytes()
     written(tmp_path / "b.json.gz", HOST[1:])
@@ -193,5 +192,4 @@ def test_files_need_explain_and_files_on_each_side(tmp_path, monkeypatch, capsys
         (["a.json.gz", "b.json.gz", "--explain", "--fail-below", "0.9"], "--fail-below: expected runs"),
         (["a.json.gz", "b.json.gz", "--explain", "--format", "sarif"], "expected --format terminal, markdown or json"),
     ]:
-        assert call(["compare", *words]) == 2
-        assert message in capsys.readouterr().err
+        assert message in ran(2, "compare", *words).err

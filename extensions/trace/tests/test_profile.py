@@ -6,7 +6,6 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins, load_for
@@ -33,7 +32,7 @@ def profile(stub_plan, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_profile_gives_time_by_kind_and_is_no_result(profile, tmp_path, capsys):
+def test_a_profile_gives_time_by_kind_and_is_no_result(profile, tmp_path, ran):
     document = profile()
     (run,) = (tmp_path / "runs").iterdir()
     assert [(each.kind, each.seconds) for each in document.kinds] == [("matmul", 0.5), ("elementwise", 0.4)]
@@ -46,8 +45,7 @@ def test_a_profile_gives_time_by_kind_and_is_no_result(profile, tmp_path, capsys
     assert any("no measurement" in note for note in plan["notes"])
     with pytest.raises(UserError, match="not a measured run"):
         build_result(run)
-    assert call(["report", str(run)]) == 2
-    assert "its plan has purpose 'profile', which has no result" in capsys.readouterr().err
+    assert "its plan has purpose 'profile', which has no result" in ran(2, "report", run).err
 
 
 RATES = DeviceRates(

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
@@ -104,68 +103,60 @@ def test_traced_steps_that_do_not_show_the_measured_difference_are_warned_of():
     assert "the measured steps differ by -100.00 ms, the traced ones by +400.00 ms: this does not" in warning.text
 
 
-def test_compare_explains_runs_with_traces(sides, capsys):
+def test_compare_explains_runs_with_traces(sides, ran):
     sides("fast", profile())
     sides("slow", profile(step=1.3, add=0.5))
-    assert call(["compare", "fast", "slow", "--explain"]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "compare", "fast", "slow", "--explain").out
     assert "B's traced step is 300.00 ms longer than A's: memory +300.00 ms" in text
     assert "aten.add (memory)" in text
-    assert call(["compare", "fast", "slow", "--explain", "--format", "json"]) == 0
-    found = json.loads(capsys.readouterr().out)["explanations"]["B"]
+    found = json.loads(ran(0, "compare", "fast", "slow", "--explain", "--format", "json").out)["explanations"]["B"]
     assert found["operations"][0]["name"] == "aten.add"
     assert sum(part["difference_seconds"] for part in found["operations"]) == pytest.approx(found["difference_seconds"])
 
 
-def test_operations_of_kept_chrome_traces_have_a_table_of_their_own(sides, capsys):
+def test_operations_of_kept_chrome_traces_have_a_table_of_their_own(sides, ran):
     for name, length in (("fast", 1000), ("slow", 3000)):
         sides(name, replace(profile(), trace="traces/rank-00000.json.gz"))
         trace = trace_path(Path(name), 0)
         trace.parent.mkdir()
         events = [{"ph": "X", "cat": "kernel", "name": "gemm", "ts": 0, "dur": length}] * 2
         trace.write_bytes(gzip.compress(json.dumps({"traceEvents": events}).encode()))
-    assert call(["compare", "fast", "slow", "--explain"]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "compare", "fast", "slow", "--explain").out
     assert "from the profiles in the records of rank 0, which the hashes of the result cover" in " ".join(text.split())
     assert "fast/traces/rank-00000.json.gz: kernels on the device, means of 2 steps" in " ".join(text.split())
     (row,) = [line.split() for line in text.splitlines() if line.startswith("gemm")]
     assert row == ["gemm", "1.00", "3.00", "+2.00", "1", "1"]
-    assert call(["compare", "fast", "slow", "--explain", "--format", "json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(0, "compare", "fast", "slow", "--explain", "--format", "json").out)
     assert document["explanations"]["B"]["source"] == "the profiles in the records of rank 0"
     assert document["chrome_traces"]["B"]["operations"][0]["difference_seconds"] == pytest.approx(0.002)
     trace_path(Path("slow"), 0).write_bytes(b"{")
-    assert call(["compare", "fast", "slow", "--explain"]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "compare", "fast", "slow", "--explain")
     assert "gemm" not in out
     assert "the figures of the records alone are shown" in err
 
 
-def test_a_side_without_a_trace_is_named(sides, capsys):
+def test_a_side_without_a_trace_is_named(sides, ran):
     sides("fast", profile())
-    assert call(["compare", "fast", "slow", "--explain"]) == 0
-    out, err = capsys.readouterr()
+    out, err = ran(0, "compare", "fast", "slow", "--explain")
     assert "A" in out
     assert err.count("\n") == 1
     assert "--explain: slow: no run has a trace (llmperf run --trace 3)" in err
 
 
 @pytest.mark.parametrize("seconds", [1e308, -1.0])
-def test_times_that_no_profiler_makes_are_refused(sides, capsys, seconds):
+def test_times_that_no_profiler_makes_are_refused(sides, ran, seconds):
     sides("fast", profile())
     sides("slow", profile(add=seconds))
-    assert call(["compare", "fast", "slow", "--explain"]) == 2
-    out, err = capsys.readouterr()
+    out, err = ran(2, "compare", "fast", "slow", "--explain")
     assert "aten.add: expected 0 to 1e+09 seconds, found" in err
     assert out == ""
 
 
-def test_records_of_another_result_explain_nothing(sides, capsys):
+def test_records_of_another_result_explain_nothing(sides, ran):
     sides("fast", profile())
     sides("slow", profile())
     with filenames.records_path(Path("slow"), 0).open("ab") as file:
         file.write(json_files.encode(ProfileRecord(rank=0, profile=profile(add=0.9))) + b"\n")
-    assert call(["compare", "fast", "slow", "--explain"]) == 2
-    out, err = capsys.readouterr()
+    out, err = ran(2, "compare", "fast", "slow", "--explain")
     assert "rank-00000.jsonl: expected the records of slow/result.json, found others (another hash)" in err
     assert out == ""

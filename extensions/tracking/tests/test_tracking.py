@@ -197,11 +197,10 @@ def test_hyperparameters_have_no_paths_of_this_machine(stub_plan):
         ("mlflow=taken", "expected a folder that can be written: File exists"),
     ],
 )
-def test_a_log_that_cannot_be_opened_is_one_line(log, message, tmp_path, monkeypatch, capsys):
+def test_a_log_that_cannot_be_opened_is_one_line(log, message, tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("")
-    assert call(["run", "--log", log]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "run", "--log", log).err
     assert message in error
     assert error.count("\n") == 1
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from llmperf.cli.main import call
 from llmperf.cli.run import show_repeats
 from llmperf.files import json_files
 from llmperf.reporting.words import finding_text, recorded, sentence, value_text, word
@@ -114,31 +113,26 @@ def test_values_in_a_sentence_are_not_taken_for_templates():
         ({}, "en"),
     ],
 )
-def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path, monkeypatch, capsys, locale, language):
+def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path, monkeypatch, ran, locale, language):
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in locale.items():
         monkeypatch.setenv(name, value)
     path = tmp_path / "result.json"
     path.write_text(json.dumps(example))
-    assert call(["report", str(path), "--format", "markdown"]) == 0
-    assert ("性能指标" in capsys.readouterr().out) == (language == "zh")
-    assert call(["report", str(path), "--format", "markdown", "--lang", "en"]) == 0
-    assert "Performance" in capsys.readouterr().out
+    assert ("性能指标" in ran(0, "report", path, "--format", "markdown").out) == (language == "zh")
+    assert "Performance" in ran(0, "report", path, "--format", "markdown", "--lang", "en").out
 
 
-def test_validate_speaks_chinese_to_people_and_not_to_programs(example, tmp_path, capsys):
+def test_validate_speaks_chinese_to_people_and_not_to_programs(example, tmp_path, ran):
     path = tmp_path / "result.json"
     example["metrics"]["tokens_per_second_per_device"] *= 2
     path.write_text(json.dumps(example))
-    assert call(["validate", "--lang", "zh", "--select", "LP201", str(path)]) == 1
-    printed = capsys.readouterr()
+    printed = ran(1, "validate", "--lang", "zh", "--select", "LP201", path)
     assert f"{path}:/metrics/tokens_per_second_per_device: LP201 错误 应为 " in printed.out
     assert printed.err == "1 个文件：1 个错误，0 个警告（规则集 9）\n"
-    assert call(["validate", "--lang", "zh", "--json", str(path)]) == 1
-    chinese = capsys.readouterr().out
-    assert call(["validate", "--lang", "en", "--json", str(path)]) == 1
-    assert chinese == capsys.readouterr().out
+    chinese = ran(1, "validate", "--lang", "zh", "--json", path).out
+    assert chinese == ran(1, "validate", "--lang", "en", "--json", path).out
     assert "expected" in chinese
 
 

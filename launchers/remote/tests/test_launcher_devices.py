@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from llmperf.cli.main import call
 
 SOURCE = """
 import llmperf
@@ -30,30 +29,27 @@ def llmperf_launchers():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("words", "devices"), [((), 1), (("--devices", "2"), 2), (("--set", "devices=2"), 2)])
-def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, capsys, words, devices):
+def test_a_run_uses_the_fewest_devices_of_all_nodes(stub_site, install, ran, words, devices):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = [
         "--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2", "--set", "micro_batch=1",
     ]  # fmt: skip
-    assert call(["plan", "default", *options, *words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(0, "plan", "default", *options, *words, "--json").out)
     assert document["plan"]["worker"]["layout"]["devices_per_node"] == devices
 
 
-def test_plugins_lists_the_launchers_of_the_core_and_of_plugins(stub_site, install, capsys):
+def test_plugins_lists_the_launchers_of_the_core_and_of_plugins(stub_site, install, ran):
     install("llmperf-slots", "slots", SOURCE, role="extension")
-    assert call(["plugins", "--launchers", "--json"]) == 0
-    rows = [row for row in json.loads(capsys.readouterr().out) if row["role"] == "launcher"]
+    rows = [row for row in json.loads(ran(0, "plugins", "--launchers", "--json").out) if row["role"] == "launcher"]
     owners = {row["name"]: (row["distribution"], row["state"]) for row in rows}
     assert owners["local"] == ("llmperf-core", "ok")
     assert owners["slots"] == ("llmperf-slots", "ok")
 
 
 @pytest.mark.slow
-def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, capsys):
+def test_a_plan_names_the_nodes_of_its_devices(stub_site, install, ran):
     install("llmperf-slots", "slots", SOURCE, role="extension")
     options = ["--vendor", "stub", "--framework", "stub", "--launcher", "slots", "--set", "nodes=2"]
-    assert call(["plan", "default", *options, "--set", "micro_batch=1"]) == 0
-    text = capsys.readouterr().out
+    text = ran(0, "plan", "default", *options, "--set", "micro_batch=1").out
     assert "on node[1-2])" in text
     assert "ACME_INTERFACE=lo (on node1; each node has its own)" in text

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from llmperf.cli.main import call
 
 SOURCE = """
 import llmperf
@@ -50,11 +49,10 @@ EXPECTED = "expected a list of llmperf_launchers: launcher 'odd'"
         ({"given": "Odd(), Odd()"}, " gave two launchers named 'odd'"),
     ],
 )  # fmt: skip
-def test_a_launcher_that_fails_is_one_line(stub_site, install, capsys, tmp_path, monkeypatch, broken, reason):
+def test_a_launcher_that_fails_is_one_line(stub_site, install, ran, tmp_path, monkeypatch, broken, reason):
     monkeypatch.chdir(tmp_path)
     install("llmperf-odd", "odd", SOURCE.format(**{**GOOD, **broken}), role="extension")
-    assert call(["run", *RUN]) == 2
-    error = capsys.readouterr().err
+    error = ran(2, "run", *RUN).err
     assert reason in error
     assert error.count("\n") == 1
     if "UserError" not in str(broken):

@@ -72,10 +72,9 @@ def test_an_unknown_launcher_is_refused_with_the_nearest(pair, in_folder, capsys
     assert capsys.readouterr().err == "llmperf: --launcher: unknown launcher 'par'; did you mean 'pair'?\n"
 
 
-def test_options_of_the_launcher_come_from_the_users_file(pair, in_folder, capsys):
+def test_options_of_the_launcher_come_from_the_users_file(pair, in_folder, ran):
     (in_folder / "llmperf.toml").write_text("[launchers.pair]\ncolour = 1\n")
-    assert call(["plan", *STUB, "--launcher", "pair"]) == 2
-    assert capsys.readouterr().err == (
+    assert ran(2, "plan", *STUB, "--launcher", "pair").err == (
         "llmperf: llmperf.toml: launchers.pair: unknown key 'colour'; expected addresses\n"
     )
 
@@ -105,7 +104,7 @@ def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
 
 
 @pytest.mark.slow
-def test_two_agents_run_one_plan(pair, in_folder, capsys):
+def test_two_agents_run_one_plan(pair, in_folder, ran, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "2", "--json"]
     code = call([*words, "--set", "framework.step_seconds=0.01"])
     document = json.loads(capsys.readouterr().out)
@@ -122,20 +121,18 @@ def test_two_agents_run_one_plan(pair, in_folder, capsys):
     assert ranks == [("left", 0, 1), ("right", 2, 3)]
     assert [node["differs"] for node in result["nodes"]] == [{}, {"environment.PAIR_NODE": "right"}]
     assert {"records/host-001.json", "records/memory-001.jsonl", "nodes.json"} <= set(result["files"])
-    assert call(["validate", str(run)]) == 0
-    capsys.readouterr()
+    ran(0, "validate", run)
     assert "rank 3: closed" in filenames.log_path(run, 3).read_text()
     assert not [pid for report in reports for rank in report.ranks if os.path.exists(f"/proc/{(pid := rank.pid)}")]
 
 
 @pytest.mark.slow
-def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair, in_folder, capsys, monkeypatch):
+def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair, in_folder, ran, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "t")
     monkeypatch.setenv("STUB_PASSWORD", "p")
     words = ["run", *STUB, "--launcher", "pair", "--hosts", "left", "--devices", "2", "--json"]
     fault = ["--set", "framework.fault=tells secrets", "--set", "framework.fault_rank=0"]
-    assert call([*words, *fault]) == 1
-    run = Path(json.loads(capsys.readouterr().out)["folder"])
+    run = Path(json.loads(ran(1, *words, *fault).out)["folder"])
     log = filenames.log_path(run, 0).read_text().splitlines()
     (port,) = (line for line in log if line.startswith("MASTER_PORT="))
     assert int(port.partition("=")[2]) > 0
@@ -143,25 +140,22 @@ def test_ranks_of_a_single_node_behind_a_launcher_have_a_free_port_to_meet(pair,
 
 
 @pytest.mark.slow
-def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, capsys):
+def test_a_rank_that_fails_on_one_node_ends_both(pair, in_folder, ran):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "1", "--json"]
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
-    assert call([*words, *fault]) == 1
-    result = json.loads(capsys.readouterr().out)["result"]
+    result = json.loads(ran(1, *words, *fault).out)["result"]
     failure = result["failure"]
     assert (failure["rank"], failure["node_rank"]) == (1, 1)
     assert failure["message"] == "node 1 (right): rank 1 has had enough"
 
 
 @pytest.mark.slow
-def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, capsys):
+def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, ran):
     words = ["run", *STUB, "--launcher", "pair", "--hosts", "gpu-17,gpu-18.lab", "--devices", "1", "--json"]
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
-    assert call([*words, *fault]) == 1
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(ran(1, *words, *fault).out)
     assert document["result"]["failure"]["message"] == "node 1 (gpu-18.lab): rank 1 has had enough"
-    assert call(["pack", document["folder"], "-o", "hidden.zip", "--logs"]) == 0
-    assert call(["validate", "hidden.zip"]) == 0, capsys.readouterr().out
+    assert call(["validate", "hidden.zip"]) == 0, ran(0, "pack", document["folder"], "-o", "hidden.zip", "--logs").out
     with zipfile.ZipFile("hidden.zip") as archive:
         texts = {name: archive.read(name) for name in archive.namelist()}
     assert [name for name, text in texts.items() if b"gpu-1" in text] == []
@@ -192,10 +186,9 @@ def test_the_nodes_are_asked_whether_they_are_idle(pair, in_folder, capsys):
     assert last.endswith(" and on 1 more node")
 
 
-def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folder, capsys, monkeypatch):
+def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folder, ran, monkeypatch):
     monkeypatch.setattr(launchers, "plugins_for", Plugins)
-    assert call(["plan", *STUB, "--launcher", "pair", "--devices", "1"]) == 2
-    assert capsys.readouterr().err == (
+    assert ran(2, "plan", *STUB, "--launcher", "pair", "--devices", "1").err == (
         f"llmperf: launcher 'pair': llmperf-remote brings runs to its nodes; install it with: "
         f"{install_own('llmperf-remote')}\n"
     )

@@ -6,7 +6,6 @@ from pathlib import Path
 from sysconfig import get_paths
 
 import pytest
-from llmperf.cli.main import call
 
 pytestmark = pytest.mark.slow
 
@@ -64,18 +63,16 @@ def environments(machines, tmp_path, monkeypatch):
     return Environments(tmp_path)
 
 
-def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(environments, capsys, monkeypatch):
+def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(environments, ran, monkeypatch):
     python = environments.make(("paddlepaddle-gpu", "3.3.1")) / "bin" / "python"
     monkeypatch.setattr("llmperf_paddle.installed.find_spec", lambda name: None)  # not in this environment
     monkeypatch.setattr("llmperf_paddle.installed.installed_builds", lambda: {})
-    assert call(["plan", *CASE, "paddle-gpu", "--json"]) == 0
-    plan = json.loads(capsys.readouterr().out)["plan"]
+    plan = json.loads(ran(0, "plan", *CASE, "paddle-gpu", "--json").out)["plan"]
     assert (plan["interpreter"]["path"], plan["interpreter"]["environment"]) == (str(python), "paddle-gpu")
     assert (plan["vendor"], plan["worker"]["needs"]["runtime"]) == ("nvidia", "paddle")
     assert (len(plan["probe"]["devices"]), plan["probe"]["offers"]["runtime_problems"]) == (8, {})
     small = ("--devices", "2", "--set", "model=llama_tiny", "--set", "seq_len=64")
-    assert call(["run", *CASE, "paddle-gpu", *small]) == 1
-    printed = capsys.readouterr()
+    printed = ran(1, "run", *CASE, "paddle-gpu", *small)
     assert f"of {python}" in printed.out + printed.err
     (result,) = environments.folder.glob("runs/*/result.json")
     assert json.loads(result.read_text())["software"]["worker_environment"] == "paddle-gpu"
@@ -89,10 +86,9 @@ def test_the_gpu_build_plans_and_its_interpreter_runs_the_ranks(environments, ca
     ],
 )
 def test_an_environment_without_a_paddle_for_gpus_is_refused_although_this_one_has_one(
-    environments, capsys, builds, lines
+    environments, ran, builds, lines
 ):
     environments.make(*builds, cuda="False")
-    assert call(["run", *CASE, "paddle-gpu"]) == 2
-    shown = capsys.readouterr().err
+    shown = ran(2, "run", *CASE, "paddle-gpu").err
     assert all(line in shown for line in lines), shown
     assert not (environments.folder / "runs").exists()

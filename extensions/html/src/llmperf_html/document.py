@@ -17,13 +17,7 @@ STYLES = ("uplot/uPlot.min.css", "page.css", "bars.css", "table.css")
 
 
 def document(
-    *,
-    title: str,
-    language: str,
-    body: str,
-    data: Any,
-    scripts: Sequence[str],
-    styles: Sequence[str] = STYLES,
+    *, title: str, language: str, body: str, data: Any, scripts: Sequence[str], styles: Sequence[str] = STYLES
 ) -> str:
     """The whole file. `body` is HTML whose text is escaped; `scripts` and `styles` are files of `web/`, in their order.
 

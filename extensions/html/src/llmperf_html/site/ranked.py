@@ -16,11 +16,7 @@ from llmperf_html.site.page import HATCHES, Frame, table
 
 
 def leaderboard(
-    frame: Frame,
-    content: Content,
-    standing: Standing,
-    up: str,
-    entries: Sequence[tuple[int, Entry]] | None = None,
+    frame: Frame, content: Content, standing: Standing, up: str, entries: Sequence[tuple[int, Entry]] | None = None
 ) -> Html:
     """A table of entries with their ranks; all of the standing, unless `entries` names some.
 
