@@ -50,7 +50,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/html": 2000,
     "extensions/huggingface": 700,
     "extensions/peak": 1000,
-    "extensions/published": 6200,
+    "extensions/published": 6150,
     "extensions/screening": 1400,
     "extensions/scripts": 450,
     "extensions/sweep": 3100,
@@ -58,8 +58,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 91950,
-    "tests": 49500,
+    "outside tests": 91900,
+    "tests": 49450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
-from functools import cache
 from pathlib import Path
 
+import generated_documents as generated
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.cases.library import library
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.reporting.exports import CsvReporter, JsonReporter
@@ -18,30 +16,16 @@ from llmperf.reporting.markdown import MarkdownReporter
 from llmperf.reporting.terminal import TerminalReporter
 from llmperf.validation.schema import schema_findings
 from llmperf_published.reading.document import MAX_LINE, MAX_LINES, import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
 from llmperf_published.reporting.sheets import published_sheets
 from llmperf_published.rules.identity import document_is_that_of_its_text
 from llmperf_schemas import load
+from published_tables import KNOWN, SOURCES, read
 
-sys.path.insert(0, str(Path(__file__).parent))
-import generated_documents as generated
-
-SEEDS = [
-    path.read_text(encoding="utf-8") for path in sorted((Path(__file__).parent / "published_documents").glob("*.md"))
-]
+SEEDS = [path.read_text(encoding="utf-8") for path in SOURCES.values()]
 FEW = settings(max_examples=25, deadline=None)
 MANY = settings(max_examples=150, deadline=None)
 HOSTILE = "<script>alert(1)</script> [a](javascript:b) `c` \x1b[2J \u202e {0} =1+1 ${{x}} %n ![](x)"
-
-
-@cache
-def known():
-    return Known.of(library())
-
-
-def read(text):
-    return import_document(text.encode("utf-8", "surrogatepass"), "README.md", known())
 
 
 def checked(text):
@@ -226,7 +210,7 @@ def test_a_cell_of_an_edited_document_cannot_leave_its_cell():
 )
 def test_what_cannot_be_read_is_refused_in_one_line(data, message):
     with pytest.raises(UserError, match=message):
-        import_document(data, "README.md", known())
+        import_document(data, "README.md", KNOWN)
 
 
 LONG = [

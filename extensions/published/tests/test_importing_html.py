@@ -5,11 +5,9 @@ from __future__ import annotations
 from time import process_time
 
 import pytest
-from llmperf.cases.library import library
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.markdown import blocks
 from llmperf_published.reporting.markdown import published_markdown
+from published_tables import read
 
 HEAD = "# NVIDIA results\n## Hardware environment\n- Accelerator: NVIDIA A100-SXM4-80GB\n## Performance\n"
 TABLE = """<table>
@@ -24,13 +22,7 @@ TABLE = """<table>
 """
 
 
-@pytest.fixture(scope="module")
-def read():
-    known = Known.of(library())
-    return lambda text: import_document(text.encode(), "README.md", known)
-
-
-def test_rows_of_an_html_table_are_results(read):
+def test_rows_of_an_html_table_are_results():
     document = read(HEAD + TABLE)
     assert [(row.line, row.hardware.devices_per_node, row.metrics.mfu.value) for row in document.rows] == [
         (7, 8, 0.547),
@@ -41,7 +33,7 @@ def test_rows_of_an_html_table_are_results(read):
     assert document.unread[1:] == ()  # the first is the heading without a known word
 
 
-def test_an_html_table_in_a_markdown_report_is_imported_as_the_same_rows(read):
+def test_an_html_table_in_a_markdown_report_is_imported_as_the_same_rows():
     document = read(HEAD + TABLE)
     again = read(published_markdown(document, "en"))
     assert [row.metrics for row in again.rows] == [row.metrics for row in document.rows]

@@ -3,27 +3,22 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from llmperf.cases.library import library
 from llmperf.cli.main import cli
 from llmperf.files import json_files
 from llmperf.validation.document_files import found_documents
 from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.reporting.markdown import published_markdown
+from published_tables import DATA, KNOWN, SOURCES
 
-DOCUMENTS = sorted((Path(__file__).parent / "published_documents").glob("*.md"))
-SHIPPED = Path(__file__).parents[1] / "src/llmperf_published/data"
-NAMES = [path.stem for path in DOCUMENTS]
+DOCUMENTS, NAMES = list(SOURCES.values()), list(SOURCES)
 
 
 @pytest.fixture(scope="module")
 def imported():
-    known = Known.of(library())
-    return {path.stem: import_document(path.read_bytes(), path.name, known) for path in DOCUMENTS}
+    return {path.stem: import_document(path.read_bytes(), path.name, KNOWN) for path in DOCUMENTS}
 
 
 def split(line):
@@ -73,15 +68,15 @@ def test_tables_come_back_for_a_markdown_library_too(path, imported):
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_what_is_shipped_is_what_is_imported(path, imported):
-    shipped = (SHIPPED / path.stem / "published.json").read_bytes()
+    shipped = (DATA / path.stem / "published.json").read_bytes()
     again = "llmperf import tests/published_documents/*.md --out src/llmperf_published/data --force"
     assert shipped == json_files.encode_pretty(imported[path.stem]), again
 
 
 def test_what_is_shipped_is_valid_and_all_there_is():
-    documents = found_documents([SHIPPED], lambda kind: kind.name == "published")
+    documents = found_documents([DATA], lambda kind: kind.name == "published")
     assert [read.path.parent.name for read in documents] == NAMES
-    message = CliRunner().invoke(cli, ["validate", str(SHIPPED), "--format", "json"])
+    message = CliRunner().invoke(cli, ["validate", str(DATA), "--format", "json"])
     assert message.exit_code in (0, 1)  # findings may be deserved; what cannot be read may not
     assert not [item for file in json.loads(message.stdout) for item in file["findings"] if item["code"] < "LP100"]
 

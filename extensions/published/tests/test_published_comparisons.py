@@ -8,11 +8,9 @@ import json
 from pathlib import Path
 
 import pytest
-from llmperf.cases.library import library
 from llmperf.cli.main import call
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.rules.verdicts import judged
+from published_tables import read
 
 HEADER = "| Model | Accelerator | Precision | Seq len | GBS | tokens/s/GPU | MFU |\n" + "|---" * 7 + "|\n"
 A100, MI300X, UNKNOWN = (
@@ -40,7 +38,7 @@ WHY_NOT = 'the vendor of "Zorblax Z9 (1x8)" is not known; peaks of your own: `ll
 
 def outcomes(text):
     """The verdicts with their first reason, and the codes of errors and warnings."""
-    findings, verdicts = judged(import_document(text.encode(), "mix.md", Known.of(library())))
+    findings, verdicts = judged(read(text))
     codes = {finding.code for finding in findings if finding.severity != "note"} - {"LP614"}
     return [(verdict.outcome, verdict.why[0]) for verdict in verdicts], codes
 

@@ -8,18 +8,15 @@ from pathlib import Path
 
 import llmperf_published
 import pytest
-from llmperf.cases.library import library
 from llmperf.files import json_files
 from llmperf.files.user_files import read_toml
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import findings
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published
+from published_tables import read
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "rules" / "example.md"
-KNOWN = Known.of(library())
 RULES = {rule.code: rule for rule in open_catalogue().rules_for("published")}
 PAGES = {owned.rule.code: owned.page() for owned in open_catalogue().all_rules()}
 
@@ -42,7 +39,7 @@ def judged_document(values):
         if not piece.startswith("/"):
             assert text.count(piece) == 1, piece
             text = text.replace(piece, instead)
-    imported = json.loads(json_files.encode(import_document(text.encode(), "example.md", KNOWN)))
+    imported = json.loads(json_files.encode(read(text)))
     put(imported, {pointer: value for pointer, value in values.items() if pointer.startswith("/")})
     return findings("published", json_files.convert(imported, Published, "published"))
 

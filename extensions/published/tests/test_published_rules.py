@@ -7,24 +7,21 @@ import re
 from functools import cache
 from pathlib import Path
 
+import published_tables
 import pytest
-from llmperf.cases.library import library
 from llmperf.cli.validate import text
 from llmperf.files import json_files
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.check import Validator, findings
 from llmperf.validation.document_files import read_document
 from llmperf_compare.finding_formats import github, sarif
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.types.document import Published
+from published_tables import DATA, read
 
 ROOT = Path(__file__).parents[3]
-DATA = ROOT / "extensions/published/src/llmperf_published/data"
-SOURCES = {path.stem: path.read_text() for path in (Path(__file__).parent / "published_documents").glob("*.md")}
+SOURCES = {name: path.read_text() for name, path in published_tables.SOURCES.items()}
 MEGATRON, ZERO, LORA = "llama2_7b_megatron_deepspeed_a100", "baichuan2_13b_zero_h800", "llama2_7b_lora_a100"
 R300, PADDLE = "llama2_7b_zero_r300", "llama1_paddle_a100"
-KNOWN = Known.of(library())
 
 FOUND = {
     MEGATRON: [
@@ -49,14 +46,10 @@ FOUND = {
 """Code, place and words of every finding. All of `PADDLE`'s arithmetic holds, as does all of `ZERO`."""
 
 
-def imported(text):
-    return import_document(text.encode(), "README.md", KNOWN)
-
-
 @cache
 def as_imported(name):
     """What is found in a document as it was published."""
-    return told(imported(SOURCES[name]))
+    return told(read(SOURCES[name]))
 
 
 def told(published):
@@ -79,7 +72,7 @@ def test_a_published_document_gets_the_findings_it_deserves_and_no_other(name):
     assert [(code, path) for code, path, _ in found] == [(code, path) for code, path, _ in FOUND[name]]
     for (_, _, message), (_, _, words) in zip(found, FOUND[name], strict=True):
         assert words in message
-    assert told(imported(SOURCES[name])) == found
+    assert told(read(SOURCES[name])) == found
 
 
 EXAMPLE = (ROOT / "docs" / "rules" / "example.md").read_text()
@@ -91,7 +84,7 @@ def codes_of(pieces, text=EXAMPLE):
     for piece, instead in pieces.items():
         assert text.count(piece) == 1, piece
         text = text.replace(piece, instead)
-    return {code for code, _, _ in told(imported(text))}
+    return {code for code, _, _ in told(read(text))}
 
 
 @pytest.mark.parametrize(
@@ -201,7 +194,7 @@ def test_an_accelerator_s_memory_may_stand_in_its_name():
 
 
 def test_a_row_of_another_vendor_s_device_is_an_error():
-    found = told(imported(on("Kunlunxin XPU", "R300", "R300")))
+    found = told(read(on("Kunlunxin XPU", "R300", "R300")))
     places = [f"/rows/{row}/{path}" for row in (0, 1) for path in ("hardware/device", "configuration_name/device")]
     assert [path for code, path, _ in found if code == "LP612"] == places
     assert "LP612" not in codes_of({}, on("Kunlunxin XPU", "R300", "R300").replace("A100", "R300"))
@@ -312,7 +305,7 @@ CASES = [
 @pytest.mark.parametrize(("code", "name", "number"), CASES)
 def test_a_fault_put_into_a_published_document_is_found_by_its_rule(code, name, number):
     before = as_imported(name)
-    after = told(imported(FAULTS[code][number](SOURCES[name])))
+    after = told(read(FAULTS[code][number](SOURCES[name])))
     places = [(code, words) for code, _, words in before]
     fresh = [one for one in after if (one[0], one[2]) not in places]
     assert code in [one[0] for one in fresh], after
@@ -370,7 +363,7 @@ def test_a_document_that_was_emptied_is_told():
 def test_a_case_that_this_library_has_not_got_is_no_change():
     """Who imported it may have had one."""
     text = SOURCES[LORA].replace("lora", "adapters").replace("LORA", "adapters").replace("LoRA", "adapters")
-    value = json.loads(json_files.encode(imported(text)))
+    value = json.loads(json_files.encode(read(text)))
     before = told(json_files.convert(value, Published, "published"))
     for row in value["rows"]:
         assert row["case"] is None

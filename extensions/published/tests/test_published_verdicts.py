@@ -13,9 +13,8 @@ from llmperf.accounting.flops import count_flops
 from llmperf.cases.library import library
 from llmperf.cli.main import call
 from llmperf.types import Workload
-from llmperf_published.reading.document import import_document
-from llmperf_published.reading.library_match import Known
 from llmperf_published.rules.verdicts import closing, judged
+from published_tables import read
 
 PUBLISHED = Path(__file__).parents[1] / "src/llmperf_published/data"
 A100_PEAK = "peak of confidence datasheet: NVIDIA A100 Tensor Core GPU datasheet, column A100 40GB SXM"
@@ -42,11 +41,9 @@ PLAIN = {
 
 @pytest.fixture(scope="module")
 def verdict():
-    known = Known.of(library())
-
     def only(**changes):
         text = DOCUMENT.format(**(PLAIN | changes))
-        (found,) = judged(import_document(text.encode(), "README.md", known))[1]
+        (found,) = judged(read(text))[1]
         return found.outcome, found.why[0]
 
     return only
@@ -134,7 +131,7 @@ def test_rows_that_agree_on_different_devices_of_a_family_were_not_checked():
     def found(*rows):
         text = DOCUMENT.format(**PLAIN | said | {"mfu": rows[0]})
         text += "".join(f"| H100 (1x8) | 9000 | {one} |\n" for one in rows[1:])
-        return judged(import_document(text.encode(), "README.md", Known.of(library())))[1]
+        return judged(read(text))[1]
 
     for figure in figures:
         assert [one.outcome for one in found(figure, figure)] == ["agrees", "agrees"]
@@ -144,7 +141,7 @@ def test_rows_that_agree_on_different_devices_of_a_family_were_not_checked():
 
 def test_rows_beyond_the_listed_findings_are_wrong_too():
     text = DOCUMENT.format(**PLAIN) + "| A100 (1x8) | 2868 | 18.6% |\n" * 30
-    findings, verdicts = judged(import_document(text.encode(), "README.md", Known.of(library())))
+    findings, verdicts = judged(read(text))
     assert sum(one.code == "LP311" for one in findings) < 30
     assert [one.outcome for one in verdicts].count("wrong") == 30
     assert closing(verdicts) == "31 published rows: 1 agree, 30 wrong, 0 not checked"

@@ -13,11 +13,10 @@ from llmperf.errors import UserError
 from llmperf.validation import vendors_calling
 from llmperf_schemas import PUBLISHED_SCHEMA
 
-from llmperf_published.reading.form_factors import without_form_factor
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
 from llmperf_published.reading.markdown import blocks, has_chinese, normal
-from llmperf_published.reading.names import vendors_named
+from llmperf_published.reading.names import vendors_named, without_form_factor
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents

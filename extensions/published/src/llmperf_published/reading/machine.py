@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from llmperf_published.reading.form_factors import FORM_FACTOR, form_factor, without_form_factor
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.reading.names import device_at, vendors_named
+from llmperf_published.reading.names import FORM_FACTOR, device_at, form_factor, vendors_named, without_form_factor
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import layout_in, precision_in, stated

@@ -1,4 +1,4 @@
-"""Vendors and frameworks by the words that documents use: from `vocabulary.toml` and from the installed plugins."""
+"""Vendors, form factors and frameworks as documents name them: from `vocabulary.toml` and installed plugins."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from llmperf import device_aliases
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.vocabulary import vocabulary
 
+FORM_FACTOR = re.compile(
+    r"(?<![A-Za-z0-9])(SXM|PCI-?E|NVL|OAM)(\d?)(?![A-Za-z0-9])(?!\s*(?:gen|\d+\.\d))", re.IGNORECASE
+)
+"""`PCIe 4.0` and `PCIe Gen5` are connections and no form factors; `NVL72` is a system."""
+_SXM_SYSTEM = re.compile(r"(?<![A-Za-z])[DH]GX(?![A-Za-z])", re.IGNORECASE)
 _DENIED_BEFORE = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
 _DENIED_AFTER = re.compile(
     r"\s*[:=(]?\s*(?:(?:is |was )?not (?:used|applied|enabled)|none|no|off|false|disabled|unused|n/a|[-/*]+"
@@ -110,3 +115,15 @@ def _uses(word: str, line: str) -> bool:
     before, match, after = (normal(line).lower() + " ").partition(word)
     part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
     return bool(match) and not part_of_a_word and not _DENIED_BEFORE.search(before) and not _DENIED_AFTER.match(after)
+
+
+def form_factor(text: str) -> str | None:
+    """The form factor that a name of a device or of a system states, without a version: `sxm` of `A100-SXM4`."""
+    if match := FORM_FACTOR.search(text):
+        return match[1].lower().replace("-", "")
+    return "sxm" if _SXM_SYSTEM.search(text) else None
+
+
+def without_form_factor(name: str) -> str:
+    """`H100` of `H100 PCIe`."""
+    return FORM_FACTOR.sub("", name).strip(" -")

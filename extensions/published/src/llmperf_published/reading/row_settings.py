@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from llmperf.types import Scalar
 
-from llmperf_published.reading.machine import configuration_name, hardware
+from llmperf_published.reading.machine import hardware
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.numbers import length, sequence_length, whole
 from llmperf_published.reading.sections import Contents
@@ -108,14 +108,10 @@ def formula(contents: Contents) -> Formula | None:
         top, _, bottom = re.sub(r"\s*[×x*]\s*", "*", text).partition("/")
         names = re.fullmatch(r"[\w\s*()\-]+", top), re.fullmatch(r"[\w\s*()\-]*", bottom)
         if "*" in top and all(names):
-            return Formula(line=entry.line, text=text, numerator=_factors(top), denominator=_factors(bottom))
+            words = ([word.strip(" ()") for word in part.split("*")] for part in (top, bottom))
+            factors = [tuple(meaning(word) or word for word in part if word) for part in words]
+            return Formula(line=entry.line, text=text, numerator=factors[0], denominator=factors[1])
     return None
-
-
-def _factors(text: str) -> tuple[str, ...]:
-    """Factors by their meaning, or by their printed name if the meaning is unknown."""
-    words = [word.strip(" ()") for word in text.split("*")]
-    return tuple(meaning(word) or word for word in words if word)
 
 
 @dataclass
@@ -135,11 +131,6 @@ class Cells:
     def number(self, name: str) -> int | None:
         """The value of a setting if it is a positive integer."""
         return setting_number(name, self.settings.get(name))
-
-    def configuration(self, line: int) -> ConfigurationName | None:
-        """The configuration that the row names in a column of its own."""
-        text = stated(self.by_name.get("config_name"))
-        return configuration_name(text, line) if text else None
 
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
@@ -216,8 +207,10 @@ def batch(
     cells: Cells, defaults: PublishedBatch, where: PublishedHardware, ranks: PublishedLayout, contents: Contents,
     throughput: str | None,
 ) -> PublishedBatch:  # fmt: skip
-    """The row's batch settings, each with its origin; the global batch is computed if its factors are known.
+    """The row's batch settings, each with its origin.
 
+    Data parallel is as printed, otherwise ranks / (TP x PP x CP). The global batch is computed; if a factor is missing,
+    it is as the row claims or the document states it.
     `throughput` is the expression of the throughput cell, which may contain the sequence length.
     """
     values: dict[str, tuple[int, str]] = {}
@@ -227,49 +220,32 @@ def batch(
             values[name] = own, "fix_hp"
         elif default is not None and name not in cells.unclear and name != "global_batch":
             values[name] = default, defaults.origins[name]
+    world = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
     if not cells.unclear.intersection([*LAYOUT, *OTHER_DEGREES]):
-        values |= _data_parallel(values.get("data_parallel"), where, ranks, contents)
-    values |= _global_batch(values, cells, defaults)
-    if "seq_len" not in values and throughput:
-        devices = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
-        if (tokens := sequence_length(throughput, devices)) is not None:
-            values["seq_len"] = tokens, "throughput expression"
+        tensor, pipeline, context = ranks.tensor_parallel, ranks.pipeline_parallel, ranks.other.get("CP", 1)
+        if ranks.data_parallel:
+            values["data_parallel"] = ranks.data_parallel, "as printed"
+        elif "data_parallel" not in values and world and ranks.other.get("EP", 1) <= 1:
+            model = (tensor or 1) * (pipeline or 1) * context  # a degree that the document never mentions is 1
+            mentioned = None in (tensor, pipeline) and _DIVIDED.search(contents.words("parallelism")) is not None
+            if not mentioned and world % model == 0:
+                how = f"nodes x devices / (TP x PP{' x CP' * (context > 1)})"
+                values["data_parallel"] = world // model, how
+    factors = [values[name][0] for name in ("micro_batch", "gradient_accumulation", "data_parallel") if name in values]
+    claims = (claim.global_batch.value for claim in cells.claims if claim.global_batch)
+    claimed = next((value for value in claims if value), None)
+    if len(factors) == 3 and math.prod(factors) <= MAX_INTEGER:
+        values["global_batch"] = math.prod(factors), "micro batch x gradient accumulation x data parallel"
+    elif claimed and claimed == int(claimed) <= MAX_INTEGER:
+        values["global_batch"] = int(claimed), "as claimed"
+    elif "global_batch" not in values and defaults.global_batch:
+        values["global_batch"] = defaults.global_batch, "batch defaults"
+    if "seq_len" not in values and throughput and (tokens := sequence_length(throughput, world)) is not None:
+        values["seq_len"] = tokens, "throughput expression"
     return PublishedBatch(
         **{name: value for name, (value, _) in values.items()},
         origins={name: origin for name, (_, origin) in values.items()},
     )
-
-
-def _data_parallel(
-    known: tuple[int, str] | None, where: PublishedHardware, ranks: PublishedLayout, contents: Contents
-) -> Iterator[tuple[str, tuple[int, str]]]:
-    """Data parallel as printed, otherwise ranks / (TP x PP); a degree that the document never mentions is 1."""
-    if ranks.data_parallel:
-        yield "data_parallel", (ranks.data_parallel, "as printed")
-    if ranks.data_parallel or known or not where.nodes or not where.devices_per_node:
-        return
-    divided = _DIVIDED.search(contents.words("parallelism")) is not None
-    tensor, pipeline, context = ranks.tensor_parallel, ranks.pipeline_parallel, ranks.other.get("CP", 1)
-    if (divided and (tensor is None or pipeline is None)) or ranks.other.get("EP", 1) > 1:
-        return
-    world, model = where.nodes * where.devices_per_node, (tensor or 1) * (pipeline or 1) * context
-    if world % model == 0:
-        yield "data_parallel", (world // model, f"nodes x devices / (TP x PP{' x CP' * (context > 1)})")
-
-
-def _global_batch(
-    values: Mapping[str, tuple[int, str]], cells: Cells, defaults: PublishedBatch
-) -> Iterator[tuple[str, tuple[int, str]]]:
-    """The global batch as computed; if a factor is missing, as the row claims or the document states it."""
-    known = [values[name][0] for name in ("micro_batch", "gradient_accumulation", "data_parallel") if name in values]
-    batches = (claim.global_batch.value for claim in cells.claims if claim.global_batch)
-    claimed = next((value for value in batches if value), None)
-    if len(known) == 3 and math.prod(known) <= MAX_INTEGER:
-        yield "global_batch", (math.prod(known), "micro batch x gradient accumulation x data parallel")
-    elif claimed and claimed == int(claimed) <= MAX_INTEGER:
-        yield "global_batch", (int(claimed), "as claimed")
-    elif "global_batch" not in values and defaults.global_batch:
-        yield "global_batch", (defaults.global_batch, "batch defaults")
 
 
 def free_settings(cells: Cells, contents: Contents, precision: str | None, dataset: str | None) -> dict[str, Scalar]:

@@ -18,7 +18,7 @@ from llmperf_published.reading.library_match import (
     departures,
     model_name,
 )
-from llmperf_published.reading.machine import hardware, machine, machine_problems
+from llmperf_published.reading.machine import configuration_name, hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.own_facts import on_own_device
 from llmperf_published.reading.sections import FIGURES, Contents
@@ -122,7 +122,8 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
     by_name = {column.name: _with_unit(column, plain(cell)) for column, cell in pairs if column.name is not None}
     cells = row_settings.cells_of(by_name)
-    name = cells.configuration(row.line)
+    configuration = stated(by_name.get("config_name"))
+    name = configuration_name(configuration, row.line) if configuration else None
     stated_facts = known.stated or Stated(by="")
     where = machine(by_name, row.cells, contents, stated_facts.device)
     from_importer = []

@@ -12,16 +12,17 @@ from llmperf.types import Finding, Row, Section, Sheet, Source, Text, Verdict
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.markdown import withheld
-from llmperf_published.reading.settings import layout_in
+from llmperf_published.reading.settings import layout_in, truth
+from llmperf_published.reading.vocabulary import meaning
 from llmperf_published.reporting.markdown import published_markdown
-from llmperf_published.reporting.tuning import guessed_settings, stated_tuning
 from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged, peak_confidence
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure, PublishedLayout, PublishedMemory
 
-NO_RECORDS = "No curves: an imported row has no records."
+IN_LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_stage", "sharding_degree")
+"""Settings that the text of the layout has."""
 
 
 def published_sheets(document: Published, path: Path, findings: Sequence[Finding]) -> Iterator[Sheet]:
@@ -260,3 +261,41 @@ def digits(figure: Figure) -> str:
 def value(figure: Figure | None) -> float | None:
     """The number of a figure; None if there is none or it is withheld."""
     return None if figure is None else figure.value
+
+
+def stated_tuning(row: PublishedRow) -> dict[str, str]:
+    """Settings by their names in `tuning`; those that the row does not say are absent."""
+    known: dict[str, str] = {}
+    for printed, text in row.options.items():
+        name, switch = meaning(printed), truth(text)
+        if name == "gradient_checkpointing" and switch is not None:
+            known[name] = _setting_text(switch)
+        elif name == "attention" and (switch or "flash" in text.lower()):
+            known[name] = "flash"
+        elif name == "fused_rms_norm" and switch is not None:
+            known["fused_ops"] = "rms_norm" if switch else "none"
+    for change in row.fix_hp:
+        group, _, name = change.path.partition(".")
+        if group == "tuning" and name not in IN_LAYOUT:
+            known[name] = _setting_text(change.value)
+    guessed = guessed_settings(row)
+    for name in ("micro_batch", "gradient_accumulation"):
+        value = getattr(row.batch, name)
+        if value is not None and name not in guessed:
+            known[name] = str(value)
+    return known
+
+
+def _setting_text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
+
+
+def guessed_settings(row: PublishedRow) -> tuple[str, ...]:
+    """Names of batch settings that hold only if the degrees that the document does not print are 1."""
+    origins = row.batch.origins
+    if row.parallelism.tensor_parallel and row.parallelism.pipeline_parallel:
+        return ()
+    if not origins.get("data_parallel", "").startswith("nodes x devices"):
+        return ()
+    computed = origins.get("global_batch", "").endswith("x data parallel")
+    return ("data_parallel", "global_batch") if computed else ("data_parallel",)

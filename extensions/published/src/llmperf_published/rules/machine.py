@@ -10,7 +10,7 @@ from typing import get_args
 from llmperf.types.devices import DeviceInfo, Dtype, PeakFlops
 from llmperf.validation import VendorCatalogue, vendor_catalogue
 
-from llmperf_published.reading.form_factors import form_factor, without_form_factor
+from llmperf_published.reading.names import form_factor, without_form_factor
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.rules.vendors import checking_vendor
 from llmperf_published.types.document import Published, PublishedRow
