@@ -87,8 +87,8 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import owned_answers as owned_answers
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
-    from llmperf.reporting.opened_results import opened_results as opened_results
-    from llmperf.reporting.opened_results import recorded_steps as recorded_steps
+    from llmperf.reporting.reported_documents import opened_results as opened_results
+    from llmperf.reporting.reported_documents import recorded_steps as recorded_steps
     from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.runfolder.create import load_plan as load_plan

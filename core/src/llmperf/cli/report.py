@@ -80,7 +80,7 @@ def command(
     try:
         from llmperf.files.json_files import write_bytes
         from llmperf.plugins.faults import blaming, of_kind
-        from llmperf.reporting.opened_results import report_sheets
+        from llmperf.reporting.reported_documents import report_sheets
         from llmperf.reporting.terminal import TerminalReporter
 
         opened, plugins = report_sheets(paths, warn)

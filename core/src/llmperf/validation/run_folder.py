@@ -38,7 +38,7 @@ MAX_DIFFERENCES = 20
 Parts = tuple[str | int, ...]
 """Parts of a JSON pointer."""
 NOT_REBUILT = ("findings", "files")
-"""tuple[str | int, ...] of a result that do not come from the records, or are checked by their own rule."""
+"""Parts of a result that do not come from the records, or are checked by their own rule."""
 
 
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
@@ -51,7 +51,9 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     if not _regular(folder / filenames.PLAN):
         return _without_plan(result, folder, submitted)
     told = list(_file_findings(result, folder))
-    if absent := _absent_sources(result, folder):
+    sources = (name for name in result.files if name in filenames.SOURCES or name.startswith(f"{filenames.RECORDS}/"))
+    absent = [name[:200] for name in sources if "\0" not in name and not os.path.lexists(folder / name[:255])]
+    if absent:  # links are listed by `_sources`
         names = ", ".join(shown(name) for name in absent[:3]) + (", ..." if len(absent) > 3 else "")
         told.append(
             DIFFERENT.finding("", Text("the figures cannot be computed again: {} missing: {}", len(absent), names))
@@ -59,12 +61,6 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     elif not any(_is_link(path) for path in _sources(folder)):
         told += _difference_findings(result, folder)
     return told
-
-
-def _absent_sources(result: Result, folder: Path) -> list[str]:
-    """The listed files that the figures come from and that are not there; links are listed by `_sources`."""
-    sources = (name for name in result.files if name in filenames.SOURCES or name.startswith(f"{filenames.RECORDS}/"))
-    return [name[:200] for name in sources if "\0" not in name and not os.path.lexists(folder / name[:255])]
 
 
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
@@ -97,7 +93,9 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
 
 def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
     """The files that are missing if parts of the run are there; else that the result is alone."""
-    told = list(_file_findings(result, folder)) if result.files and _has_traces(result, folder) else []
+    parts = any(_path_problem(name, folder) is None for name in result.files)
+    parts = parts or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
+    told = list(_file_findings(result, folder)) if result.files and parts else []
     if any(one.code == ABSENT.code for one in told):
         return told
     rule = NOT_SUBMITTED if submitted else BY_ITSELF
@@ -105,12 +103,6 @@ def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding
         "expected the plan and the records beside the result, found no plan: its figures were not computed again"
     )
     return [*told, rule.finding("/files", message)]
-
-
-def _has_traces(result: Result, folder: Path) -> bool:
-    """Check whether anything of the run lies beside its result."""
-    listed = any(_path_problem(name, folder) is None for name in result.files)
-    return listed or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
 
 
 def _regular(path: Path) -> bool:
@@ -198,16 +190,16 @@ def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Find
     """Configuration files that are there and are not the plan's; they may have been left out."""
     for name, text in files.items():
         inside = f"{filenames.FILES}/{name}"
-        if _path_problem(inside, folder) is None and not _holds(folder / inside, text.encode("utf-8", "replace")):
-            path = pointer(["files", filenames.PLAN])
-            yield PLAN_FILE.finding(path, Text("expected {} as the plan has it, found another text", shown(inside)))
-
-
-def _holds(path: Path, expected: bytes) -> bool:
-    try:
-        return path.stat().st_size == len(expected) and read_bytes(path) == expected
-    except (OSError, UserError):
-        return False
+        if _path_problem(inside, folder) is not None:
+            continue
+        expected, path = text.encode("utf-8", "replace"), folder / inside
+        try:
+            same = path.stat().st_size == len(expected) and read_bytes(path) == expected
+        except (OSError, UserError):
+            same = False
+        if not same:
+            where = pointer(["files", filenames.PLAN])
+            yield PLAN_FILE.finding(where, Text("expected {} as the plan has it, found another text", shown(inside)))
 
 
 def _comparable(result: Result, sections: Set[str]) -> dict[str, Any]:
@@ -227,12 +219,9 @@ def _differences(found: Any, expected: Any, path: Parts) -> Iterator[tuple[Parts
     elif isinstance(found, (list, tuple)) and isinstance(expected, (list, tuple)) and len(found) == len(expected):
         for index, (value, wanted) in enumerate(zip(found, expected, strict=True)):
             yield from _differences(value, wanted, (*path, index))
-    elif not _same(found, expected):
-        yield path, found, expected
-
-
-def _same(found: Any, expected: Any) -> bool:
-    if isinstance(found, float) and isinstance(expected, float):
+    elif isinstance(found, float) and isinstance(expected, float):
         # another Python or numpy may round the last bits of a mean otherwise
-        return abs(found - expected) <= 1e-9 * max(abs(found), abs(expected))
-    return bool(found == expected)
+        if not abs(found - expected) <= 1e-9 * max(abs(found), abs(expected)):
+            yield path, found, expected
+    elif found != expected:
+        yield path, found, expected
