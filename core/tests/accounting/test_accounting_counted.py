@@ -27,7 +27,7 @@ facts = library().model
 def on_meta(model, checkpointing=False):
     from llmperf_pytorch.decoder.model import LanguageModel
     from llmperf_pytorch.kernels.choice import Kernels
-    from llmperf_pytorch.recompute import recompute_blocks
+    from llmperf_pytorch.models import recompute_blocks
 
     with torch.device("meta"):
         module = LanguageModel(model, "eager", Kernels()).train()

@@ -15,18 +15,18 @@ def torch():
 
 @pytest.mark.parametrize("offset", [False, True])
 def test_the_residual_stream_and_the_inputs_of_norms_have_one_dtype_under_autocast(torch, program, monkeypatch, offset):
-    from llmperf_pytorch import norms
     from llmperf_pytorch.decoder.model import Block
+    from llmperf_pytorch.kernels import choice
     from llmperf_pytorch.kernels.choice import Kernels
     from llmperf_pytorch.models import construct_model
 
-    pairs, plain = set(), norms.functional.rms_norm
+    pairs, plain = set(), choice.functional.rms_norm
 
     def noted(hidden, shape, weight, eps):
         pairs.add((hidden.dtype, weight.dtype))
         return plain(hidden, shape, weight, eps)
 
-    monkeypatch.setattr(norms.functional, "rms_norm", noted)
+    monkeypatch.setattr(choice.functional, "rms_norm", noted)
     facts = {"qk_norm": "head", "norm_offset": offset, "embedding_scale": 8.0 if offset else 1.0}
     model = construct_model(program.make_spec({"framework": "pytorch", "model": facts}), Kernels(("rms_norm",)))
     streams = []

@@ -17,7 +17,7 @@ def torch():
 
 @pytest.mark.parametrize(("precision", "roundings"), [("float32", 0), ("bfloat16", 1), ("float16", 1)])
 def test_the_same_numbers_as_separate_operations_to_the_last_rounding(torch, precision, roundings):
-    from llmperf_pytorch.norms import rms_norm, separate_rms_norm
+    from llmperf_pytorch.kernels.choice import rms_norm, separate_rms_norm
 
     dtype = getattr(torch, precision)
     hidden = (100 * torch.randn(64, 512)).to(dtype).requires_grad_()
@@ -36,23 +36,23 @@ def test_the_same_numbers_as_separate_operations_to_the_last_rounding(torch, pre
 
 
 def test_large_values_do_not_overflow_in_16_bits(torch):
-    from llmperf_pytorch.norms import rms_norm
+    from llmperf_pytorch.kernels.choice import rms_norm
 
     normed = rms_norm(torch.full((1, 64), 60000.0, dtype=torch.float16), torch.ones(64, dtype=torch.float16), 1e-5)
     assert (normed == 1).all()
 
 
 def test_autocast_does_not_widen_16_bits(torch, monkeypatch):
-    from llmperf_pytorch import norms
+    from llmperf_pytorch.kernels import choice
 
     modes = []
-    plain = norms.functional.rms_norm
+    plain = choice.functional.rms_norm
     monkeypatch.setattr(
-        norms.functional, "rms_norm", lambda *given: modes.append(torch.is_autocast_enabled("cpu")) or plain(*given)
+        choice.functional, "rms_norm", lambda *given: modes.append(torch.is_autocast_enabled("cpu")) or plain(*given)
     )
     with torch.autocast("cpu", dtype=torch.bfloat16):
         hidden = torch.randn(2, 64, dtype=torch.bfloat16)
-        assert norms.rms_norm(hidden, torch.ones(64, dtype=torch.bfloat16), 1e-5).dtype is torch.bfloat16
+        assert choice.rms_norm(hidden, torch.ones(64, dtype=torch.bfloat16), 1e-5).dtype is torch.bfloat16
     assert modes == [False]
 
 

@@ -11,8 +11,7 @@ from llmperf.types import Tuning, Workload
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.losses import mean_cross_entropy
-from llmperf_pytorch.models import blocks_of, fill_weights
-from llmperf_pytorch.recompute import recompute_blocks
+from llmperf_pytorch.models import blocks_of, fill_weights, recompute_blocks
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ def llmperf_facts() -> Facts:
     """Those of torch and peft, and of DeepSpeed where it is installed."""
     from dataclasses import replace
 
-    from llmperf_lora.options import CHECKS
+    from llmperf_lora.limits import CHECKS
 
     packages = ("peft", "transformers", "accelerate", "datasets")
     try:
@@ -35,8 +35,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS
 
-    from llmperf_lora.limits import problems
-    from llmperf_lora.options import notes
+    from llmperf_lora.limits import notes, problems
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe, layout))

@@ -1,4 +1,8 @@
-"""Design of a model, its norms, and the halves of a transformer block: attention and the gated feed-forward layer."""
+"""Design of a model, its norms, and the halves of a transformer block: attention and the gated feed-forward layer.
+
+Rotary positions (Su et al., RoFormer, arXiv 2104.09864) rotate halves as in LLaMA checkpoints. Causal attention goes
+three ways that give the same: step by step, Paddle's choice of kernel, or its flash kernel.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,141 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import llmperf
+import numpy as np
 import paddle
 from paddle import nn
 from paddle.nn import functional
-
-from llmperf_paddle.attention import ATTENTION
-from llmperf_paddle.rotary import Rotaries
 
 if TYPE_CHECKING:
     from llmperf.types import Model, RunSpec
 
     from llmperf_paddle.layers import Layers
+
+Attention = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor, int | None], paddle.Tensor]
+"""Queries [batch, seq_len, heads, width], keys and values (their heads may be fewer), and the tokens that a query sees,
+its own included, None for all before it; to the shape of the queries."""
+
+
+def sdpa_attention(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, window: int | None) -> paddle.Tensor:
+    """`scaled_dot_product_attention`, with a mask where there is a window."""
+    key, value = _repeated(query, key, value)
+    if window is None or window >= query.shape[1]:
+        return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    mask = causal_mask(query.shape[1], window).astype(query.dtype)
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask)
+
+
+def flash_attention(
+    query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, window: int | None
+) -> paddle.Tensor:
+    """FlashAttention-2, which takes grouped keys as they are, and no window."""
+    from paddle.nn.functional.flash_attention import flash_attention as kernel
+
+    assert window is None or window >= query.shape[1]  # planning refuses others
+    return kernel(query, key, value, causal=True)[0]
+
+
+def eager_attention(
+    query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor, window: int | None
+) -> paddle.Tensor:
+    """The same as separate operations, the softmax in float32: all scores are kept for the backward pass."""
+    key, value = _repeated(query, key, value)
+    query, key, value = (states.transpose([0, 2, 1, 3]) for states in (query, key, value))
+    scores = paddle.matmul(query, key, transpose_y=True) / math.sqrt(query.shape[-1])
+    with paddle.amp.auto_cast(enable=False):
+        mask = causal_mask(scores.shape[-1], window)
+        weights = functional.softmax(scores.astype("float32") + mask, axis=-1).astype(value.dtype)
+    return paddle.matmul(weights, value).transpose([0, 2, 1, 3])
+
+
+def causal_mask(seq_len: int, window: int | None) -> paddle.Tensor:
+    """Added to scores, float32 [1, 1, seq_len, seq_len]: 0 where a query sees a key, minus infinity elsewhere."""
+    hidden = paddle.full([1, 1, seq_len, seq_len], float("-inf"), dtype="float32")
+    ahead = hidden.triu(1)
+    return ahead if window is None else ahead + hidden.tril(-window)
+
+
+def _repeated(query: paddle.Tensor, key: paddle.Tensor, value: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+    groups = query.shape[2] // key.shape[2]
+    if groups == 1:
+        return key, value
+    return key.repeat_interleave(groups, axis=2), value.repeat_interleave(groups, axis=2)
+
+
+ATTENTION: dict[str, Attention] = {
+    "auto": sdpa_attention,
+    "sdpa": sdpa_attention,
+    "flash": flash_attention,
+    "eager": eager_attention,
+}
+"""By `tuning.attention`."""
+
+
+class Rotary:
+    """Cosines and sines of a sequence, made in float32 when first used. No layer: amp must not round its tables."""
+
+    def __init__(self, facts: Model, *, windowed: bool, fused: bool) -> None:
+        self._frequencies, self._scale = llmperf.rotary_frequencies(facts, windowed)
+        self._neighbours, self._fused = facts.rotated_pairs == "neighbours", fused
+        self._tables: dict[tuple[int, str], tuple[paddle.Tensor, paddle.Tensor]] = {}
+
+    def turn(self, query: paddle.Tensor, key: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Turn each pair of the first channels of [batch, seq_len, heads, width] by its position's angle.
+
+        Where neighbours are pairs, they are put into halves first: scores do not depend on the order of channels.
+        """
+        turning = 2 * len(self._frequencies)
+        if turning < query.shape[-1]:
+            turned = self._turned(query[..., :turning], key[..., :turning])
+            parts = zip(turned, (query[..., turning:], key[..., turning:]), strict=True)
+            query, key = (paddle.concat([first, rest], axis=-1) for first, rest in parts)
+            return query, key
+        return self._turned(query, key)
+
+    def _turned(self, query: paddle.Tensor, key: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """All channels."""
+        if self._neighbours:
+            query, key = _in_halves(query), _in_halves(key)
+        cosines, sines = self._of(query.shape[1], query.dtype)
+        if self._fused:
+            from paddle.incubate.nn.functional import fused_rotary_position_embedding
+
+            turned = fused_rotary_position_embedding(query, key, sin=sines, cos=cosines, use_neox_rotary_style=False)
+            return turned[0], turned[1]
+        return _rotate(query, cosines, sines), _rotate(key, cosines, sines)
+
+    def _of(self, seq_len: int, dtype: paddle.dtype) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Two of [1, seq_len, 1, rotated width]; both halves are the same."""
+        key = (seq_len, str(dtype))
+        if key not in self._tables:
+            angles = np.tile(np.arange(seq_len, dtype=np.float32)[:, None] * self._frequencies, 2)
+            pair = (np.cos(angles) * np.float32(self._scale), np.sin(angles) * np.float32(self._scale))
+            cosines, sines = (paddle.to_tensor(table)[None, :, None].astype(dtype) for table in pair)
+            self._tables[key] = cosines, sines
+        return self._tables[key]
+
+
+class Rotaries:
+    """The rotary encodings that all blocks of a model share."""
+
+    def __init__(self, facts: Model, *, fused: bool) -> None:
+        self.full = Rotary(facts, windowed=False, fused=fused)
+        """Rotation of blocks that see all earlier tokens."""
+        own = Rotary(facts, windowed=True, fused=fused)
+        self.windowed = self.full if facts.window_rope_theta is None else own
+        """Rotation of blocks with a window."""
+
+
+def _in_halves(states: paddle.Tensor) -> paddle.Tensor:
+    """Channels 0, 2, 4, ... and then 1, 3, 5, ..."""
+    pairs = states.reshape([*states.shape[:-1], -1, 2])
+    return pairs.transpose([0, 1, 2, 4, 3]).reshape(states.shape)
+
+
+def _rotate(states: paddle.Tensor, cosines: paddle.Tensor, sines: paddle.Tensor) -> paddle.Tensor:
+    low, high = paddle.chunk(states, 2, axis=-1)
+    return states * cosines + paddle.concat([-high, low], axis=-1) * sines
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import paddle
 from paddle import nn
 
-from llmperf_paddle.blocks import Design, FeedForward, RMSNorm, SelfAttention
-from llmperf_paddle.rotary import Rotaries
+from llmperf_paddle.blocks import Design, FeedForward, RMSNorm, Rotaries, SelfAttention
 
 if TYPE_CHECKING:
     from paddle.distributed.fleet.base.topology import CommunicateTopology

@@ -5,8 +5,6 @@ Weights are made empty here: `weights.py` fills them.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-
 import paddle
 from paddle import nn
 from paddle.nn import functional
@@ -18,64 +16,33 @@ def _blank() -> paddle.ParamAttr:
     return paddle.ParamAttr(initializer=nn.initializer.Constant(0.0))
 
 
-class Layers(ABC):
-    """Makes the layers of one rank; `parts` ranks have one each of equal parts."""
-
-    parts: int
-    part: int
-
-    @abstractmethod
-    def column(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
-        """A product whose outputs are divided; weight [inputs, outputs / parts]."""
-
-    @abstractmethod
-    def row(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
-        """A product whose inputs are divided; weight [inputs / parts, outputs]. Every rank has the whole bias."""
-
-    @abstractmethod
-    def embedding(self, rows: int, width: int) -> nn.Layer:
-        """An embedding whose rows are divided; weight [rows / parts, width]."""
-
-    @abstractmethod
-    def of_all_ranks(self, weight: paddle.Tensor) -> paddle.Tensor:
-        """A weight that every rank has whole, for use in a divided part: its gradient is the sum over the ranks."""
-
-    @abstractmethod
-    def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
-        """This rank's logits [batch, seq_len, rows / parts] from its rows of the embedding."""
-
-    @abstractmethod
-    def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-        """In nats per token, in float32: this rank's logits, labels [batch, seq_len]."""
-
-
-class PlainLayers(Layers):
-    """Undivided."""
+class Layers:
+    """Makes the layers of one rank, undivided; of subclasses `parts` ranks have one each of equal parts."""
 
     parts, part = 1, 0
 
     def column(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
-        """`paddle.nn.Linear`."""
+        """A product whose outputs are divided; weight [inputs, outputs / parts]."""
         return nn.Linear(inputs, outputs, weight_attr=_blank(), bias_attr=_blank() if bias else False)
 
     def row(self, inputs: int, outputs: int, *, bias: bool = False) -> nn.Layer:
-        """`paddle.nn.Linear`."""
+        """A product whose inputs are divided; weight [inputs / parts, outputs]. Every rank has the whole bias."""
         return self.column(inputs, outputs, bias=bias)
 
     def embedding(self, rows: int, width: int) -> nn.Layer:
-        """`paddle.nn.Embedding`."""
+        """An embedding whose rows are divided; weight [rows / parts, width]."""
         return nn.Embedding(rows, width, weight_attr=_blank())
 
     def of_all_ranks(self, weight: paddle.Tensor) -> paddle.Tensor:
-        """Itself."""
+        """A weight that every rank has whole, for use in a divided part: its gradient is the sum over the ranks."""
         return weight
 
     def tied_logits(self, states: paddle.Tensor, embedding: paddle.Tensor) -> paddle.Tensor:
-        """The product with the transposed embedding."""
+        """This rank's logits [batch, seq_len, rows / parts] from its rows of the embedding."""
         return paddle.matmul(states, embedding, transpose_y=True)
 
     def mean_cross_entropy(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-        """`cross_entropy` over all tokens."""
+        """In nats per token, in float32: this rank's logits, labels [batch, seq_len]."""
         record_logits(logits, labels)
         flat = logits.astype("float32").reshape([-1, logits.shape[-1]])
         return functional.cross_entropy(flat, labels.reshape([-1]))

@@ -15,9 +15,8 @@ from llmperf.errors import PluginError
 from llmperf.types import StepOutput
 
 from llmperf_paddle import gloo
-from llmperf_paddle.assembly import assemble
+from llmperf_paddle.assembly import assemble, join
 from llmperf_paddle.feed import Feed
-from llmperf_paddle.fleets import join
 from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import SequenceLosses, deferred, recorded_in, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32

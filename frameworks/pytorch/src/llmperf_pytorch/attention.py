@@ -103,46 +103,36 @@ def sdpa_attention(
     )
 
 
-def flash_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """The same with torch's own FlashAttention-2 kernel and no other; RuntimeError where it cannot be used.
+BACKENDS = {
+    "flash": SDPBackend.FLASH_ATTENTION,
+    "efficient": SDPBackend.EFFICIENT_ATTENTION,
+    "cudnn": SDPBackend.CUDNN_ATTENTION,
+}
+"""torch's own kernels by `tuning.attention`: FlashAttention-2, memory-efficient attention, cuDNN's."""
 
-    The kernel wants values as wide as keys: narrower ones are padded.
+
+def _only(kernel: str) -> Attention:
+    """The same with one kernel of torch's and no other; RuntimeError where it cannot be used.
+
+    Flash wants values as wide as keys: narrower ones are padded. The memory-efficient kernel has no grouped keys.
     """
-    missing = key.shape[-1] - value.shape[-1]
-    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
-        if not missing:
-            return sdpa_attention(query, key, value, bias, scale)
-        return sdpa_attention(query, key, functional.pad(value, (0, missing)), bias, scale)[..., :-missing]
 
+    def attention(
+        query: torch.Tensor,
+        key: torch.Tensor,
+        value: torch.Tensor,
+        bias: torch.Tensor | None = None,
+        scale: float | None = None,
+    ) -> torch.Tensor:
+        missing = key.shape[-1] - value.shape[-1] if kernel == "flash" else 0
+        if kernel == "efficient":
+            key, value = _repeated(query, key, value)
+        with sdpa_kernel(BACKENDS[kernel]):
+            if not missing:
+                return sdpa_attention(query, key, value, bias, scale)
+            return sdpa_attention(query, key, functional.pad(value, (0, missing)), bias, scale)[..., :-missing]
 
-def cudnn_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """The same with cuDNN's kernel and no other; RuntimeError where it cannot be used."""
-    with sdpa_kernel(SDPBackend.CUDNN_ATTENTION):
-        return sdpa_attention(query, key, value, bias, scale)
-
-
-def efficient_attention(
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    bias: torch.Tensor | None = None,
-    scale: float | None = None,
-) -> torch.Tensor:
-    """The same with torch's memory-efficient kernel and no other, which has 32 bits and biases but no grouped keys."""
-    with sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION):
-        return sdpa_attention(query, *_repeated(query, key, value), bias, scale)
+    return attention
 
 
 def flex_attention(
@@ -236,9 +226,7 @@ def _repeated(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tu
 ATTENTION: dict[str, Attention] = {
     "auto": sdpa_attention,
     "sdpa": sdpa_attention,
-    "flash": flash_attention,
-    "efficient": efficient_attention,
-    "cudnn": cudnn_attention,
     "eager": eager_attention,
+    **{kernel: _only(kernel) for kernel in BACKENDS},
 }
 """By `tuning.attention`; `flex` takes its windows and positions in another form."""

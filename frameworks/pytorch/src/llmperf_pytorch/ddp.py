@@ -19,8 +19,7 @@ from llmperf_pytorch.models import build_model, count_parameters
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.precision import held_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
-from llmperf_pytorch.trainer import TorchTrainer
-from llmperf_pytorch.waits import waits_of
+from llmperf_pytorch.trainer import TorchTrainer, waits_of
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

@@ -1,24 +1,87 @@
-"""From a model's facts to a module on the device, with weights that are the same everywhere."""
+"""From a model's facts to a module on the device, with weights that are the same everywhere, and what it recomputes.
+
+Gradient checkpointing wraps a block's `forward`, not its call: hooks, such as those that gather sharded parameters, run
+once.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import llmperf
 import torch
 from llmperf.errors import absent_name
+from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.float8 import scale_projections
 from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
 from llmperf_pytorch.kernels.compiled import compile_blocks
 from llmperf_pytorch.precision import default_dtype, held_dtype
-from llmperf_pytorch.recompute import recompute_blocks
 
 if TYPE_CHECKING:
-    from llmperf.types import Model, RunSpec
+    from collections.abc import Iterable
+
+    from llmperf.types import Model, RunSpec, Tuning
+
+KEPT = (
+    "aten.mm",
+    "aten.addmm",
+    "aten.bmm",
+    "aten.baddbmm",
+    "aten._scaled_dot_product_flash_attention",
+    "aten._scaled_dot_product_efficient_attention",
+    "aten._scaled_dot_product_cudnn_attention",
+    "aten._scaled_dot_product_flash_attention_for_cpu",
+    "aten._scaled_dot_product_fused_attention_overrideable",
+    "_c10d_functional.all_reduce",
+    "_c10d_functional.reduce_scatter_tensor",
+)
+"""Operations whose results `recompute = operations` keeps: matrix products, attention, sums over ranks."""
+
+
+def recompute_blocks(blocks: Iterable[torch.nn.Module], tuning: Tuning) -> None:
+    """Make every `recompute_every`-th block, from the first on, compute again what the tuning says."""
+    if not tuning.gradient_checkpointing:
+        return
+    kept: dict[str, Any] = {"context_fn": selective_contexts} if tuning.recompute == "operations" else {}
+    for place, block in enumerate(blocks):
+        if place % tuning.recompute_every == 0:
+            block.forward = partial(_recomputed, block, block.forward, kept)
+
+
+def _recomputed(
+    block: torch.nn.Module, forward: Callable[..., Any], kept: dict[str, Any], *inputs: Any, **named: Any
+) -> Any:
+    if not (block.training and torch.is_grad_enabled()):
+        return forward(*inputs, **named)
+    return checkpoint(forward, *inputs, use_reentrant=False, **kept, **named)
+
+
+def selective_contexts() -> Any:
+    """The contexts of one forward pass and of its repetition, which finds the results of KEPT again."""
+    return create_selective_checkpoint_contexts(_policy)
+
+
+def _policy(context: Any, operation: Any, *inputs: Any, **named: Any) -> CheckpointPolicy:
+    keep = operation in _kept_operations() or "flex_attention" in str(operation)
+    return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
+
+
+@cache
+def _kept_operations() -> frozenset[Any]:
+    """KEPT in this version of torch."""
+    operations = set()
+    for name in KEPT:
+        namespace, operation = name.split(".")
+        packet = getattr(getattr(torch.ops, namespace), operation, None)
+        if packet is not None:
+            operations.add(packet.default)
+    return frozenset(operations)
+
 
 CHUNK = 2**24
 """Elements drawn on the host at a time: 64 MiB of float32."""

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 from deepspeed.accelerator import real_accelerator
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
-from llmperf_pytorch.tracing.device import MEMORY_BYTES, NAME, Event, Stream
+from llmperf_pytorch.tracing.device import DEFAULT_STREAM, MEMORY_BYTES, NAME, Event, Stream, answer_always
 
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import skip_inference_kernel
@@ -29,10 +29,6 @@ class TracedAccelerator(CPU_Accelerator):
         self._name = NAME
         self._communication_backend_name = "fake"
 
-    def is_synchronized_device(self) -> bool:
-        """The host runs ahead of the device."""
-        return False
-
     def device_name(self, device_index: int | None = None) -> str:
         """As torch names it; whatever its index on the node, it is the only one of this process."""
         return NAME if device_index is None else f"{NAME}:0"
@@ -40,18 +36,6 @@ class TracedAccelerator(CPU_Accelerator):
     def device(self, device_index: int | None = None) -> Any:
         """The current one."""
         return torch.device(NAME, 0)
-
-    def current_device(self) -> int:
-        """One in each process."""
-        return 0
-
-    def current_device_name(self) -> str:
-        """With its index."""
-        return f"{NAME}:0"
-
-    def device_count(self) -> int:
-        """One in each process."""
-        return 1
 
     def synchronize(self, device_index: int | None = None) -> None:
         """The host waits."""
@@ -66,41 +50,28 @@ class TracedAccelerator(CPU_Accelerator):
         """The one that work goes to."""
         return Stream.current
 
-    def default_stream(self, device_index: int | None = None) -> Stream:
-        """The first one."""
-        stream: Stream = torch.get_device_module(NAME).default_stream()
-        return stream
-
     Stream, Event = Stream, Event
-
-    def memory_allocated(self, device_index: int | None = None) -> int:
-        """Not counted here."""
-        return 0
-
-    max_memory_allocated = memory_cached = max_memory_cached = memory_allocated
-    memory_reserved = max_memory_reserved = memory_allocated
-
-    def memory_stats(self, device_index: int | None = None) -> dict[str, int]:
-        """Not counted here."""
-        return {}
-
-    def total_memory(self, device_index: int | None = None) -> int:
-        """Enough."""
-        return MEMORY_BYTES
-
-    available_memory = total_memory
-
-    def is_fp16_supported(self) -> bool:
-        """As on a GPU."""
-        return True
-
-    def supported_dtypes(self) -> list[torch.dtype]:
-        """As on a GPU."""
-        return [torch.float32, torch.float16, torch.bfloat16]
 
     def on_accelerator(self, tensor: torch.Tensor) -> bool:
         """Check whether a tensor is on the device."""
         return tensor.device.type == NAME
+
+
+UNCOUNTED = ("memory_allocated", "max_memory_allocated", "memory_cached", "max_memory_cached", "memory_reserved")
+ANSWERS = {
+    "is_synchronized_device": False,  # the host runs ahead of the device
+    "current_device": 0,
+    "current_device_name": f"{NAME}:0",
+    "device_count": 1,
+    "default_stream": DEFAULT_STREAM,
+    **dict.fromkeys((*UNCOUNTED, "max_memory_reserved"), 0),
+    "memory_stats": {},
+    **dict.fromkeys(("total_memory", "available_memory"), MEMORY_BYTES),
+    "is_fp16_supported": True,
+    "supported_dtypes": [torch.float32, torch.float16, torch.bfloat16],
+}
+"""Functions of the accelerator that always answer the same."""
+answer_always(TracedAccelerator, ANSWERS)
 
 
 @contextmanager

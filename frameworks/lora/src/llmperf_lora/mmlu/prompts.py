@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from llmperf.types import Model, RunSpec
     from numpy.typing import NDArray
 
-    from llmperf_lora.options import Options
+    from llmperf_lora.limits import Options
 
 
 class Encoder(Protocol):

@@ -11,8 +11,7 @@ from torch import nn
 from llmperf_pytorch.attention import attend
 from llmperf_pytorch.decoder.feed_forward import Projection
 from llmperf_pytorch.decoder.positions import Positions
-from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.norms import norm_of
+from llmperf_pytorch.kernels.choice import Kernels, norm_of
 
 if TYPE_CHECKING:
     from llmperf.types import Model

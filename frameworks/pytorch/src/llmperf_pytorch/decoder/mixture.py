@@ -14,8 +14,7 @@ import torch
 from torch import nn
 
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection, gated_activation
-from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.kernels.grouped import grouped_product
+from llmperf_pytorch.kernels.choice import Kernels, grouped_product
 from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:

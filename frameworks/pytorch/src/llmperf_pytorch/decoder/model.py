@@ -12,10 +12,9 @@ from llmperf_pytorch.decoder.attention import attention_layer
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection
 from llmperf_pytorch.decoder.mixture import MixtureLayer
 from llmperf_pytorch.decoder.positions import PositionEncoding, Positions
-from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.kernels.choice import Kernels, norm_of
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
 from llmperf_pytorch.losses import head_loss
-from llmperf_pytorch.norms import norm_of
 from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:

@@ -1,22 +1,102 @@
-"""Choice of fused operations: which, by which kernels, and their names in the result."""
+"""Choice of fused operations: which, by which kernels, and their names in the result; norms and products of experts.
+
+RMSNorm (Zhang and Sennrich 2019, arXiv 1910.07467) is one operation or separate ones. CUDA has a fused kernel for the
+one operation. It computes in float32 and rounds once, so that in 16 bits it is at least as exact as separate ones.
+Products of experts take rows in the order of their experts, each expert with a matrix of its own.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
+from torch._guards import detect_fake_mode
 from torch.nn import functional
 
 from llmperf_pytorch.kernel_limits import has_grouped_products, host_compiler
 from llmperf_pytorch.kernels.compiled import FAILED
-from llmperf_pytorch.kernels.grouped import grouped_kernel
 from llmperf_pytorch.kernels.rope import rope, rotate
-from llmperf_pytorch.norms import rms_norm, separate_rms_norm
+from llmperf_pytorch.precision import compute_dtype, without_autocast
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from llmperf.types import Model, Plan
+
+GROUPED = getattr(functional, "grouped_mm", getattr(torch, "_grouped_mm", None))
+"""torch's product of groups, from torch 2.8 on; None in versions without it."""
+
+
+def grouped_product(
+    rows: torch.Tensor, matrices: torch.Tensor, ends: torch.Tensor, *, one_kernel: bool = True
+) -> torch.Tensor:
+    """Rows [rows, in] times the transposed matrices [experts, out, in] of their experts: [rows, out].
+
+    `ends` [experts] are the places after the last row of each expert. One kernel on accelerators that have it. Without
+    it, as in old versions of torch, one product for each expert, for which the host reads `ends`.
+    """
+    dtype = compute_dtype(rows)
+    rows, matrices = rows.to(dtype), matrices.to(dtype)
+    with without_autocast(rows):
+        if one_kernel and GROUPED is not None and rows.device.type != "cpu":
+            product: torch.Tensor = GROUPED(rows, matrices.transpose(-2, -1), offs=ends.to(torch.int32))
+            return product
+        parts = rows.tensor_split(_read_places(ends, rows))
+        return torch.cat([part @ matrix.t() for part, matrix in zip(parts, matrices.unbind(), strict=True)])
+
+
+def _read_places(ends: torch.Tensor, rows: torch.Tensor) -> torch.Tensor | Sequence[int]:
+    """The places between experts, for which the host waits; equal parts if the rows have no data, in a trace."""
+    places = ends[:-1].cpu()
+    if detect_fake_mode(rows) is None:
+        return places
+    return [rows.shape[0] * (place + 1) // len(ends) for place in range(len(places))]
+
+
+def grouped_kernel(device_type: str, *, one_kernel: bool) -> str:
+    """By what grouped products are computed, for the result."""
+    if one_kernel and GROUPED is not None and device_type != "cpu":
+        return "torch.nn.functional.grouped_mm"
+    return "one product for each expert"
+
+
+def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """Any shape [..., width] to the same shape and dtype; weight [width].
+
+    Autocast would turn 16-bit inputs into float32, which take twice the memory: the kernel computes in float32 anyway.
+    """
+    with without_autocast(hidden) if hidden.dtype is not torch.float32 else nullcontext():
+        return functional.rms_norm(hidden, weight.shape, weight, eps)
+
+
+def separate_rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """As transformers' LlamaRMSNorm: in float32, whose results the backward pass keeps; rounded, then weighted."""
+    exact = hidden.float()
+    scaled = exact * torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + eps)
+    return weight * scaled.to(hidden.dtype)
+
+
+class RmsNorm(nn.Module):
+    """RMSNorm with a weight of its own; with an offset it multiplies by 1 + its weight."""
+
+    def __init__(self, width: int, eps: float, kernels: Kernels, *, offset: bool = False) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+        self._eps, self._kernels, self._offset = eps, kernels, offset
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        """Any shape [..., width] to the same."""
+        return self._kernels.rms_norm(hidden, self.weight, self._eps, offset=self._offset)
+
+
+def norm_of(facts: Model, width: int, kernels: Kernels) -> RmsNorm:
+    """A norm as a model has it."""
+    return RmsNorm(width, facts.norm_eps, kernels, offset=facts.norm_offset)
+
 
 SEPARATE = "separate operations"
 

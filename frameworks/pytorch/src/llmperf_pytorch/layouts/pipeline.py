@@ -24,9 +24,8 @@ from llmperf_pytorch.layouts.sharding import rank_mesh, shards_of, total_norm
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
 from llmperf_pytorch.layouts.trainer import ShardedTrainer
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
-from llmperf_pytorch.models import construct_model, count_parameters, set_buffers
+from llmperf_pytorch.models import construct_model, count_parameters, recompute_blocks, set_buffers
 from llmperf_pytorch.precision import rest_dtype
-from llmperf_pytorch.recompute import recompute_blocks
 
 if TYPE_CHECKING:
     from llmperf.types import RunSpec

@@ -1,4 +1,7 @@
-"""A device type that computes nothing: fake tensors are on it, and never hold data."""
+"""A device type that computes nothing: fake tensors are on it, and never hold data.
+
+Its autocast has CUDA's lists of operations (torch/csrc/autograd, autocast_mode.h).
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,80 @@ from types import TracebackType
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
+
+LOWER = (
+    "linear", "matmul", "mm", "bmm", "addmm", "addbmm", "baddbmm", "mv", "addmv", "addr", "chain_matmul",
+    "linalg_multi_dot", "_convolution", "conv1d", "conv2d", "einsum", "prelu",
+)  # fmt: skip
+"""Computed in the lower precision."""
+FLOAT32 = (
+    "softmax.int", "log_softmax.int", "layer_norm", "nll_loss", "nll_loss_nd", "cross_entropy_loss",
+    "pow.Tensor_Scalar", "pow.Tensor_Tensor", "rsqrt", "exp", "log", "reciprocal", "norm.Scalar",
+    "norm.ScalarOpt_dim", "cumsum", "cumprod", "prod", "sum", "sum.dim_IntList", "cosine_similarity", "mse_loss",
+    "softplus", "erfinv", "cosh", "tan",
+)  # fmt: skip
+"""Computed in float32."""
+KEY = "AutocastPrivateUse1"
+
+_libraries: list[torch.library.Library] = []
+_cast_weights: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
+"""Weights and their casts, which autocast keeps until its outermost context ends."""
+
+
+def register_autocast() -> None:
+    """Once in a process; torch registers none for device types of others."""
+    others = torch.library.Library("_", "IMPL", KEY)
+    others.fallback(torch.library.fallthrough_kernel)
+    library = torch.library.Library("aten", "IMPL")
+    for name in LOWER:
+        _register(library, name, _lower)
+    for name in FLOAT32:
+        _register(library, name, _float32)
+    _libraries.extend((others, library))
+    clear = torch.clear_autocast_cache
+
+    def clear_both() -> None:
+        _cast_weights.clear()
+        clear()
+
+    torch.clear_autocast_cache = clear_both
+
+
+def _register(library: torch.library.Library, name: str, cast: Callable[[torch.Tensor], torch.Tensor]) -> None:
+    packet, _, overload = name.partition(".")
+    if not hasattr(torch.ops.aten, packet):
+        return
+    operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
+
+    def with_casts(*args: Any, **kwargs: Any) -> Any:
+        with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
+            args, kwargs = tree_map(lambda value: _cast(value, cast), (args, kwargs))
+            return operation(*args, **kwargs)
+
+    library.impl(name, with_casts, KEY)
+
+
+def _cast(value: Any, cast: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype is torch.float64:
+        return value
+    return cast(value)
+
+
+def _lower(tensor: torch.Tensor) -> torch.Tensor:
+    dtype = torch.get_autocast_dtype(tensor.device.type)
+    if tensor.dtype is dtype:
+        return tensor
+    if not (tensor.is_leaf and tensor.requires_grad and tensor.dtype is torch.float32 and tensor._base is None):
+        return tensor.to(dtype)
+    if id(tensor) not in _cast_weights:
+        _cast_weights[id(tensor)] = tensor, tensor.to(dtype)
+    return _cast_weights[id(tensor)][1]
+
+
+def _float32(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.float()
+
 
 NAME = "traced"
 """Name of the device type, registered as torch's PrivateUse1."""
@@ -25,19 +102,9 @@ class Stream:
     def __init__(self, *_: object, **__: object) -> None:
         self._outer: list[Stream] = []
 
-    def wait_stream(self, other: object) -> None:
-        """Work of another stream comes first."""
-
-    def wait_event(self, event: object) -> None:
-        """Wait until the event has passed."""
-
     def record_event(self, event: Event | None = None) -> Event:
         """A mark at the end of the stream."""
         return event or Event()
-
-    def query(self) -> bool:
-        """Check whether all is done."""
-        return True
 
     def synchronize(self) -> None:
         """Block the host until all is done."""
@@ -57,28 +124,14 @@ Stream.current = DEFAULT_STREAM
 
 
 class Event:
-    """A mark in a stream. It is an event of torch and, by its last two methods, of llmperf's devices."""
+    """A mark in a stream, always passed. It is an event of torch and, by its last two methods, of llmperf's devices."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
 
-    def record(self, stream: object = None) -> None:
-        """Set the mark."""
-
-    def wait(self, stream: object = None) -> None:
-        """A stream continues after the mark."""
-
-    def query(self) -> bool:
-        """Check whether the mark has been passed."""
-        return True
-
     def synchronize(self) -> None:
         """Block the host until the mark has been passed."""
         HOST_WAITS.note("Event.synchronize")
-
-    def elapsed_time(self, end: object) -> float:
-        """Milliseconds between two marks: none, since nothing runs."""
-        return 0.0
 
     def ready(self) -> bool:
         """Check whether the mark has been passed."""
@@ -129,12 +182,19 @@ ANSWERS: Mapping[str, object] = {
 """Functions of the device module that always answer the same."""
 
 
-def _always(answer: object) -> Callable[..., object]:
-    return lambda *_, **__: answer
+def answer_always(kind: type, answers: Mapping[str, object]) -> None:
+    """Give a class functions that always answer the same, whatever their arguments."""
+
+    def function(answer: object) -> Callable[..., object]:
+        return lambda *_, **__: answer
+
+    for name, answer in answers.items():
+        setattr(kind, name, function(answer))
 
 
-for _name, _answer in ANSWERS.items():
-    setattr(Module, _name, _always(_answer))
+answer_always(Module, ANSWERS)
+answer_always(Event, {"record": None, "wait": None, "query": True, "elapsed_time": 0.0})
+answer_always(Stream, {"wait_stream": None, "wait_event": None, "query": True})
 
 
 class TracedDevice:
@@ -201,8 +261,6 @@ def register_device_type() -> None:
     if _registered:
         return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
-
-    from llmperf_pytorch.tracing.autocast import register_autocast
 
     _setup_privateuseone_for_python_backend(NAME, backend_module=Module())
     register_autocast()
