@@ -155,7 +155,8 @@ def test_a_submission_has_no_names_of_hosts_and_is_valid(pair, in_folder, ran):
     fault = ["--set", "framework.fault=raises", "--set", "framework.fault_rank=1", "--set", "framework.fault_step=3"]
     document = json.loads(ran(1, *words, *fault).out)
     assert document["result"]["failure"]["message"] == "node 1 (gpu-18.lab): rank 1 has had enough"
-    assert call(["validate", "hidden.zip"]) == 0, ran(0, "pack", document["folder"], "-o", "hidden.zip", "--logs").out
+    ran(0, "pack", document["folder"], "-o", "hidden.zip", "--logs")
+    ran(0, "validate", "hidden.zip")
     with zipfile.ZipFile("hidden.zip") as archive:
         texts = {name: archive.read(name) for name in archive.namelist()}
     assert [name for name, text in texts.items() if b"gpu-1" in text] == []
