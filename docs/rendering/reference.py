@@ -139,8 +139,7 @@ def hooks_page() -> str:
         parts += [
             f"## {name}",
             f"```python\ndef {signature(name, function)}\n```",
-            f"Answered by: {', '.join(owners)}.",
-            text.strip(),
+            f"Answered by: {', '.join(owners)}. {text.strip()}",
         ]
         if example:
             parts.append(
