@@ -9,8 +9,6 @@ from types import ModuleType
 import click
 import llmperf_schemas
 import pytest
-from llmperf.cases.library import Library
-from llmperf.cases.overlays import Facts, matching
 from llmperf.cli.main import COMMANDS, call, cli, extra_commands
 from llmperf.files.json_files import convert, save
 from llmperf.files.user_files import read_toml
@@ -131,17 +129,6 @@ def block(language, containing):
     return found
 
 
-def test_the_vendor_of_the_authors_guide_is_a_valid_plugin():
-    module = ModuleType("llmperf_acme")
-    exec(compile(block("python", "llmperf_probe"), "plugin.py", "exec"), module.__dict__)
-    plugins = Plugins()
-    plugins.register(module, Found("acme", "vendor", "llmperf_acme", "llmperf-acme", "0.1.0"))
-    assert plugins.ask("llmperf_probe").devices[0].model == "Acme A1"
-    assert plugins.ask("llmperf_peak_flops", device_model="Acme A1", dtype="bf16").flops_per_second == 100e12
-    assert plugins.ask("llmperf_peak_flops", device_model="Acme A2", dtype="bf16") is None
-    assert len(plugins.ask("llmperf_query_memory", devices=(0, 1))) == 2
-
-
 def test_the_script_framework_of_the_authors_guide_reads_the_lines_that_it_shows():
     lines = block("text", "step 1 | loss")
     module = ModuleType("llmperf_abacus")
@@ -153,11 +140,3 @@ def test_the_script_framework_of_the_authors_guide_reads_the_lines_that_it_shows
         (LoggedStep(step=1, loss=10.4021, tokens=8192), LoggedFacts(peak_memory_bytes=1_610_612_736)),
         (LoggedStep(step=2, loss=10.1930, tokens=8192), LoggedFacts(peak_memory_bytes=1_717_986_918)),
     ]
-
-
-def test_the_overlay_of_the_authors_guide_applies(tmp_path):
-    (tmp_path / "overlays").mkdir()
-    (tmp_path / "overlays" / "acme.toml").write_text(block("toml", "[when]"))
-    facts = Facts(case="llama2_7b_pretrain_zero", device="Acme A1", framework="zero", model="llama2_7b")
-    found = matching(Library([("acme", tmp_path)]), facts, "llama2_7b")
-    assert {one.path: one.value for one in found} == {"tuning.micro_batch": 2, "tuning.attention": "flash"}
