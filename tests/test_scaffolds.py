@@ -8,8 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from llmperf_testing.scaffold.names import PackageName
-from llmperf_testing.scaffold.render import rendered, write_package
+from llmperf_testing.scaffold import PackageName, rendered, write_package
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

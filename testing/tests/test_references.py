@@ -41,8 +41,8 @@ def test_both_references_agree_on_a_llama(plan_of, tied):
     plan = plan_of("llama_tiny", tied_embeddings=tied)
     assert reference.covers(plan.spec)
     assert transformers_reference.uncovered(plan.spec) is None
-    found = transformers_reference.first_losses(plan, 4)
-    assert found == pytest.approx(reference.first_losses(plan, 4), abs=1e-6)
+    found = transformers_reference.trajectory(plan, 4).losses
+    assert found == pytest.approx(reference.trajectory(plan, 4).losses, abs=1e-6)
 
 
 @pytest.mark.parametrize("name", KINDS)

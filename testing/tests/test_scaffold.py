@@ -17,8 +17,7 @@ from llmperf.errors import UserError
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import pip_command
-from llmperf_testing.scaffold.names import LONGEST, PackageName, package_name
-from llmperf_testing.scaffold.render import rendered, write_package
+from llmperf_testing.scaffold import LONGEST, PackageName, package_name, rendered, write_package
 from llmperf_vendorkit import PeakTable
 
 if sys.version_info >= (3, 11):

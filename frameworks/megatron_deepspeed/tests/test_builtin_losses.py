@@ -131,9 +131,9 @@ def test_each_kind_of_model_too(curves, kind, name):
 
 @pytest.mark.parametrize("kind", ["ChatGLM", "Qwen3", "Gemma 3"])
 def test_the_first_losses_of_each_kind_are_those_of_transformers(curves, program, kind):
-    from llmperf_testing.transformers_reference import first_losses
+    from llmperf_testing.transformers_reference import trajectory
 
-    expected = first_losses(program.make_plan(plain(KINDS[kind])), 4)
+    expected = trajectory(program.make_plan(plain(KINDS[kind])), 4).losses
     for name in OF_KINDS[kind]:
         assert curves[f"{name} {kind}"]["losses"][:4] == pytest.approx(expected, abs=1e-5)
 

@@ -186,10 +186,10 @@ def test_one_process_equals_pytorch(results, train_torch):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_first_losses_of_each_kind_are_those_of_transformers(results, program, kind):
-    from llmperf_testing.transformers_reference import first_losses
+    from llmperf_testing.transformers_reference import trajectory
 
     plan = program.make_plan({"framework": "paddle", **task(KINDS[kind], micro_batch=4)})
-    assert losses(results[kind])[:4] == pytest.approx(first_losses(plan, 4), abs=1e-5)
+    assert losses(results[kind])[:4] == pytest.approx(trajectory(plan, 4).losses, abs=1e-5)
 
 
 def test_a_loss_scaler_tells_which_updates_it_left_out():

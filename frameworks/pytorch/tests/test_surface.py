@@ -11,8 +11,7 @@ from pathlib import Path
 import llmperf_pytorch
 import pytest
 from llmperf_pytorch import limits, models
-from llmperf_testing.scaffold.names import PackageName
-from llmperf_testing.scaffold.render import rendered
+from llmperf_testing.scaffold import PackageName, rendered
 
 pytestmark = pytest.mark.slow
 

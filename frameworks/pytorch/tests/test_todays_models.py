@@ -29,11 +29,11 @@ def test_first_losses_are_those_of_transformers_in_float64(program, train):
     tasks |= {(name, "balanced"): task(name, routing="balanced") for name in MIXTURES}
     tasks |= {("gpt_oss_tiny", "skewed"): task("gpt_oss_tiny", routing="skewed")}
     results = train(list(tasks.values()), ranks=1)
-    learned = {name: transformers_reference.first_losses(program.make_plan(task(name)), STEPS) for name in KINDS}
+    learned = {name: transformers_reference.trajectory(program.make_plan(task(name)), STEPS).losses for name in KINDS}
     for (name, variant), result in zip(tasks, results, strict=True):
         forced = variant in ("balanced", "skewed")
         plan = program.make_plan(task(name, **({"routing": variant} if forced else {})))
-        expected = transformers_reference.first_losses(plan, STEPS) if forced else learned[name]
+        expected = transformers_reference.trajectory(plan, STEPS).losses if forced else learned[name]
         assert result["losses"] == pytest.approx(expected, abs=1e-5), (name, variant)
         assert result["losses"][-1] < result["losses"][0]
 

@@ -9,6 +9,8 @@ from functools import wraps
 from inspect import getdoc
 from typing import Any, Literal
 
+from llmperf.errors import LlmperfError
+
 State = Literal["passed", "failed", "skipped"]
 Function = Callable[[Any], None]
 
@@ -62,7 +64,10 @@ def check(*rests_on: Function, hook: str | None = None) -> Callable[[Function], 
         @wraps(function)
         def checked(subject: Any) -> None:
             subject.rests_on(*rests_on)
-            function(subject)
+            try:
+                function(subject)
+            except LlmperfError as error:
+                raise ContractError(str(error)) from error.__cause__
 
         module = function.__module__.rpartition(".")[2]
         CHECKS[module].append(Check(checked, hook, module in TRAINING))

@@ -7,7 +7,7 @@ computed here.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,34 +35,37 @@ def covers(spec: RunSpec) -> bool:
     return plain and not any(architecture_problems("reference", spec))
 
 
-def first_losses(plan: Plan, steps: int) -> list[float]:
-    """Mean cross entropy per token over all ranks, in nats, of as many steps, all weights trained."""
-    return list(trajectory(plan, steps).losses)
-
-
 def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
     """The first steps of a plan, with the kit's own tokens from a step on, all weights trained."""
-    contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
+    contract = plan.spec.contract
     llama, losses, norms = Llama(plan.spec.model, seed=contract.seed), [], []
     adamw = AdamW(llama.weights, contract.optimizer, contract.steps)
     sequences: dict[int, tuple[float, ...]] = {}
-    ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
-    for step in range(steps):
+    for step, drawn in enumerate(micro_batches(plan, steps, late)):
         micro_losses = []
-        for rank, batches in enumerate(ranks):
-            for micro_step in range(micro_steps):
-                rows = batches.next_micro_batch()
-                if late is not None:
-                    rows = late.micro_batch(plan, rank, step * micro_steps + micro_step, rows)
-                micro_losses.append(llama.learn(rows))
-                if step == 0:
-                    sequences[rank] = (*sequences.get(rank, ()), *llama.row_losses)
+        for rank, rows in drawn:
+            micro_losses.append(llama.learn(rows))
+            if step == 0:
+                sequences[rank] = (*sequences.get(rank, ()), *llama.row_losses)
         losses.append(float(np.mean(micro_losses)))
         norms.append(adamw.update({name: total / len(micro_losses) for name, total in llama.gradients.items()}))
         llama.gradients.clear()
+    return Trajectory(losses=tuple(losses), grad_norms=tuple(norms), sequences=tuple(sequences.values()))
+
+
+def micro_batches(plan: Plan, steps: int, late: LateTokens | None) -> Iterator[list[tuple[int, NDArray[np.int64]]]]:
+    """The micro batches of each step, with their data-parallel ranks."""
+    micro_steps = plan.batch.gradient_accumulation
+    ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
+    for step in range(steps):
+        drawn = []
+        for rank, batches in enumerate(ranks):
+            for index in range(step * micro_steps, (step + 1) * micro_steps):
+                rows = batches.next_micro_batch()
+                drawn.append((rank, rows if late is None else late.micro_batch(plan, rank, index, rows)))
+        yield drawn
     for batches in ranks:
         batches.close()
-    return Trajectory(losses=tuple(losses), grad_norms=tuple(norms), sequences=tuple(sequences.values()))
 
 
 def weight_shapes(model: Model) -> dict[str, tuple[int, ...]]:

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from importlib import import_module
 
-from llmperf.errors import LlmperfError
 from llmperf.hookspecs import OWNERS, Role
 
 from llmperf_testing.check import CHECKS, TRAINING, Check, ContractError, Outcome, Skip, State
@@ -63,7 +62,7 @@ def outcome(subject: Subject, check: Check) -> Outcome:
         state = "passed"
     except Skip as reason:
         state, message = "skipped", str(reason)
-    except (ContractError, LlmperfError) as error:
+    except ContractError as error:
         message = str(error)
     except Exception as error:
         message = f"raised {type(error).__name__}: {error}"

@@ -21,7 +21,6 @@ from llmperf import (
     initial_constant,
     initial_normal,
     learning_rate,
-    open_batches,
     routing_table,
 )
 from llmperf.errors import UserError
@@ -30,6 +29,7 @@ from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llmperf_testing.observations import Trajectory
+from llmperf_testing.reference import micro_batches
 
 if TYPE_CHECKING:
     from llmperf.types import Model, Plan, RunSpec
@@ -63,16 +63,11 @@ def uncovered(spec: RunSpec) -> str | None:
     return None
 
 
-def first_losses(plan: Plan, steps: int) -> list[float]:
-    """Mean cross entropy per token over all ranks, in nats, of as many steps, all weights trained.
+def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
+    """The first steps of a plan, with the kit's own tokens from a step on.
 
     UserError for a family that transformers has no class for.
     """
-    return list(trajectory(plan, steps).losses)
-
-
-def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
-    """The first steps of a plan, with the kit's own tokens from a step on; UserError as above."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # operations of small models, whose threads mostly wait on a busy host
     try:
@@ -82,7 +77,7 @@ def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajec
 
 
 def _trained(plan: Plan, steps: int, late: LateTokens | None) -> Trajectory:
-    contract, micro_steps = plan.spec.contract, plan.batch.gradient_accumulation
+    contract = plan.spec.contract
     adam = contract.optimizer
     network = reference_network(plan.spec.model, contract.seed)
     named = list(network.named_parameters())
@@ -91,24 +86,16 @@ def _trained(plan: Plan, steps: int, late: LateTokens | None) -> Trajectory:
         {"params": [weight for name, weight in named if not decays(name)], "weight_decay": 0.0},
     ]
     optimizer = torch.optim.AdamW(groups, betas=(adam.beta1, adam.beta2), eps=adam.eps)
-    ranks = [open_batches(plan, rank) for rank in range(plan.batch.data_parallel)]
     losses, norms = [], []
-    for step in range(1, steps + 1):
-        rows = []
-        for rank, batches in enumerate(ranks):
-            for index in range((step - 1) * micro_steps, step * micro_steps):
-                drawn = batches.next_micro_batch()
-                rows.append(drawn if late is None else late.micro_batch(plan, rank, index, drawn))
+    for step, drawn in enumerate(micro_batches(plan, steps, late), start=1):
         with forced_routing(plan):
-            losses.append(float(np.mean([_learn(network, micro_batch, 1 / len(rows)) for micro_batch in rows])))
+            losses.append(float(np.mean([_learn(network, rows, 1 / len(drawn)) for _, rows in drawn])))
         clip = math.inf if adam.clip_norm is None else adam.clip_norm
         norms.append(float(torch.nn.utils.clip_grad_norm_(network.parameters(), clip)))
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(adam, step, contract.steps)
         optimizer.step()
         optimizer.zero_grad()
-    for batches in ranks:
-        batches.close()
     return Trajectory(losses=tuple(losses), grad_norms=tuple(norms))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import llmperf_schemas
-from llmperf.errors import PluginError, UserError, unknown
+from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import of_this_project
@@ -26,15 +26,9 @@ HOSTS = ("node0", "node1")
 """Hosts that a launcher is asked for."""
 POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 PROGRESS = Progress(
-    phase="measuring",
-    step=1,
-    steps=2,
-    loss=8.5,
-    tokens_per_second_per_device=1000.0,
-    mfu=None,
-    memory_used_bytes=None,
+    phase="measuring", step=1, steps=2, loss=8.5, tokens_per_second_per_device=1000.0, mfu=None, memory_used_bytes=None,
     seconds_left=1.0,
-)
+)  # fmt: skip
 STEP = StepProgress(step=1, measured=False, loss=8.5, step_seconds=0.5, tokens_per_second_per_device=1000.0)
 
 
@@ -57,13 +51,9 @@ def _added(subject: Subject, hook: str, *methods: str) -> Iterator[Any]:
         yield one
 
 
-def _items(subject: Subject, hook: str, **arguments: Any) -> list[Any]:
-    """Its own answers to a collecting hook; ContractError if it raises or gives no list."""
-    try:
-        answers = subject.plugins.collect_items(hook, **arguments)
-        return [item for owner, item in answers if not owner.startswith("core:")]
-    except PluginError as error:
-        raise ContractError(str(error)) from None
+def _items(subject: Subject, hook: str) -> list[Any]:
+    """Its own answers to a collecting hook; PluginError if it raises or gives no list."""
+    return [item for owner, item in subject.plugins.collect_items(hook) if not owner.startswith("core:")]
 
 
 @check(is_loaded)
@@ -92,10 +82,8 @@ def rules_give_findings(subject: Subject) -> None:
         for kind in owned.rule.kinds:
             require(kind in known, str(unknown(code, "kind of document", kind, known)))
         for pointer, message in owned.violations(_example()) if "result" in owned.rule.kinds else ():
-            found = f"{pointer!r} for {message!r}"
-            require(
-                POINTER.fullmatch(pointer), f"{code}: expected a JSON pointer, such as '/metrics/mfu', found {found}"
-            )
+            found = f"such as '/metrics/mfu', found {pointer!r} for {message!r}"
+            require(POINTER.fullmatch(pointer), f"{code}: expected a JSON pointer, {found}")
     failed = [finding for finding in catalogue.applied("result", _example())[0] if finding.code == "LP901"]
     require(not failed, failed[0].message if failed else "")
 
@@ -115,10 +103,9 @@ def launchers_give_commands(subject: Subject) -> None:
         listed = isinstance(given, Sequence) and given and all(isinstance(each, NodeCommand) for each in given)
         require(listed, f"{who}: commands: expected NodeCommands, found {given!r}")
         for command in given:
-            argv = (
-                isinstance(command.argv, tuple) and command.argv and all(isinstance(word, str) for word in command.argv)
-            )
-            require(argv, f"{who}: commands: expected an argv of text, found {command.argv!r}")
+            argv = command.argv
+            words = isinstance(argv, tuple) and argv and all(isinstance(word, str) for word in argv)
+            require(words, f"{who}: commands: expected an argv of text, found {argv!r}")
 
 
 def _nodes(who: str, launcher: Any) -> Sequence[Node]:

@@ -12,7 +12,7 @@ from typing import Any
 from llmperf import hookspecs
 from llmperf.cases.library import library, whole_library
 from llmperf.cases.overlays import check_readable
-from llmperf.errors import LlmperfError, PluginError, unknown
+from llmperf.errors import unknown
 from llmperf.hookspecs import OWNERS, PROJECT
 from llmperf.plugins.discovery import names
 from llmperf.plugins.loading import Plugins
@@ -42,11 +42,11 @@ def neither_hangs_nor_exits(subject: Subject) -> None:
 def found_by_metadata(subject: Subject) -> None:
     """Its entry point names a plain module, and looking for plugins does not import it."""
     found = subject.found
-    dashes = found.role == "extension"
-    letters = (
-        f"lower-case letters, digits{', underscores and dashes' if dashes else ' and underscores'}, a letter first"
+    plain, signs = (
+        (EXTENSION_NAME, ", underscores and dashes") if found.role == "extension" else (NAME, " and underscores")
     )
-    require((EXTENSION_NAME if dashes else NAME).fullmatch(found.name), f"name {found.name!r}: expected {letters}")
+    letters = f"lower-case letters, digits{signs}, a letter first"
+    require(plain.fullmatch(found.name), f"name {found.name!r}: expected {letters}")
     require(MODULE.fullmatch(found.module), f"entry point {found.module!r}: expected a module, as package.plugin")
     require(not subject.fresh.imported_by_discovery, f"discovery imported {found.module.split('.')[0]}")
 
@@ -105,39 +105,33 @@ MUST = {
 """Hooks that a role has to answer: one of each group."""
 
 
-def functions(subject: Subject) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """The module's functions whose names begin as hooks do."""
+def functions(subject: Subject) -> Iterator[tuple[str, Callable[..., Any], Mapping[str, Any] | None]]:
+    """The module's functions whose names begin as hooks do, each with the options of its `@hookimpl`, None without."""
     for name, value in vars(subject.module).items():
         if name.startswith(f"{PROJECT}_") and inspect.isroutine(value):
-            yield name, value
-
-
-def marked(function: object) -> bool:
-    """Check whether it is marked with `@hookimpl`."""
-    return getattr(function, f"{PROJECT}_impl", None) is not None
+            yield name, value, getattr(value, f"{PROJECT}_impl", None)
 
 
 @check(can_be_imported)
 def hooks_are_spelled_right(subject: Subject) -> None:
     """Each function whose name begins with `llmperf_` has the name of a hook, or is marked `optionalhook=True`."""
-    for name, function in functions(subject):
-        optional = getattr(function, f"{PROJECT}_impl", None) or {}
-        if name not in OWNERS and not optional.get("optionalhook"):
-            raise ContractError(str(unknown(subject.found.module, "hook", name, OWNERS)))
+    for name, _, marked in functions(subject):
+        known = name in OWNERS or (marked or {}).get("optionalhook")
+        require(known, str(unknown(subject.found.module, "hook", name, OWNERS)))
 
 
 @check(can_be_imported)
 def hooks_are_marked(subject: Subject) -> None:
     """Each function with the name of a hook is marked with `@llmperf.hookimpl`; others are never called."""
-    for name, function in functions(subject):
-        require(name not in OWNERS or marked(function), f"{name} is not marked with @llmperf.hookimpl")
+    for name, _, marked in functions(subject):
+        require(name not in OWNERS or marked is not None, f"{name} is not marked with @llmperf.hookimpl")
 
 
 @check(can_be_imported)
 def hooks_take_their_arguments(subject: Subject) -> None:
     """Each hook takes arguments of its specification, by name and without defaults."""
-    for name, function in functions(subject):
-        if name not in OWNERS or not marked(function):
+    for name, function, marked in functions(subject):
+        if name not in OWNERS or marked is None:
             continue
         specified = list(inspect.signature(getattr(hookspecs, name)).parameters)
         for parameter in inspect.signature(function).parameters.values():
@@ -150,16 +144,18 @@ def hooks_take_their_arguments(subject: Subject) -> None:
 @check(can_be_imported)
 def answers_for_its_role_only(subject: Subject) -> None:
     """It answers hooks of its own role and nobody's FLOP count."""
-    for name, function in functions(subject):
+    for name, _, marked in functions(subject):
         owners = OWNERS.get(name, (subject.role,))
-        allowed = subject.role in owners or not marked(function)
-        require(allowed, f"a {subject.role} may not answer {name}; {' or '.join(owners)} may")
+        require(
+            subject.role in owners or marked is None,
+            f"a {subject.role} may not answer {name}; {' or '.join(owners)} may",
+        )
 
 
 @check(hooks_are_spelled_right, hooks_are_marked)
 def answers_what_its_role_must(subject: Subject) -> None:
     """It answers the hooks that a run cannot do without."""
-    here = {name for name, _ in functions(subject)}
+    here = {name for name, *_ in functions(subject)}
     for group in MUST.get(subject.role, ()):
         require(here & set(group), f"a {subject.role} must answer {' or '.join(group)}")
 
@@ -167,46 +163,31 @@ def answers_what_its_role_must(subject: Subject) -> None:
 @check(hooks_are_spelled_right, hooks_are_marked, hooks_take_their_arguments, answers_for_its_role_only)
 def is_loaded(subject: Subject) -> None:
     """llmperf loads it beside its own answers."""
-    try:
-        Plugins([subject.found])
-    except PluginError as error:
-        raise ContractError(str(error)) from None
+    Plugins([subject.found])
 
 
 @check(is_loaded)
 def resources_can_be_read(subject: Subject) -> None:
     """Every model, case and tuning overlay that it ships can be read."""
-    try:
-        for _, given in subject.plugins.collect_items("llmperf_resources"):
-            require(Path(given).is_dir(), f"llmperf_resources names {given}, which is no folder")
-        check_readable(subject.plugins)
-    except LlmperfError as error:
-        raise ContractError(str(error)) from None
+    for _, given in subject.plugins.collect_items("llmperf_resources"):
+        require(Path(given).is_dir(), f"llmperf_resources names {given}, which is no folder")
+    check_readable(subject.plugins)
 
 
 @check(resources_can_be_read)
 def overlays_name_what_there_is(subject: Subject) -> None:
     """Each case, model, framework and kind in the conditions of its overlays is one; so is each of its own devices."""
-    known = _known(subject)
-    for path, tables in library(subject.plugins).overlays():
-        for condition, value in tables["when"].items():
-            for one in value if isinstance(value, list) else [value]:
-                if condition in known and one not in known[condition]:
-                    where = f"{path.name}: when"
-                    raise ContractError(str(unknown(where, condition, str(one), known[condition])))
-
-
-def _known(subject: Subject) -> Mapping[str, Collection[Any]]:
-    """Valid values of each condition, as far as they are known here."""
-    try:
-        shelf = whole_library()
-    except LlmperfError as error:
-        raise ContractError(str(error)) from None
-    frameworks = {*names("framework"), *(name for role, name in published() if role == "framework")}
+    shelf = whole_library()
     known: dict[str, Collection[Any]] = {
         "case": set(shelf.paths("cases")),
         "model": set(shelf.paths("models")),
-        "framework": frameworks,
+        "framework": {*names("framework"), *(name for role, name in published() if role == "framework")},
         "kind": ("accelerator", "cpu"),
     }
-    return known | {"device": subject.known_models()} if isinstance(subject, VendorSubject) else known
+    if isinstance(subject, VendorSubject):
+        known["device"] = subject.known_models()
+    for path, tables in library(subject.plugins).overlays():
+        for condition, value in tables["when"].items():
+            for one in value if isinstance(value, list) else [value]:
+                if one not in (valid := known.get(condition, (one,))):
+                    raise ContractError(str(unknown(f"{path.name}: when", condition, str(one), valid)))

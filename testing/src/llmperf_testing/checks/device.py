@@ -35,10 +35,8 @@ def device_names_its_places(subject: VendorSubject) -> None:
     """It names where tensors go for a runtime that the vendor offers, and the collectives that the probe tells of."""
     bound, offers = subject.bound, subject.probe.offers
     real = any(one.kind == "accelerator" for one in subject.probe.devices) and not subject.probe.simulated
-    require(
-        not (real and bound.places.get("torch") == "cpu"),
-        "an accelerator computes on torch's cpu: say simulated = True",
-    )
+    host = real and bound.places.get("torch") == "cpu"
+    require(not host, "an accelerator computes on torch's cpu: say simulated = True")
     named = [runtime for runtime in offers.runtimes if bound.places.get(runtime)]
     require(named, f"it offers {', '.join(offers.runtimes)}, but places has {', '.join(bound.places) or 'no entry'}")
     require_line(bound.collective_backend, "collective_backend")

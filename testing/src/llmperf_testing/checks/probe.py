@@ -34,20 +34,13 @@ def require_probe(probe: object, subject: VendorSubject) -> None:
         raise ContractError(f"expected a Probe, found {type(probe).__name__}")
     require(probe.vendor == subject.name, f"Probe.vendor: expected {subject.name!r}, found {probe.vendor!r}")
     try:
-        same = json_files.decode(json_files.encode(probe), Probe, "Probe") == probe
+        read = json_files.decode(json_files.encode(probe), Probe, "Probe")
     except (UserError, TypeError, ValueError) as error:
         raise ContractError(f"a plan cannot hold it: {error}") from None
-    require(same, f"read back from a plan it is another{_first_other(probe)}; expected tuples, texts and whole numbers")
-
-
-def _first_other(probe: Probe) -> str:
-    """Name of the field that is read back with another value."""
-    read = json_files.decode(json_files.encode(probe), Probe, "Probe")
-    for one in fields(Probe):
-        given, back = getattr(probe, one.name), getattr(read, one.name)
-        if given != back:
-            return f": {one.name} is {given!r}, then {back!r}"[:300]
-    return ""
+    for name in (one.name for one in fields(Probe)):
+        given, back = getattr(probe, name), getattr(read, name)
+        other = f": {name} is {given!r}, then {back!r}"[:300]
+        require(given == back, f"read back from a plan it is another{other}; expected tuples, texts and whole numbers")
 
 
 @check(is_loaded, answers_what_its_role_must)
@@ -151,13 +144,10 @@ def peaks_have_their_shape(subject: VendorSubject) -> None:
         if not isinstance(peak, PeakFlops):
             raise ContractError(f"{where}: expected PeakFlops or None, found {type(peak).__name__}")
         require(peak.dtype == dtype, f"{where}: the answer is for {peak.dtype}")
-        require(_same(peak.device_model, model, subject), f"{where}: the answer is for {peak.device_model}")
+        same = normalised(peak.device_model, subject.name) == normalised(model, subject.name)
+        require(same, f"{where}: the answer is for {peak.device_model}")
         positive = math.isfinite(peak.flops_per_second) and peak.flops_per_second > 0
         require(positive, f"{where}: expected FLOP/s above 0, found {peak.flops_per_second}")
-
-
-def _same(one: str, other: str, subject: VendorSubject) -> bool:
-    return normalised(one, subject.name) == normalised(other, subject.name)
 
 
 @check(peaks_have_their_shape)
@@ -216,13 +206,10 @@ def catalogue_agrees_with_peaks(subject: VendorSubject) -> None:
 @check(catalogue_has_its_shape)
 def devices_agree_with_catalogue(subject: VendorSubject) -> None:
     """A device that is seen here has about the memory that the catalogue gives its model."""
-    listed = {normalised(name, subject.name): one.devices[0] for one in subject.catalogue for name in _names(one)}
+    models = [one.devices[0] for one in subject.catalogue]
+    listed = {normalised(name, subject.name): one for one in models for name in device_names(one)}
     for device in subject.probe.devices:
         known = listed.get(normalised(device.model, subject.name))
         if known is not None and device.memory_bytes is not None:
             message = f"{device.model}: {device.memory_bytes} bytes here, {known.memory_bytes} in the catalogue"
             require(about(known.memory_bytes, device.memory_bytes / 2**30), message)
-
-
-def _names(entry: Probe) -> list[str]:
-    return device_names(entry.devices[0])

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from llmperf.types import RunSpec
 from llmperf.types.result import Failure
 
 from llmperf_testing.check import ContractError, Skip, check, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.planning import agent_is_an_argv, files_stay_in_the_run_folder, plans_the_default_case
-from llmperf_testing.framework import FrameworkSubject
+from llmperf_testing.framework import FrameworkSubject, Trained
 
 BEFORE_A_RUN = (plans_the_default_case, agent_is_an_argv, files_stay_in_the_run_folder, environment_is_text)
 
@@ -83,12 +82,10 @@ NORM_SHARE = 2e-2
 @check(losses_are_told)
 def first_loss_is_chance(subject: FrameworkSubject) -> None:
     """Before anything is learnt the loss is the logarithm of the vocabulary: mean nats per token, no sums, no bits."""
-    expected = math.log(subject.draft.spec.model.vocab_size)
-    found = subject.trained.losses[1]
+    vocabulary, found = subject.draft.spec.model.vocab_size, subject.trained.losses[1]
+    expected = math.log(vocabulary)
     near = abs(found - expected) < CHANCE_NATS
-    require(
-        near, f"the first loss is {found:.3f}; expected about ln {subject.draft.spec.model.vocab_size}: {expected:.3f}"
-    )
+    require(near, f"the first loss is {found:.3f}; expected about ln {vocabulary}: {expected:.3f}")
 
 
 @check(losses_are_told)
@@ -96,10 +93,8 @@ def training_lowers_the_loss(subject: FrameworkSubject) -> None:
     """On a text of one sentence the loss falls within a few steps."""
     losses = list(subject.trained.losses.values())
     limit = losses[0] * (1 - LEARNT_SHARE)
-    require(
-        losses[-1] < limit,
-        f"from {losses[0]:.3f} to {losses[-1]:.3f} in {len(losses)} steps; expected below {limit:.3f}",
-    )
+    fell = f"from {losses[0]:.3f} to {losses[-1]:.3f} in {len(losses)} steps"
+    require(losses[-1] < limit, f"{fell}; expected below {limit:.3f}")
 
 
 @check(losses_are_told, builds_again_from_the_plan)
@@ -109,7 +104,7 @@ def same_losses_twice(subject: FrameworkSubject) -> None:
     second = list(subject.again.losses.values()) if script else subject.ends.losses
     if not script and subject.late is not None:
         second = second[: subject.late.first_step - 1]
-    steps = min(len(second), _steps_compared(subject.trained.plan.spec))
+    steps = min(len(second), _steps_compared(subject))
     first, second = list(subject.trained.losses.values())[:steps], second[:steps]
     same = len(first) == len(second) > 0 and all(abs(a - b) < SAME_NATS for a, b in zip(first, second, strict=True))
     require(same, f"first {_listed(first)}, then {_listed(second)}")
@@ -122,7 +117,7 @@ def _listed(losses: Sequence[float]) -> str:
 @check(first_loss_is_chance, training_lowers_the_loss, same_losses_twice)
 def losses_are_the_contracts(subject: FrameworkSubject) -> None:
     """Every loss is that of the plan's weights (`initial_normal`), tokens (`open_batches`) and AdamW."""
-    found = list(subject.trained.losses.values())[: _steps_known(subject.trained.plan.spec)]
+    found = list(subject.trained.losses.values())[: _steps_known(subject)]
     _require_same(subject, subject.expected(len(found)).losses, found)
 
 
@@ -130,7 +125,7 @@ def losses_are_the_contracts(subject: FrameworkSubject) -> None:
 def losses_follow_the_tokens(subject: FrameworkSubject) -> None:
     """Fed with other tokens from some step on, drawn while the ranks train, the losses are those of these tokens."""
     losses, late = subject.ends.losses, subject.late
-    steps = len(losses) if late is None else _steps_known(subject.trained.plan.spec)
+    steps = len(losses) if late is None else _steps_known(subject)
     if late is None or steps < late.first_step:
         raise Skip("the kit knows no losses of such steps with tokens of its own")
     _require_same(subject, subject.expected(steps, late=True).losses, losses[:steps], "; the kit drew its tokens")
@@ -146,13 +141,15 @@ def _require_same(
         require(same, f"the loss of step {step} is {theirs:.5f}; expected {ours:.5f}: {cause}{addition}")
 
 
-def _steps_known(spec: RunSpec) -> int:
+def _steps_known(subject: FrameworkSubject) -> int:
     """Steps whose losses a reference gives: adapters begin at 0 and are drawn as the framework likes."""
-    return spec.contract.steps if spec.contract.lora is None and spec.contract.precision in CLOSE_NATS else 1
+    contract = subject.trained.plan.spec.contract
+    return contract.steps if contract.lora is None and contract.precision in CLOSE_NATS else 1
 
 
-def _steps_compared(spec: RunSpec) -> int:
-    return spec.contract.steps if spec.contract.precision in CLOSE_NATS else ROUNDED_STEPS
+def _steps_compared(subject: FrameworkSubject) -> int:
+    contract = subject.trained.plan.spec.contract
+    return contract.steps if contract.precision in CLOSE_NATS else ROUNDED_STEPS
 
 
 @check(losses_follow_the_tokens)
@@ -161,7 +158,7 @@ def norms_are_the_contracts(subject: FrameworkSubject) -> None:
     reported = [norms for one in subject.ends.ranks if None not in (norms := one.grad_norms)]
     if not reported:
         raise Skip("it reports no norms of gradients")
-    steps = _steps_known(subject.trained.plan.spec)
+    steps = _steps_known(subject)
     if steps == 1:
         raise Skip("the kit knows the norms of a whole model in fp32 only")
     expected = subject.expected(steps, late=True).grad_norms
@@ -178,7 +175,7 @@ def sequences_have_their_losses(subject: FrameworkSubject) -> None:
     offered = [(layout.data_parallel_rank(one.rank), one) for one in subject.ends.ranks if one.sequences]
     if not offered:
         raise Skip("it offers no first_losses()")
-    expected = subject.expected(_steps_known(subject.trained.plan.spec), late=True).sequences
+    expected = subject.expected(_steps_known(subject), late=True).sequences
     if not expected:
         raise Skip("the reference gives no losses of sequences")
     for rank, end in offered:
@@ -195,13 +192,9 @@ def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:
     if subject.reference is None:
         raise Skip("no reference is given: --reference FRAMEWORK")
     subject.rests_on(same_losses_twice)
-    theirs = subject.by_reference
-    failed = failure_text(theirs.result.failure)
-    require(theirs.result.failure is None, f"the run of framework {subject.reference!r} failed: {failed}")
-    steps = _steps_compared(subject.trained.plan.spec)
-    first, second = (list(trial.losses.values())[:steps] for trial in (theirs, subject.trained))
-    require(
-        _near(subject, first, second), f"by {subject.reference} {_listed(first)}; by {subject.name} {_listed(second)}"
+    name = subject.reference
+    _require_near(
+        subject, subject.by_reference, f"the run of framework {name!r} failed", f"by {name}", f"by {subject.name}"
     )
 
 
@@ -216,15 +209,12 @@ def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
     lora = subject.trained.plan.spec.contract.lora
     if lora is not None and lora.dropout > 0:
         raise Skip(f"the contract has a dropout of {lora.dropout:g}, which each rank draws for itself")
-    alone, ranks = subject.alone, subject.trained.plan.layout.world_size
-    require(alone.result.failure is None, f"on one rank the run failed: {failure_text(alone.result.failure)}")
-    steps = _steps_compared(subject.trained.plan.spec)
-    first, second = (list(one.losses.values())[:steps] for one in (alone, subject.trained))
-    require(_near(subject, first, second), f"on one rank {_listed(first)}; on {ranks} ranks {_listed(second)}")
+    ranks = subject.trained.plan.layout.world_size
+    _require_near(subject, subject.alone, "on one rank the run failed", "on one rank", f"on {ranks} ranks")
 
 
 def _as_the_reference(subject: FrameworkSubject) -> bool:
-    if _steps_known(subject.trained.plan.spec) == 1:
+    if _steps_known(subject) == 1:
         return False
     try:
         subject.run(losses_are_the_contracts)
@@ -233,9 +223,13 @@ def _as_the_reference(subject: FrameworkSubject) -> bool:
     return True
 
 
-def _near(subject: FrameworkSubject, first: Sequence[float], second: Sequence[float]) -> bool:
+def _require_near(subject: FrameworkSubject, other: Trained, failed: str, there: str, here: str) -> None:
+    """ContractError unless another run has the same losses; it tells where each run was."""
+    require(other.result.failure is None, f"{failed}: {failure_text(other.result.failure)}")
+    first, second = (list(one.losses.values())[: _steps_compared(subject)] for one in (other, subject.trained))
     pairs = enumerate(zip(first, second, strict=False), start=1)
-    return len(first) == len(second) and all(abs(a - b) < _nats(subject, step) for step, (a, b) in pairs)
+    near = len(first) == len(second) and all(abs(a - b) < _nats(subject, step) for step, (a, b) in pairs)
+    require(near, f"{there} {_listed(first)}; {here} {_listed(second)}")
 
 
 def _nats(subject: FrameworkSubject, step: int, *, late: bool = False) -> float:

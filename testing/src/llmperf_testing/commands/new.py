@@ -32,8 +32,7 @@ def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: 
 
     from llmperf.plugins.discovery import discover
 
-    from llmperf_testing.scaffold.names import package_name
-    from llmperf_testing.scaffold.render import rendered, write_package
+    from llmperf_testing.scaffold import package_name, rendered, write_package
 
     if script and kind == "vendor":
         raise click.UsageError("--script is for frameworks: llmperf new framework NAME --script")
