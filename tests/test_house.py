@@ -27,7 +27,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 BUDGETS = {  # lines of Python; a number only goes down
     "core": 30250,
     "schemas": 100,
-    "testing": 5000,
+    "testing": 4950,
     "vendors/ascend": 250,
     "vendors/cpu": 800,
     "vendors/kit": 1600,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4550,
     "extensions/zh": 50,
-    "outside tests": 91650,
+    "outside tests": 91600,
     "tests": 49450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

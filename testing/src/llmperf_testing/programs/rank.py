@@ -258,6 +258,7 @@ def functions() -> dict[str, Any]:
 def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(module).items()):
         if isclass(value) and value.__module__ == module.__name__:
+            getattr(value, "__signature__", None)  # completes a class of `llmperf.types`, which is made when it is used
             yield from ((f"{name}.{inner}", member) for inner, member in list(vars(value).items()) if _is_code(member))
         if isclass(value) or isroutine(value):
             yield name, value
