@@ -22,6 +22,7 @@ from llmperf.hookspecs import Role
 from llmperf.launching.agent import python_module
 from llmperf.measuring.processes import end_with_parent, send_group
 from llmperf.plugins.discovery import Found, find
+from llmperf.plugins.faults import described
 from llmperf.plugins.loading import Plugins
 
 from llmperf_testing.check import ContractError, Function, Skip
@@ -130,7 +131,7 @@ class Subject:
             except (Skip, ContractError):
                 raise
             except Exception as error:
-                raise ContractError(f"{hook} raised {type(error).__name__}: {error}") from error
+                raise ContractError(f"{hook} raised {described(error)}") from error
 
         return self.once((hook, key), ask)
 

@@ -173,3 +173,28 @@ def test_a_vendor_answers_probe_and_readings(play, tmp_path, monkeypatch):
     (tmp_path / "list").unlink()
     assert (acme.probe().devices, acme.probe().problems) == ((), ("list is not installed",))
     assert [sample.power_watts for sample in acme.samples((1,))] == [None]
+
+
+def test_a_path_that_no_device_has_is_told(play):
+    document = '{"gpus": [{"i": 0, "mem": {"total_mb": 65536}, "t": null}]}'
+    fields = {"index": "i", "memory_total_mib": "mem.total_mb", "power_watts": "mem.power", "temperature_celsius": "t"}
+    inventory = CommandReader(JsonCommand(argv=play("smi", document), devices="gpus", fields=fields)).inventory()
+    (problem,) = inventory.problems
+    assert problem.endswith("smi: no device has 'mem.power', the path of 'power_watts'")
+
+
+def test_a_plan_needs_the_module_that_adds_the_devices_to_torch(play, tmp_path):
+    (tmp_path / "peaks.toml").write_text("")
+    devices = CsvCommand(argv=play("list", "0, A1"), columns=("index", "model"))
+    vendor = AcceleratorVendor(
+        name="acme",
+        peaks=tmp_path / "peaks.toml",
+        inventory=CommandReader(devices).inventory,
+        variable="ACME_VISIBLE_DEVICES",
+        runtimes=("torch",),
+        collective_backend="accl",
+        unknown_model="unknown",
+        torch_extension="torch_no_such",
+    )
+    reason = "torch_no_such, through which torch uses the devices, is not installed"
+    assert vendor.probe().offers.runtime_problems == {"torch": reason}

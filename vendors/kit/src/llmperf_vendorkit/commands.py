@@ -8,7 +8,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from llmperf_vendorkit.readings import FIGURES, MAX_SHOWN, TEXTS, Inventory, Reading, Row, is_shown, read_rows, text
+from llmperf_vendorkit.readings import (
+    FIGURES,
+    MAX_SHOWN,
+    TEXTS,
+    Absent,
+    Inventory,
+    Reading,
+    Row,
+    is_shown,
+    read_rows,
+    text,
+)
 from llmperf_vendorkit.tool import json_output, tool_output
 
 RULE = frozenset("+-=|─━═│┃┼╪ \t")
@@ -231,11 +242,22 @@ def at(document: Any, path: str) -> Any:
 
 
 def _cells(document: Any, fields: Mapping[str, Paths]) -> dict[str, object]:
-    cells = {}
+    cells: dict[str, object] = {}
     for name, paths in fields.items():
         values = [at(document, path) for path in ([paths] if isinstance(paths, str) else paths)]
         cells[name] = next((value for value in values if is_shown(value)), None)
+        if isinstance(paths, str) and name in FIGURES and values == [None] and not _has(document, paths):
+            cells[name] = Absent(paths)
     return cells
+
+
+def _has(document: Any, path: str) -> bool:
+    """Check whether a document has a path, be its value null."""
+    if isinstance(document, Mapping) and path in document:
+        return True
+    *before, last = path.split(".")
+    inner = at(document, ".".join(before)) if before else document
+    return isinstance(inner, Mapping) and last in inner
 
 
 def _shown(document: Any) -> str:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
-from typing import Any
+from typing import Any, NamedTuple
 
 from llmperf import printable
 from llmperf.types.devices import DeviceInfo, DeviceSample, ThrottleReason
@@ -90,6 +90,12 @@ class Row:
     """The source's own line or document, which a problem quotes."""
     fault: str | None = None
     """The reason why the row has no cells."""
+
+
+class Absent(NamedTuple):
+    """A cell of a document that does not have the cell's path."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,13 +245,17 @@ def read_rows(
 
 
 def _misnamed(rows: Sequence[Row], source: str) -> Iterator[str]:
-    """A line for each name of a cell that begins as a figure's does and is none; such a cell is only a detail."""
+    """A line for each name of a cell that begins as a figure's does and is none, and for each path that no row has."""
+    some_shown = any(name in FIGURES and is_shown(cell) for row in rows for name, cell in row.cells.items())
     for name in dict.fromkeys(name for row in rows for name in row.cells):
         match = re.match(QUANTITY, name)
         if match and name not in FIGURES:
             known = [figure for figure in FIGURES if figure.startswith(match[1])]
             nearest = max(known, key=lambda figure: SequenceMatcher(None, name, figure).ratio())
             yield f"{source}: {name!r} is no name of a figure and becomes a detail; did you mean {nearest!r}?"
+        cells = [row.cells[name] for row in rows if name in row.cells]
+        if some_shown and isinstance(cells[0], Absent) and all(isinstance(cell, Absent) for cell in cells):
+            yield f"{source}: no device has {cells[0].path!r}, the path of {name!r}"
 
 
 def shortened(problems: list[str], more: str) -> tuple[str, ...]:
@@ -256,6 +266,8 @@ def shortened(problems: list[str], more: str) -> tuple[str, ...]:
 
 def is_shown(cell: object) -> bool:
     """Check whether a cell holds anything but a tool's way to say that it does not know."""
+    if isinstance(cell, Absent):
+        return False
     if isinstance(cell, Mapping):
         cell = cell.get("value")
     if not isinstance(cell, (str, int, float)):

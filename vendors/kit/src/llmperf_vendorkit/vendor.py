@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,8 @@ class AcceleratorVendor:
     """By which ranks talk."""
     unknown_model: str
     """Model of a device whose name is not shown, such as `unknown Acme device`."""
+    torch_extension: str | None = None
+    """Module that adds the devices to torch; plans for devices that are here are refused where it is not installed."""
 
     def table(self) -> PeakTable:
         """The peak table, read once."""
@@ -86,12 +89,19 @@ class AcceleratorVendor:
             allow(devices),
             vendor=self.name,
             variable=self.variable,
-            offers=lambda device: self.offers(self.table().find(device.model) if device else None),
+            offers=self._offers_here,
             shown=len(devices),
             driver=inventory.driver,
             simulated=inventory.simulated,
             problems=inventory.problems,
         )
+
+    def _offers_here(self, device: DeviceInfo | None) -> Offers:
+        offers = self.offers(self.table().find(device.model) if device else None)
+        if device is None or self.torch_extension is None or find_spec(self.torch_extension) is not None:
+            return offers
+        reason = f"{self.torch_extension}, through which torch uses the devices, is not installed"
+        return replace(offers, runtime_problems={"torch": reason})
 
     def samples(self, devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
         """`llmperf_query_memory`: one reading of each device; figures are None where the tool gives no answer."""
