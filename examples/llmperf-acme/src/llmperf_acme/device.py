@@ -9,8 +9,8 @@ from llmperf_vendorkit import AcceleratorDevice
 
 from llmperf_acme.tool import VENDOR
 
-EXTENSION = "torch_acme"
-"""The module that adds your devices to torch when it is imported. Edit it to be yours."""
+EXTENSION = VENDOR.torch_extension or ""
+"""The module that adds your devices to torch when it is imported."""
 NAMESPACE = "acme"
 """Where torch then has them: `torch.acme`, and tensors on `acme:0`. Edit it to be yours."""
 SIDE = 1024

@@ -42,6 +42,7 @@ VENDOR = AcceleratorVendor(
     runtimes=("torch",),
     collective_backend="acme",
     unknown_model="unknown Acme device",
+    torch_extension="torch_acme",
 )
-"""The vendor. `variable` tells your runtime which devices there are; your runtime registers `collective_backend` with
-torch.distributed."""
+"""The vendor. `variable` tells your runtime which devices there are; `torch_extension` adds your devices to torch when
+it is imported, and registers `collective_backend` with torch.distributed."""
