@@ -74,6 +74,7 @@ class Reader:
             self.compare(text)
         elif language == "away" and commands:
             self.tool.unlink()
+            self.extension.unlink()
 
     def compare(self, text):
         """Every line of a block is among those printed, whatever the widths of the columns."""
@@ -98,6 +99,13 @@ class Reader:
         self.tool.parent.mkdir(exist_ok=True)
         self.tool.write_text(f'#!/bin/sh\ncase "$*" in\n{cases}*) echo "unknown: $*" >&2; exit 2;;\nesac\n')
         self.tool.chmod(0o755)
+        self.extension.parent.mkdir(exist_ok=True)
+        self.extension.touch()
+
+    @property
+    def extension(self):
+        """The module that adds the devices to torch, on the machine that has the tool."""
+        return self.folder / "site" / "torch_acme.py"
 
     @property
     def environment(self):
