@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection
 from importlib import import_module
-from importlib.machinery import PathFinder
 from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     import click
 
 GROUP = "llmperf.command.v1"
+SOURCES = (".py", "/__init__.py")
 
 COMMANDS = (
     *("run", "plan", "cases", "models", "plugins", "devices", "validate", "report"),
@@ -75,14 +77,11 @@ class PackagedCommand(NamedTuple):
         """
         if len(self.distributions) > 1:
             return f"Cannot be used: {self._claim()}."
-        folders, source = None, ""
+        places = (f"{folder}/{self.module.replace('.', '/')}{end}" for folder in sys.path for end in SOURCES)
         try:
-            for name in self.module.split("."):
-                spec = PathFinder.find_spec(name, folders)
-                folders, source = spec.submodule_search_locations, spec.origin or ""  # type: ignore[union-attr]
-            with open(source, encoding="utf-8") as file:
+            with open(next(filter(os.path.isfile, places), ""), encoding="utf-8") as file:
                 line = file.readline().strip()
-        except (AttributeError, ImportError, OSError, ValueError):
+        except (OSError, ValueError):
             line = ""
         line = line[3:].removesuffix(line[:3]) if line.startswith(('"""', "'''")) else ""
         return line if line.isprintable() and line else f"From {self.distributions[0]}."

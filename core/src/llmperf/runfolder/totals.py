@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from array import array
 from collections.abc import Sequence
 from itertools import pairwise
@@ -158,6 +157,8 @@ class RankTotals:
     """Sums over the steps that one rank recorded."""
 
     def __init__(self, rank: int) -> None:
+        from hashlib import blake2b  # takes 3 ms, and records are not read by every command
+
         self.rank = rank
         self.steps = 0
         self.measured_steps = 0
@@ -183,8 +184,7 @@ class RankTotals:
         self.first_again = 0
         """Later measured steps that took exactly as long as the first."""
         self._often, self._margin = 0.0, 0
-        self._shape = hashlib.blake2b(digest_size=16)
-        self._times = hashlib.blake2b(digest_size=16)
+        self._shape, self._times = blake2b(digest_size=16), blake2b(digest_size=16)
 
     def add(self, records: Sequence[StepRecord]) -> None:
         """Add the next records, in the order of the file."""

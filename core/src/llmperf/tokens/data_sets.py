@@ -5,7 +5,6 @@ Imports nothing heavy, so that the controller can use it.
 
 from __future__ import annotations
 
-import hashlib
 import math
 from pathlib import Path
 
@@ -20,6 +19,8 @@ SYNTHETIC_BITS = sum(k * 2.0**-k for k in range(1, 8)) + 7 * 2.0**-7
 
 def synthetic_fingerprint(vocab_size: int, seq_len: int, seed: int) -> str:
     """SHA-256 of the figures that define synthetic sequences."""
+    import hashlib  # takes 3 ms
+
     return hashlib.sha256(f"data/synthetic/v1/{seed}/{vocab_size}/{seq_len}".encode()).hexdigest()
 
 

@@ -6,12 +6,12 @@ Williams, Waterman, Patterson 2009: attainable FLOP/s = min(compute, FLOPs per b
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.accounting import products_dtype
 from llmperf.types import ResultSection, Text
+from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 from llmperf.validation import deviates, figure, rule
 
