@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import sys
 from _thread import get_ident
@@ -116,8 +115,6 @@ def _warn_of_rivals(name: str) -> None:
         colour.warn(f"command {name!r} of {' and '.join(rival.distributions)}: {rival.problem()}")
 
 
-YOUNG_OBJECTS = 50_000
-"""Objects created before the first garbage collection; imports create many that stay."""
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a stream that cannot take more output."""
 
@@ -154,7 +151,6 @@ def command(arguments: list[str] | None) -> int:
 
     Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
     """
-    gc.set_threshold(YOUNG_OBJECTS)
     _keep_stdout()
     return call(arguments)
 
@@ -210,12 +206,23 @@ def _folder_is_gone() -> bool:
     return False
 
 
+def _help_width() -> int:
+    """Columns of help, as click chooses them; click imports shutil to ask for those of the terminal."""
+    columns = os.environ.get("COLUMNS", "")
+    try:
+        width = int(columns) if columns.isdecimal() else os.get_terminal_size().columns
+    except OSError:  # no terminal
+        width = 0
+    return max(min(width or 80, 80) - 2, 50)
+
+
 def _called(arguments: list[str] | None) -> int:
     try:
         words = sys.argv[1:] if arguments is None else arguments
         code: Any = cli.main(
-            args=words, prog_name="llmperf", standalone_mode=False, color=colour.begin(), obj=tuple(words)
-        )
+            args=words, prog_name="llmperf", standalone_mode=False, color=colour.begin(), obj=tuple(words),
+            terminal_width=_help_width(),
+        )  # fmt: skip
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:
         return done.exit_code

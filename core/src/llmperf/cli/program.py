@@ -6,6 +6,7 @@ code, and its parent names the plugin that kept it from doing so.
 
 from __future__ import annotations
 
+import gc
 import os
 import select
 import signal
@@ -31,12 +32,15 @@ LEAVING_SECONDS = 10.0
 """Time for what plugins have left to do at the end of the process."""
 COPY_SECONDS = 0.1
 """A signal that comes again within this time was sent to the process group and passed on as well."""
+YOUNG_OBJECTS = 50_000
+"""Objects created before the first garbage collection; imports create many that stay."""
 FAULT = 2
 """Exit code where a plugin kept the command from being done."""
 
 
 def program() -> NoReturn:
     """Run the command of `sys.argv` and leave this process with its exit code."""
+    gc.set_threshold(YOUNG_OBJECTS)
     try:
         limit()
     except ValueError:
