@@ -249,6 +249,16 @@ def example():
 
 
 @pytest.fixture
+def wrong(example, tmp_path):
+    """The path of a result with a wrong throughput and a stand-in for a device."""
+    example["metrics"]["tokens_per_second_per_device"] *= 2
+    example["hardware"]["simulated"] = True
+    path = tmp_path / "wrong.json"
+    path.write_text(json.dumps(example, indent=2))
+    return str(path)
+
+
+@pytest.fixture
 def ran(capsys):
     """Run llmperf with some words, check its exit code, and return what it printed: `out` and `err`."""
 

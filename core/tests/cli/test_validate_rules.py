@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from llmperf.cli.main import call
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.reading import lines_of
-
-
-@pytest.fixture
-def wrong(example, tmp_path):
-    """A result with a wrong throughput and a stand-in for a device."""
-    example["metrics"]["tokens_per_second_per_device"] *= 2
-    example["hardware"]["simulated"] = True
-    path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(example, indent=2))
-    return str(path)
 
 
 def run(capsys, *words):

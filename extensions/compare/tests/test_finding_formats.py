@@ -23,16 +23,6 @@ RENDERED = (lambda files: "".join(map(text, files)), as_json, github, sarif, jun
 HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
 
 
-@pytest.fixture
-def wrong(example, tmp_path):
-    """A result with a wrong throughput and a stand-in for a device."""
-    example["metrics"]["tokens_per_second_per_device"] *= 2
-    example["hardware"]["simulated"] = True
-    path = tmp_path / "wrong.json"
-    path.write_text(json.dumps(example, indent=2))
-    return str(path)
-
-
 def run(capsys, *words):
     code = call(["validate", *words])
     return code, capsys.readouterr().out
