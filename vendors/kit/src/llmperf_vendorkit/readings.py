@@ -240,11 +240,11 @@ def read_rows(
     return Inventory(
         readings=tuple(readings.values()),
         driver=drivers[0] if drivers else None,
-        problems=(*_misnamed(rows, source), *shortened(problems, f"more rows of {source} do not fit")),
+        problems=(*_cells_without_figures(rows, source), *shortened(problems, f"more rows of {source} do not fit")),
     )
 
 
-def _misnamed(rows: Sequence[Row], source: str) -> Iterator[str]:
+def _cells_without_figures(rows: Sequence[Row], source: str) -> Iterator[str]:
     """A line for each name of a cell that begins as a figure's does and is none, and for each path that no row has."""
     some_shown = any(name in FIGURES and is_shown(cell) for row in rows for name, cell in row.cells.items())
     for name in dict.fromkeys(name for row in rows for name in row.cells):
