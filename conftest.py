@@ -68,6 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     processes start, so modules are compiled once.
     """
     os.environ.setdefault("LLMPERF_SCREENING", "0")
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to other tests
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -44,14 +45,11 @@ FAULTS = {
     "a rank hangs": (signal.SIGSTOP, "failed", "hung", 1, 1),
     "Ctrl-C": (signal.SIGINT, "aborted", "interrupted", None, 130),
 }
-PAIRS = [("zero", fault) for fault in FAULTS]
-PAIRS += [(name, "a rank is killed") for name in FRAMEWORKS if name != "zero"]
-PAIRS += [("paddle TP2", "a rank hangs")]
-PAIRS += [
-    pytest.param(name, "a rank hangs", marks=pytest.mark.long)
-    for name in FRAMEWORKS
-    if name not in ("zero", "paddle TP2")
-]
+OFTEN = {
+    *(("zero", "a rank hangs"), ("pytorch", "a rank is killed"), ("pytorch", "Ctrl-C")),
+    *(("megatron PP2", "a rank is killed"), ("paddle TP2", "a rank is killed"), ("paddle TP2", "a rank hangs")),
+}
+PAIRS = [pytest.param(*pair, marks=[] if pair in OFTEN else [pytest.mark.long]) for pair in product(FRAMEWORKS, FAULTS)]
 
 
 @pytest.mark.parametrize(("framework", "fault"), PAIRS)

@@ -70,6 +70,7 @@ def traced_step(
         streams_in_order,
     )
 
+    gc.freeze()  # what is imported is neither collected nor looked through for the modules of a step
     register_device_type()
     logging.getLogger("torch").setLevel(logging.ERROR)
     plan = with_recomputed_activations(plan)
