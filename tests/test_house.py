@@ -59,7 +59,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4550,
     "extensions/zh": 50,
     "outside tests": 91650,
-    "tests": 49500,
+    "tests": 49350,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

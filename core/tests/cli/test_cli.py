@@ -10,17 +10,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from llmperf.cli.main import COMMANDS, call
+from llmperf.cli.main import COMMANDS
 from llmperf.plugins.mending import install_own
-
-ON_A100 = ["--on", "A100-SXM4-40GB:1x8"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    """Exit code, standard output and standard error of one command line."""
-    code = call(list(words))
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.mark.parametrize(
@@ -46,35 +37,28 @@ def test_a_working_directory_that_was_deleted_is_said_in_one_line(tmp_path, word
     assert errors[0].endswith(said)
 
 
-def test_help_and_version(capsys):
-    code, out, _ = run(capsys, "--help")
-    assert code == 0
+def test_help_and_version(ran):
+    out = ran(0, "--help").out
     assert all(name in out for name in COMMANDS)
     assert "Examples:" in out
-    assert run(capsys, "--version")[1].startswith("llmperf 0.")
-
-
-def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(capsys):
-    code, out, err = run(capsys)
-    assert (code, out) == (2, "")
+    assert ran(0, "--version").out.startswith("llmperf 0.")
+    out, err = ran(2)
+    assert out == ""
     assert err.startswith("Usage: llmperf [OPTIONS] COMMAND")
     assert err.count("\n") > len(COMMANDS)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_every_command_has_help_with_examples(capsys, command):
-    code, out, _ = run(capsys, command, "--help")
-    assert code == 0
+def test_every_command_has_help_with_examples(ran, command):
+    out = ran(0, command, "--help").out
     assert "Examples:" in out
     assert f"llmperf {command}" in out
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", ["plugins", "devices", "cases", "models", "doctor"])
-def test_lists_are_also_json(capsys, command):
-    code, out, _ = run(capsys, command, "--json")
-    assert code == 0
-    assert json.loads(out)
+def test_lists_are_also_json(ran, command):
+    assert json.loads(ran(0, command, "--json").out)
 
 
 @pytest.mark.parametrize(
@@ -101,17 +85,14 @@ def test_lists_are_also_json(capsys, command):
         (["completion", "tcsh"], "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ],
 )
-def test_bad_input_is_one_line_and_exit_code_2(capsys, words, line):
-    code, out, err = run(capsys, *words)
-    assert code == 2
+def test_bad_input_is_one_line_and_exit_code_2(ran, words, line):
+    out, err = ran(2, *words)
     assert line in err
-    assert err.count("\n") == 1
-    assert out == ""
+    assert (out, err.count("\n")) == ("", 1)
 
 
-def test_a_plan_shows_what_would_run(capsys):
-    code, out, _ = run(capsys, "plan", "default", "--framework", "pytorch", "--devices", "1")
-    assert code == 0
+def test_a_plan_shows_what_would_run(ran):
+    out = ran(0, "plan", "default", "--framework", "pytorch", "--devices", "1").out
     for wanted in (
         "1 rank = TP1 x PP1 x DP1",
         "micro 2 x accumulation 2 x DP 1 = 4 sequences x 256 = 1,024 tokens a step",
@@ -123,17 +104,14 @@ def test_a_plan_shows_what_would_run(capsys):
         assert wanted in out
 
 
-def test_a_plan_that_does_not_fit_lists_every_reason(capsys):
-    code, out, _ = run(capsys, "plan", "default", "--set", "precision=fp16", "--set", "framework.optimiser=torch")
-    assert code == 2
+def test_a_plan_that_does_not_fit_lists_every_reason(ran):
+    out = ran(2, "plan", "default", "--set", "precision=fp16", "--set", "framework.optimiser=torch").out
     assert "nearest: --set precision=bf16 (a variant)" in out
     assert "optimizer" in out.split("does not fit together:")[1]
 
 
-def test_a_machine_elsewhere_is_planned_from_the_catalogue(capsys):
-    code, out, _ = run(capsys, "plan", "llama2_7b_pretrain_zero", *ON_A100, "--json")
-    document = json.loads(out)
-    assert code == 0
+def test_a_machine_elsewhere_is_planned_from_the_catalogue(ran):
+    document = json.loads(ran(0, "plan", "llama2_7b_pretrain_zero", "--on", "A100-SXM4-40GB:1x8", "--json").out)
     assert document["problems"] == []
     assert document["runnable"] is False
     plan = document["plan"]
@@ -144,23 +122,23 @@ def test_a_machine_elsewhere_is_planned_from_the_catalogue(capsys):
 
 
 @pytest.mark.parametrize(("nodes", "told"), [(1, []), (3, []), (4, ["nodes 2 to 3"]), (16, ["nodes 2 to 15"])])
-def test_a_plan_for_many_nodes_does_not_repeat_itself(capsys, nodes, told):
+def test_a_plan_for_many_nodes_does_not_repeat_itself(ran, nodes, told):
     words = ("plan", "default", "--on", f"A100-SXM4-40GB:{nodes}x1", "--set", f"global_batch={2 * nodes}")
-    out = run(capsys, *words)[1]
+    out = ran(0, *words).out
     shown = [line.split("  ")[0].removeprefix("launch, ") for line in out.splitlines() if line.startswith("launch, ")]
     assert shown == ([f"node {rank}" for rank in range(nodes)] if nodes <= 3 else ["node 0", "node 1", *told])
-    assert len(json.loads(run(capsys, *words, "--json")[1])["launch"]) == nodes
+    assert len(json.loads(ran(0, *words, "--json").out)["launch"]) == nodes
 
 
-def test_a_plan_says_which_ranks_are_on_which_node_and_how_they_are_numbered(capsys):
+def test_a_plan_says_which_ranks_are_on_which_node_and_how_they_are_numbered(ran):
     words = ("plan", "llama2_7b_pretrain_megatron", "--on", "A100-SXM4-40GB:4x8", "--set", "tensor_parallel=8",
              "--set", "pipeline_parallel=2")  # fmt: skip
-    out = run(capsys, *words)[1]
+    out = ran(0, *words).out
     facts = dict(re.split(r"  +", line, maxsplit=1) for line in out.splitlines() if "  " in line.strip())
     assert facts["rank order"] == "TP, then DP, then PP: neighbouring ranks differ in the first"
     assert facts["ranks of node 1"] == "8-15: TP 0-7, DP 1, PP 0"
     assert facts["ranks of nodes 2 to 3"] == "8 each, in the same order"
-    last = json.loads(run(capsys, *words, "--json")[1])["launch"][3]
+    last = json.loads(ran(0, *words, "--json").out)["launch"][3]
     assert (last["first_rank"], last["last_rank"]) == (24, 31)
     assert last["coordinates"] == {"tensor": [0, 7], "data": [1, 1], "pipeline": [1, 1]}
 
@@ -175,25 +153,21 @@ def test_a_plan_says_which_ranks_are_on_which_node_and_how_they_are_numbered(cap
         ("llama1_13b_pretrain_paddle", "A100-SXM4-80GB:1x8", "llmperf-paddle"),
     ],
 )
-def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(capsys, monkeypatch, case, on, package):
+def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(ran, monkeypatch, case, on, package):
     from llmperf.plugins import discovery
 
     left = [found for found in discovery.discover() if found.distribution != package]
     for module in ("plugins.discovery", "plugins.loading"):
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
-    code, out, _ = run(capsys, "plan", case, "--on", on)
-    assert code == 2
-    assert f"({package}) is not installed; install it with: {install_own(package)}" in out
+    missing = f"({package}) is not installed; install it with: {install_own(package)}"
+    out = ran(2, "plan", case, "--on", on).out
+    assert missing in out
     assert "tokens a step" in out
-    code, _, err = run(capsys, "run", case)
-    assert code == 2
-    assert f"({package}) is not installed; install it with: {install_own(package)}" in err
+    assert missing in ran(2, "run", case).err
 
 
-def test_a_dry_run_starts_nothing(capsys, tmp_path):
-    code, out, _ = run(capsys, "run", "--dry-run", "--out", str(tmp_path / "runs"))
-    assert code == 0
-    assert "tokens a step" in out
+def test_a_dry_run_starts_nothing(ran, tmp_path):
+    assert "tokens a step" in ran(0, "run", "--dry-run", "--out", tmp_path / "runs").out
     assert not (tmp_path / "runs").exists()
 
 
@@ -250,7 +224,7 @@ def test_a_full_disk_is_an_error_of_one_line(words, tmp_path):
         ([os.fsdecode(b"d\xff")], r"'d\udcff' is not UTF-8 text"),
     ],
 )
-def test_a_name_that_cannot_be_written_down_is_refused_before_the_run(capsys, words, told):
-    code, out, err = run(capsys, "run", *words)
-    assert (code, out, err.count("\n")) == (2, "", 1)
+def test_a_name_that_cannot_be_written_down_is_refused_before_the_run(ran, words, told):
+    out, err = ran(2, "run", *words)
+    assert (out, err.count("\n")) == ("", 1)
     assert told in err

@@ -21,10 +21,13 @@ def fresh():
     main.extra_commands.cache_clear()
 
 
-def test_a_packages_command_runs_and_is_in_the_help(install, ran):
+def test_a_packages_command_runs_and_is_in_the_help_and_the_list(install, ran):
     install("llmperf-hello", "hello", HELLO, role="command", version="v1")
     assert ran(0, "hello", "world").out == "hello world\n"
     assert "hello         Greet somebody." in ran(0, "--help").out
+    rows = {row["distribution"]: row for row in json.loads(ran(0, "plugins", "--json").out)}
+    hello = rows["llmperf-hello"]
+    assert (hello["role"], hello["name"], hello["state"]) == ("command", "hello", "ok")
 
 
 def test_help_does_not_import_a_packages_command(install, ran):
@@ -32,20 +35,14 @@ def test_help_does_not_import_a_packages_command(install, ran):
     assert "Greet somebody." in ran(0, "--help").out
 
 
-def test_a_command_of_two_packages_names_both(install, capsys):
+def test_a_command_of_two_packages_names_both(install, ran, capsys, monkeypatch):
     install("llmperf-hello", "hello", HELLO, role="command")
     install("llmperf-salute", "hello", HELLO, role="command")
     assert call(["hello", "world"]) != 0
-    assert "command 'hello' is claimed by llmperf-hello and llmperf-salute; uninstall one" in capsys.readouterr().err
-
-
-def test_the_help_marks_a_command_of_two_packages(install, ran, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    install("llmperf-hello", "hello", HELLO, role="command")
-    install("llmperf-salute", "hello", HELLO, role="command")
-    assert call(["--help"]) == 0
     claim = "claimed by llmperf-hello and llmperf-salute; uninstall one"
-    assert claim in " ".join(capsys.readouterr().out.split())
+    assert f"command 'hello' is {claim}" in capsys.readouterr().err
+    monkeypatch.setenv("COLUMNS", "200")
+    assert claim in " ".join(ran(0, "--help").out.split())
     states = {row["distribution"]: row["state"] for row in json.loads(ran(0, "plugins", "--json").out)}
     assert states["llmperf-hello"] == states["llmperf-salute"] == f"broken: {claim}"
 
@@ -58,13 +55,6 @@ def test_a_command_of_the_core_cannot_be_replaced(install, ran):
     assert ran(0, "cases").err == f"llmperf: warning: command 'cases' of llmperf-mine: {problem}\n"
     assert f"broken: {problem}" in ran(0, "plugins").out
     assert f"command cases of llmperf-mine: {problem}" in ran(1, "doctor").out
-
-
-def test_packages_commands_are_listed(install, ran):
-    install("llmperf-hello", "hello", HELLO, role="command")
-    rows = {row["distribution"]: row for row in json.loads(ran(0, "plugins", "--json").out)}
-    hello = rows["llmperf-hello"]
-    assert (hello["role"], hello["name"], hello["state"]) == ("command", "hello", "ok")
 
 
 @pytest.mark.parametrize(

@@ -124,12 +124,6 @@ def test_an_unknown_hook_says_what_would_know_it(install):
         Plugins([find("vendor", "acme")])
 
 
-def test_a_plugin_of_an_older_api_is_the_one_to_upgrade(install):
-    install("llmperf-acme", "acme", EMPTY, version="v0")
-    with pytest.raises(PluginError, match=r"API v0; this llmperf speaks v1; upgrade llmperf-acme$"):
-        find("vendor", "acme")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("document", "mend"),

@@ -279,7 +279,9 @@ def test_csv_and_json_keep_figures_unrounded(tmp_path, example, ran):
     (row,) = csv.DictReader(io.StringIO(ran(0, "report", path, "--format", "csv").out))
     assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
     assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
-    (document,) = json.loads(ran(0, "report", path, "--format", "json").out)
+    printed = ran(0, "report", path, "--format", "json").out
+    assert ran(0, "report", path, "--json").out == printed
+    (document,) = json.loads(printed)
     assert document["path"] == str(path)
     assert document["result"] | {"findings": example["findings"]} == example
     assert document["rows"][0]["mfu_palm"] == example["mfu"][2]["value"]
@@ -352,25 +354,9 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, ran, content, expected):
     assert expected in line
 
 
-def test_json_is_also_an_option_of_its_own(tmp_path, example, ran):
-    path = save(tmp_path / "result.json", example)
-    asked = ran(0, "report", path, "--format", "json").out
-    assert ran(0, "report", path, "--json").out == asked
-
-
 def test_missing_run_and_unknown_format(tmp_path, example, capsys):
     assert call(["report", str(tmp_path / "none")]) == 2
     assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2
     first, second = capsys.readouterr().err.splitlines()
     assert "no such file or folder" in first
     assert "did you mean 'markdown'?" in second
-
-
-def test_reporters_that_raise_are_told_with_their_plugin(install, run_folder, capsys):
-    source = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_reporters():\n    raise OSError('gone')\n"
-    install("llmperf-odd", "odd", source, role="extension")
-    assert call(["report", str(run_folder)]) == 0  # a format of the core's asks nobody else
-    capsys.readouterr()
-    assert call(["report", str(run_folder), "--format", "odd"]) == 2
-    said = "llmperf: extension 'odd' (llmperf-odd): llmperf_reporters raised OSError: gone"
-    assert capsys.readouterr().err.startswith(said)

@@ -116,32 +116,42 @@ def test_a_format_of_the_core_wins_with_a_warning(install, run_folder, ran):
     assert "extension lines: reporter 'json': llmperf-core has a reporter of this name" in ran(1, "doctor").out
 
 
-@pytest.mark.parametrize(
-    ("given", "problem"),
-    [
-        ("[Lines]", "gave a class, Lines; expected an instance: Lines()"),
-        ("[Lines(), Lines()]", "gave two reporters named 'lines'"),
-        ("[Named()]", "gave a reporter whose name is 5; expected text"),
-    ],
-)
-def test_a_reporter_that_cannot_be_used_is_one_line(install, run_folder, capsys, given, problem):
-    source = """
+REPORTERS = """
 import llmperf
 
 class Lines:
     name = "lines"
     def render(self, results, language):
-        return ""
+        return {rendered}
 
 class Named(Lines):
     name = 5
 
 @llmperf.hookimpl
 def llmperf_reporters():
-    return """
-    install("llmperf-lines", "lines", source + given, role="extension")
-    assert call(["report", str(run_folder), "--format", "lines"]) == 2
-    assert capsys.readouterr().err == f"llmperf: extension 'lines' (llmperf-lines): llmperf_reporters {problem}\n"
+    {body}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "rendered", "problem"),
+    [
+        ("raise OSError('gone')", "''", "llmperf_reporters raised OSError: gone"),
+        ("return [object()]", "''", "which is no reporter"),
+        ("return [Lines]", "''", "llmperf_reporters gave a class, Lines; expected an instance: Lines()\n"),
+        ("return [Lines(), Lines()]", "''", "llmperf_reporters gave two reporters named 'lines'\n"),
+        ("return [Named()]", "''", "llmperf_reporters gave a reporter whose name is 5; expected text\n"),
+        ("return [Lines()]", "1 / 0", "the lines reporter raised ZeroDivisionError: division by zero"),
+        ("return [Lines()]", "7", "expected a str of the lines reporter, found int"),
+    ],
+)
+def test_a_reporter_that_cannot_be_used_is_one_line(install, run_folder, ran, body, rendered, problem):
+    install("llmperf-lines", "lines", REPORTERS.format(body=body, rendered=rendered), role="extension")
+    error = ran(2, "report", run_folder, "--format", "lines").err
+    assert error.startswith("llmperf: extension 'lines' (llmperf-lines)")
+    assert problem in error
+    assert error.count("\n") == 1
+    ran(0, "report", run_folder)  # a format of the core asks nobody else
 
 
 def test_two_formats_of_one_name_are_refused_with_their_packages(install, run_folder, ran):

@@ -1,15 +1,18 @@
-"""Repeats of a run."""
+"""Repeats of a run, series, and runs of a series whose llmperf was killed."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
 
 import pytest
+from llmperf.files import json_files
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Request, Selection, Site
+from llmperf.plugins.loading import load_for
+from llmperf.running.launched import run_plan
 from llmperf.running.measure import Series, measure
-from llmperf.types import PeakFlops, RunChoice
+from llmperf.types import PeakFlops, Result, RunChoice
 
 BUSY = "other processes used 60 % of the cores while the peak was timed"
 
@@ -36,11 +39,11 @@ def plans(monkeypatch):
     """The plans of the runs that were started; no process is."""
     started = []
 
-    def run_plan(plan, *_, **__):
+    def start(plan, *_, **__):
         started.append(plan)
         return SimpleNamespace(status="complete")
 
-    monkeypatch.setattr("llmperf.running.measure.run_plan", run_plan)
+    monkeypatch.setattr("llmperf.running.measure.run_plan", start)
     monkeypatch.setattr("llmperf.running.measure.recorded_findings", lambda _: ())
     monkeypatch.setattr("llmperf.running.measure.check", lambda result, *_: result)
     return started
@@ -77,3 +80,20 @@ def test_a_known_peak_is_not_asked_for_again(tmp_path, answers, plans):
     answers += [1e11, 2e11]
     repeated(tmp_path, 2)
     assert [plan.peak.flops_per_second for plan in plans] == [1e11, 1e11]
+
+
+@pytest.mark.slow
+def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_result(stub_plan, tmp_path):
+    folder, warnings = tmp_path / "run", []
+    runs = Series(Request(Selection("default")), warnings.append)
+    assert runs.recover(folder) is None, "killed before the folder was made"
+    result = run_plan(stub_plan(ranks=1), folder, load_for("stub", "stub"), sample_seconds=0.05)
+    (folder / "result.json").unlink()
+    recovered = runs.recover(folder)
+    assert (recovered.status, recovered.metrics) == (result.status, result.metrics)
+    assert json_files.load(folder / "result.json", Result) == recovered
+    assert (folder / "report.md").exists()
+    (folder / "result.json").unlink()
+    (folder / "ending.json").unlink()
+    assert runs.recover(folder) is None, "killed while the ranks ran"
+    assert warnings == []
