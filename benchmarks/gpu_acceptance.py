@@ -108,7 +108,17 @@ def main() -> int:
 
 def keep(folder: Path, planned: Sequence[Step], acceptance: Acceptance, archive: Path | None) -> None:
     """Write `report.md` for people and `report.json` for programs, and the archive of everything."""
-    machine = machine_facts()
+    machine = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            machine[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            machine[package] = "not installed"
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit", "--format=csv,noheader"]
+    try:
+        machine["gpu"] = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        machine["gpu"] = "none"
     results = {step.name: acceptance.results.get(step.name, {}) for step in planned}
     (folder / "report.json").write_text(json.dumps({"machine": machine, "steps": results}, indent=1) + "\n")
     lines = ["# Acceptance on a GPU", "", *(f"- {name}: {value}" for name, value in machine.items()), ""]
@@ -138,22 +148,6 @@ def table(columns: Mapping[str, tuple[str, str, int]], rows: Sequence[tuple[str,
         texts = ("" if value is None else format(value / unit if form else value, form) for value, form, unit in shown)
         cells.append([name, *texts])
     return ["| " + " | ".join(row) + " |" for row in cells]
-
-
-def machine_facts() -> dict[str, str]:
-    """GPU, driver and versions."""
-    facts = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            facts[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            facts[package] = "not installed"
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,power.limit", "--format=csv,noheader"]
-    try:
-        facts["gpu"] = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        facts["gpu"] = "none"
-    return facts
 
 
 def save(folder: Path, archive: Path, most_bytes: int = MOST_BYTES) -> list[str]:

@@ -162,7 +162,25 @@ def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     if not done.stdout.strip().startswith("{"):
         raise StepFailed(last_line(done.stderr))
     document = json.loads(done.stdout)
-    figures = figures_of(document)
+    result = document["result"]
+    metrics, memory = result["metrics"] or {}, (result["metrics"] or {}).get("rank_memory") or [{}]
+    mfu = {entry["convention"]: entry["value"] for entry in result["mfu"]}
+    figures = {
+        "status": result["status"],
+        "folder": document["folder"],
+        "precision": result["contract"]["precision"],
+        "tokens/s": metrics.get("tokens_per_second_per_device"),
+        "step seconds": (metrics.get("step_seconds") or {}).get("median"),
+        "mfu nominal": mfu.get("nominal"),
+        "mfu causal": mfu.get("causal"),
+        "peak bytes": memory[0].get("peak_bytes"),
+        "reserved bytes": memory[0].get("reserved_bytes"),
+        "device bytes": metrics.get("device_memory_used_bytes"),
+        "first loss": metrics.get("first_loss"),
+        "final loss": metrics.get("final_loss"),
+        "skipped steps": metrics.get("skipped_steps"),
+        "watts": metrics.get("power_watts"),
+    }
     if figures["status"] != "complete":
         raise StepFailed((document["result"]["failure"] or {}).get("message", "no reason"), figures)
     if done.returncode != 0:
@@ -186,29 +204,6 @@ def same_start(step: Step, acceptance: Acceptance) -> bool:
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:
     return ours / theirs if ours and theirs else None
-
-
-def figures_of(document: Mapping[str, Any]) -> dict[str, Any]:
-    """Figures of a run in the report."""
-    result = document["result"]
-    metrics, memory = result["metrics"] or {}, (result["metrics"] or {}).get("rank_memory") or [{}]
-    mfu = {entry["convention"]: entry["value"] for entry in result["mfu"]}
-    return {
-        "status": result["status"],
-        "folder": document["folder"],
-        "precision": result["contract"]["precision"],
-        "tokens/s": metrics.get("tokens_per_second_per_device"),
-        "step seconds": (metrics.get("step_seconds") or {}).get("median"),
-        "mfu nominal": mfu.get("nominal"),
-        "mfu causal": mfu.get("causal"),
-        "peak bytes": memory[0].get("peak_bytes"),
-        "reserved bytes": memory[0].get("reserved_bytes"),
-        "device bytes": metrics.get("device_memory_used_bytes"),
-        "first loss": metrics.get("first_loss"),
-        "final loss": metrics.get("final_loss"),
-        "skipped steps": metrics.get("skipped_steps"),
-        "watts": metrics.get("power_watts"),
-    }
 
 
 def estimate(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:

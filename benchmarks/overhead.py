@@ -19,14 +19,6 @@ from llmperf.running.launched import run_plan
 from ranks import planned, report, run_ranks
 
 
-def loop_ratios(planned_run: Planned, pairs: int, folder: Path) -> list[float]:
-    """For each pair of stretches, how much faster the bare one was not: its seconds / ours, by the slowest rank."""
-    ranks = run_ranks("overhead_rank.py", planned_run.plan, folder, str(pairs))
-    stretches = zip(*(one["seconds"] for one in ranks), strict=True)
-    slowest = [[max(seconds) for seconds in zip(*stretch, strict=True)] for stretch in stretches]
-    return [bare / ours for ours, bare in slowest]
-
-
 def under_llmperf(planned_run: Planned, folder: Path) -> float:
     """token/p/s of one whole run."""
     result = run_plan(replace(planned_run.plan, run_id=folder.name), folder, planned_run.plugins)
@@ -53,7 +45,13 @@ def main() -> None:
     options = parser.parse_args()
     planned_run = planned(options.case, options.framework, options.settings)
     with tempfile.TemporaryDirectory() as scratch:
-        ratios = loop_ratios(planned_run, options.pairs, Path(scratch) / "pairs")
+        # for each pair of stretches, how much faster the bare one was not: its seconds / ours, by the slowest
+        # rank
+        folder = Path(scratch) / "pairs"
+        ranks = run_ranks("overhead_rank.py", planned_run.plan, folder, str(options.pairs))
+        stretches = zip(*(one["seconds"] for one in ranks), strict=True)
+        slowest = [[max(seconds) for seconds in zip(*stretch, strict=True)] for stretch in stretches]
+        ratios = [bare / ours for ours, bare in slowest]
         share = controller_share(planned_run, Path(scratch) / "run")
     report(f"overhead, {options.framework}: llmperf's loop / bare loop", ratios, ">= 0.99")
     print(f"controller: {100 * share:.2f} % of the CPU time of the ranks, start-up included")

@@ -30,18 +30,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder, "runs")
         for number in numbers:
-            write_results(runs, number)
+            # as many run folders with a result each; those that are there already stay
+            for index in range(number):
+                run = runs / f"run-{index:06d}"
+                if not run.exists():
+                    run.mkdir(parents=True)
+                    (run / "result.json").write_text(json.dumps(result(index), indent=2))
             for command in commands:
                 print(measured(number, command, Path(folder)))
-
-
-def write_results(runs: Path, number: int) -> None:
-    """As many run folders with a result each; those that are there already stay."""
-    for index in range(number):
-        run = runs / f"run-{index:06d}"
-        if not run.exists():
-            run.mkdir(parents=True)
-            (run / "result.json").write_text(json.dumps(result(index), indent=2))
 
 
 def result(index: int) -> dict[str, Any]:

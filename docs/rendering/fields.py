@@ -75,22 +75,19 @@ class Definitions:
         if origin is Mapping or (isinstance(origin, type) and issubclass(origin, Mapping)):
             return {"type": "object", "additionalProperties": self.of(arguments[1])}
         if origin in (Union, types.UnionType):
-            return self._union(arguments)
+            nullable = type(None) in arguments
+            parts = [self.of(one) for one in arguments if one is not type(None)]
+            if len(parts) > 1:
+                kinds = [str(part["type"]) for part in parts]
+                # every integer is a number
+                kinds = [kind for kind in kinds if not (kind == "integer" and "number" in kinds)]
+                return {"type": [*kinds, "null"] if nullable else kinds}
+            (part,) = parts
+            if not nullable:
+                return part
+            if "enum" in part:
+                return {"enum": [*part["enum"], None]}
+            if "type" in part:
+                return {**part, "type": [part["type"], "null"]}
+            return {"anyOf": [part, {"type": "null"}]}
         raise TypeError(f"no schema for {hint!r}")
-
-    def _union(self, arguments: tuple[Any, ...]) -> Schema:
-        nullable = type(None) in arguments
-        parts = [self.of(one) for one in arguments if one is not type(None)]
-        if len(parts) > 1:
-            kinds = [str(part["type"]) for part in parts]
-            # every integer is a number
-            kinds = [kind for kind in kinds if not (kind == "integer" and "number" in kinds)]
-            return {"type": [*kinds, "null"] if nullable else kinds}
-        (part,) = parts
-        if not nullable:
-            return part
-        if "enum" in part:
-            return {"enum": [*part["enum"], None]}
-        if "type" in part:
-            return {**part, "type": [part["type"], "null"]}
-        return {"anyOf": [part, {"type": "null"}]}

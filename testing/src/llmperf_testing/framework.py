@@ -75,7 +75,15 @@ class FrameworkSubject(Subject):
         self.seed = 1 + secrets.randbelow(LARGEST_SEED) if seed is None else seed
         self.drawn = drawn_case(self.seed)
         from_command_line(settings)
-        _check_documents(case, settings)
+        model, where = None, "contract.model"
+        if case is not None:
+            model = library_with_case(case).case(case).contract.model
+            where = f"{case}: contract.model"
+        for setting in from_command_line(settings):
+            if setting.path == "contract.model":
+                model, where = str(setting.value), "contract.model"
+        if model is not None:
+            whole_library_for("models", model).model(model, where)
         if reference is not None and (missing := unmet_problem(find("framework", reference))) is not None:
             raise UserError(f"--reference {reference}: {missing}")
         self.reference = reference
@@ -230,19 +238,6 @@ def _foreign(drafted: Outcome) -> bool:
     """Check whether the best devices here do not offer the runtime that the framework needs."""
     needs = drafted.plan.worker.needs if drafted.plan is not None else None
     return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
-
-
-def _check_documents(case: str | None, settings: tuple[str, ...]) -> None:
-    """UserError if the case, or the model of the case or of the settings, is unknown or invalid."""
-    model, where = None, "contract.model"
-    if case is not None:
-        model = library_with_case(case).case(case).contract.model
-        where = f"{case}: contract.model"
-    for setting in from_command_line(settings):
-        if setting.path == "contract.model":
-            model, where = str(setting.value), "contract.model"
-    if model is not None:
-        whole_library_for("models", model).model(model, where)
 
 
 def _runnable(drafted: Outcome, what: str) -> Plan:

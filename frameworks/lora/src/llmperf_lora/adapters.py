@@ -25,7 +25,7 @@ from safetensors.torch import save_file
 from torch.nn import functional
 
 if TYPE_CHECKING:
-    from llmperf.types import Lora, RunSpec
+    from llmperf.types import RunSpec
 
 ADAPTER = "default"
 WEIGHTS = "adapter_model.safetensors"
@@ -40,24 +40,24 @@ def adapt(model: torch.nn.Module, spec: RunSpec, *, single_precision: bool) -> P
     assert lora is not None  # held by the plan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a name that it is about to change
-        adapted = get_peft_model(model, lora_config(lora), autocast_adapter_dtype=single_precision)
+        # peft's configuration of a contract; without a task, so that peft passes inputs on as they are
+        adapted = get_peft_model(
+            model,
+            LoraConfig(
+                r=lora.rank,
+                lora_alpha=lora.alpha,
+                lora_dropout=lora.dropout,
+                target_modules=list(lora.target_modules),
+                bias="none",
+            ),
+            autocast_adapter_dtype=single_precision,
+        )
     for name, parameter in adapted.named_parameters():
         if parameter.requires_grad:
             fill_adapter(name, parameter, spec.contract.seed)
     keeps_products = spec.tuning.gradient_checkpointing and spec.tuning.recompute == "operations"
     make_lean(adapted, in_place=not keeps_products)
     return adapted.train()
-
-
-def lora_config(lora: Lora) -> LoraConfig:
-    """peft's configuration of a contract; without a task, so that peft passes inputs on as they are."""
-    return LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=list(lora.target_modules),
-        bias="none",
-    )
 
 
 def canonical(name: str) -> str:

@@ -65,7 +65,27 @@ def install(*, needed: bool, stall_seconds: float) -> None:
         _keep.append(stall_seconds)
         _patience(core.ProcessGroupGloo, stall_seconds)
         _collectives(core.ProcessGroupGloo)
-        _groups()
+        import paddle.distributed.collective as collective
+        import paddle.distributed.parallel as parallel
+
+        plain = collective._new_process_group_impl
+
+        def new_group(
+            backend: str,
+            store: Any,
+            rank: int,
+            world_size: int,
+            group_name: str,
+            *rest: Any,
+            group_id: int = 0,
+            **named: Any,
+        ) -> Any:
+            if backend != "gloo":
+                return plain(backend, store, rank, world_size, group_name, *rest, group_id=group_id, **named)
+            return _make_group(store, rank, world_size, rest[1] if len(rest) > 1 else group_id)
+
+        collective._new_process_group_impl = new_group
+        parallel._new_process_group_impl = new_group
         _messages(core.ProcessGroupGloo)
         replace_operations()
         replace_device_checks()
@@ -108,16 +128,12 @@ def _patient(plain: Any, stall_seconds: float) -> Any:
             return plain(*arguments, **named)
         except RuntimeError as error:
             if "timeout" in str(error).lower():
-                wait_for_controller(stall_seconds, error)
+                # sleep until the controller ends this rank; its stack then shows that it waits
+                print(f"gloo gave up after {GLOO_SECONDS} s without another rank: {error}", flush=True)
+                time.sleep(stall_seconds)
             raise
 
     return call
-
-
-def wait_for_controller(seconds: float, error: Exception) -> None:
-    """Sleep until the controller ends this rank; its stack then shows that it waits."""
-    print(f"gloo gave up after {GLOO_SECONDS} s without another rank: {error}", flush=True)
-    time.sleep(seconds)
 
 
 def _collectives(gloo: Any) -> None:
@@ -147,30 +163,6 @@ def _collectives(gloo: Any) -> None:
     gloo.reduce_scatter_tensor_on_calc_stream = reduce_scatter
     gloo._start_coalescing = lambda group: None
     gloo._end_coalescing = lambda group, *_: None
-
-
-def _groups() -> None:
-    import paddle.distributed.collective as collective
-    import paddle.distributed.parallel as parallel
-
-    plain = collective._new_process_group_impl
-
-    def new_group(
-        backend: str,
-        store: Any,
-        rank: int,
-        world_size: int,
-        group_name: str,
-        *rest: Any,
-        group_id: int = 0,
-        **named: Any,
-    ) -> Any:
-        if backend != "gloo":
-            return plain(backend, store, rank, world_size, group_name, *rest, group_id=group_id, **named)
-        return _make_group(store, rank, world_size, rest[1] if len(rest) > 1 else group_id)
-
-    collective._new_process_group_impl = new_group
-    parallel._new_process_group_impl = new_group
 
 
 def _make_group(store: Any, rank: int, size: int, number: int) -> Any:

@@ -42,7 +42,11 @@ class PaddleTrainer:
         self._feed = Feed(plan, self._rank)
         self._parts = assemble(plan, self._join(), self._mixing)
         self.parameter_count = self._parts.parameters
-        show_python_stacks()
+        # print the Python stack when native code crashes: Paddle replaces Python's handlers by its own
+        paddle.disable_signal_handler()
+        if faulthandler.is_enabled():
+            faulthandler.disable()
+            faulthandler.enable()
         self._sequences = SequenceLosses()
         self._step = 0
 
@@ -137,11 +141,3 @@ class PaddleTrainer:
     ) -> None:
         if error is None:  # a failing rank must not wait for the others
             self.close()
-
-
-def show_python_stacks() -> None:
-    """Print the Python stack when native code crashes: Paddle replaces Python's handlers by its own."""
-    paddle.disable_signal_handler()
-    if faulthandler.is_enabled():
-        faulthandler.disable()
-        faulthandler.enable()

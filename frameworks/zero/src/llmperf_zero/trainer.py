@@ -104,7 +104,11 @@ class ZeroTrainer(TorchTrainer):
         set_learning_rate(self._optimizer.param_groups, rate)
         sums, skipped = StepSums(), self._engine.skipped_steps
         for _ in range(batch.gradient_accumulation):
-            self._micro_step(sums)
+            inputs, labels = self._feed.next()
+            loss, weight = self._engine(inputs, labels), self._feed.weight
+            self._engine.backward(loss if weight == 1.0 else loss * weight)
+            self._engine.step()
+            sums.add(loss, self._feed.learnt, weight)
         self._step += 1
         norm = self._engine.get_global_grad_norm()
         return StepOutput(
@@ -113,13 +117,6 @@ class ZeroTrainer(TorchTrainer):
             grad_norm=None if norm is None else deferred(norm),
             skipped=self._engine.skipped_steps > skipped,
         )
-
-    def _micro_step(self, sums: StepSums) -> None:
-        inputs, labels = self._feed.next()
-        loss, weight = self._engine(inputs, labels), self._feed.weight
-        self._engine.backward(loss if weight == 1.0 else loss * weight)
-        self._engine.step()
-        sums.add(loss, self._feed.learnt, weight)
 
     def expert_tokens(self) -> list[list[int]] | None:
         """Tokens of each expert of each mixture on this rank; None for a dense model."""

@@ -124,7 +124,30 @@ def join(
         targets = [] if meeting is None else [(meeting.secret, *target) for target in (*meeting.addresses, *known)]
         for run_secret, host, port in dict.fromkeys(targets):
             try:
-                return _joined(member, host, port, run_secret)
+                # the connection, when node 0 has accepted it; UserError if node 0 refuses this process with a
+                # reason
+                sock = socket.create_connection((host, port), CONNECT_SECONDS)
+                try:
+                    connection = call(sock, run_secret)
+                    sock.settimeout(LOST_SECONDS)
+                    document = {
+                        "rank": member.rank,
+                        "size": member.size,
+                        "local_size": member.local_size,
+                        "node": member.node,
+                    }
+                    connection.send_document(JOIN, {**document, "host": socket.gethostname()})
+                    frame = connection.receive()
+                except BaseException:
+                    sock.close()
+                    raise
+                if frame.kind == REFUSE:
+                    connection.close()
+                    raise UserError(f"launcher 'inside': node 0 refuses this process: {frame.document().get('reason')}")
+                if frame.kind != PING:
+                    connection.close()
+                    raise BadFrame("an unexpected answer")
+                return connection
             except UserError:
                 raise
             except (BadFrame, EOFError, OSError) as error:
@@ -144,27 +167,6 @@ def join(
     if not reason:
         raise UserError("launcher 'inside': the address of node 0 is not known: set MASTER_ADDR on all nodes")
     raise UserError(f"launcher 'inside': node 0 did not answer within {options.timeout_seconds:g} s: {reason}")
-
-
-def _joined(member: Membership, host: str, port: int, secret: bytes) -> Connection:
-    """The connection, when node 0 has accepted it; UserError if node 0 refuses this process with a reason."""
-    sock = socket.create_connection((host, port), CONNECT_SECONDS)
-    try:
-        connection = call(sock, secret)
-        sock.settimeout(LOST_SECONDS)
-        document = {"rank": member.rank, "size": member.size, "local_size": member.local_size, "node": member.node}
-        connection.send_document(JOIN, {**document, "host": socket.gethostname()})
-        frame = connection.receive()
-    except BaseException:
-        sock.close()
-        raise
-    if frame.kind == REFUSE:
-        connection.close()
-        raise UserError(f"launcher 'inside': node 0 refuses this process: {frame.document().get('reason')}")
-    if frame.kind != PING:
-        connection.close()
-        raise BadFrame("an unexpected answer")
-    return connection
 
 
 def serve(connection: Connection, env: Mapping[str, str], say: Callable[[str], None]) -> int:

@@ -56,7 +56,13 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise KubectlError(f"no answer within {CALL_SECONDS:.0f} s", refused=False) from None
         if done.returncode != 0:
-            lines = [line.strip() for line in done.stderr.splitlines() if line.strip() and not _is_log(line)]
+            # check whether a line is of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265]
+            # ...`
+            lines = [
+                line.strip()
+                for line in done.stderr.splitlines()
+                if line.strip() and not (line[:1] in "EWI" and line[1:5].isdecimal() and line[5:6] == " ")
+            ]
             raise KubectlError("; ".join(lines[-2:])[:600] or f"exit code {done.returncode}")
         return done.stdout
 
@@ -66,11 +72,6 @@ class Kubectl:
         if not isinstance(answer, dict):
             raise KubectlError(f"expected an object, found {type(answer).__name__}")
         return answer
-
-
-def _is_log(line: str) -> bool:
-    """Check whether a line is of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265] ...`."""
-    return line[:1] in "EWI" and line[1:5].isdecimal() and line[5:6] == " "
 
 
 INDEX = "batch.kubernetes.io/job-completion-index"

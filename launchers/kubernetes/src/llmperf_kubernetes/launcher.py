@@ -47,7 +47,14 @@ class KubernetesLauncher:
         atexit.register(self.close)
         try:
             for item in objects:
-                self._create(item)
+                resource = f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
+                self._created.insert(0, resource)  # before the call, which may be interrupted
+                try:
+                    self._required.call("create", "--filename", "-", stdin=as_yaml([item]))
+                except KubectlError as error:
+                    if error.refused:
+                        self._created.remove(resource)
+                    raise UserError(f"launcher 'kubernetes': kubectl create: {error}") from None
             _say(f"kubernetes: created {kind} {self._job}; waiting for {request.nodes} pods")
             pods = self._running(request.nodes, options.wait_minutes * 60)
         except BaseException:
@@ -116,16 +123,6 @@ class KubernetesLauncher:
         except KubectlError as error:
             words = " ".join([*self._kubectl.words, "delete", *created])
             _say(f"kubernetes: job {self._job} was not deleted: {error}; delete it with: {words}")
-
-    def _create(self, item: Object) -> None:
-        resource = f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
-        self._created.insert(0, resource)  # before the call, which may be interrupted
-        try:
-            self._required.call("create", "--filename", "-", stdin=as_yaml([item]))
-        except KubectlError as error:
-            if error.refused:
-                self._created.remove(resource)
-            raise UserError(f"launcher 'kubernetes': kubectl create: {error}") from None
 
     def _installed_kind(self) -> Kind:
         for kind, group in GROUPS:

@@ -129,7 +129,17 @@ def checked_options(table: Mapping[str, Any]) -> Options:
             raise UserError(f"{WHERE}.env: expected names of environment variables, found {name!r}")
     _check_resources(options)
     for place, volume in enumerate(options.volumes, 1):
-        _check_volume(volume, f"{WHERE}.volumes, number {place}")
+        where = f"{WHERE}.volumes, number {place}"
+        sources = [key for key in ("claim", "host_path", "empty_dir") if getattr(volume, key) is not None]
+        if len(sources) != 1:
+            listed = " and ".join(sources) or "none"
+            raise UserError(f"{where}: expected one of claim, host_path and empty_dir, found {listed}")
+        for key in ("mount", "host_path"):
+            path = getattr(volume, key)
+            if path is not None and not path.startswith("/"):
+                raise UserError(f"{where}.{key}: expected an absolute path, found {path!r}")
+        if volume.empty_dir is not None:
+            _check_quantity(volume.empty_dir, f"{where}.empty_dir")
     mounts = [volume.mount for volume in options.volumes] + ["/dev/shm"] * (options.shm is not None)
     if repeated := next((mount for mount in mounts if mounts.count(mount) > 1), None):
         raise UserError(f"{WHERE}.volumes: {repeated} is mounted twice")
@@ -172,16 +182,3 @@ def _check_resources(options: Options) -> None:
 def _check_quantity(text: str, where: str) -> None:
     if not _QUANTITY.fullmatch(text):
         raise UserError(f"{where}: expected an amount such as 8, '500m' or '64Gi', found {text!r}")
-
-
-def _check_volume(volume: Volume, where: str) -> None:
-    sources = [key for key in ("claim", "host_path", "empty_dir") if getattr(volume, key) is not None]
-    if len(sources) != 1:
-        listed = " and ".join(sources) or "none"
-        raise UserError(f"{where}: expected one of claim, host_path and empty_dir, found {listed}")
-    for key in ("mount", "host_path"):
-        path = getattr(volume, key)
-        if path is not None and not path.startswith("/"):
-            raise UserError(f"{where}.{key}: expected an absolute path, found {path!r}")
-    if volume.empty_dir is not None:
-        _check_quantity(volume.empty_dir, f"{where}.empty_dir")

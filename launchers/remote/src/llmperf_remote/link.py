@@ -164,21 +164,17 @@ class Links:
             process.close_input()
         deadline = time.monotonic() + CLOSE_SECONDS
         for process in self._processes:
-            self._drain_until_end(process, deadline)
+            # wait for the end of a process, and read its output, so that it does not block
+            while process.popen.poll() is None and time.monotonic() < deadline:
+                with suppress(OSError):
+                    os.read(process.output, MAX_LINE_BYTES)
+                process.read_errors()
+                time.sleep(0.01)
             if process.popen.poll() is None:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(process.popen.pid, signal.SIGKILL)
             process.popen.wait()
             process.close()
-
-    @staticmethod
-    def _drain_until_end(process: Carrier, deadline: float) -> None:
-        """Wait for the end of a process, and read its output, so that it does not block."""
-        while process.popen.poll() is None and time.monotonic() < deadline:
-            with suppress(OSError):
-                os.read(process.output, MAX_LINE_BYTES)
-            process.read_errors()
-            time.sleep(0.01)
 
     def _exchange(self) -> None:
         with selectors.DefaultSelector() as selector:
@@ -188,7 +184,13 @@ class Links:
             looked = time.monotonic()
             while not self._stopping.is_set():
                 looked, before = time.monotonic(), looked
-                self._note_pause(looked - before)
+                # note the time since the last look. Of a long one, no node is to blame for its silence
+                seconds = looked - before
+                pause = seconds if seconds > LATE_SECONDS else 0.0
+                self.paused_seconds = max(self.paused_seconds, pause)
+                for state in self.states.values():
+                    state.heard += pause
+                    state.looked += seconds
                 if time.monotonic() >= self._due:
                     self._due = time.monotonic() + BEAT_SECONDS
                     self._send_beat()
@@ -201,14 +203,6 @@ class Links:
                         selector.unregister(key.fileobj)
                 if not selector.get_map():
                     self._stopping.wait(TICK_SECONDS)
-
-    def _note_pause(self, seconds: float) -> None:
-        """Note the time since the last look. Of a long one, no node is to blame for its silence."""
-        pause = seconds if seconds > LATE_SECONDS else 0.0
-        self.paused_seconds = max(self.paused_seconds, pause)
-        for state in self.states.values():
-            state.heard += pause
-            state.looked += seconds
 
     def _send_beat(self) -> None:
         self._beat += 1

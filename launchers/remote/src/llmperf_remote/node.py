@@ -33,7 +33,6 @@ from llmperf_remote.messages import (
     Failed,
     Hello,
     Line,
-    Request,
     Start,
     Stop,
     Task,
@@ -138,22 +137,20 @@ class Program:
         for line in lines:
             self._heard = time.monotonic()
             if line.strip():
-                self._handle(request_of(line))
-
-    def _handle(self, request: Request) -> None:
-        if isinstance(request, Beat):
-            self.send(Echo(node=self.node, number=request.number, at=time.time()), wait=False)
-        elif isinstance(request, Task):
-            self._tasks.put(request)
-        elif isinstance(request, Bundle):
-            self._collect(request)
-        elif isinstance(request, Done):
-            self._over = True
-        elif self._order is not None:
-            if isinstance(request, Start):
-                self._order.start(request)
-            elif isinstance(request, Stop):
-                self._order.stop()
+                request = request_of(line)
+                if isinstance(request, Beat):
+                    self.send(Echo(node=self.node, number=request.number, at=time.time()), wait=False)
+                elif isinstance(request, Task):
+                    self._tasks.put(request)
+                elif isinstance(request, Bundle):
+                    self._collect(request)
+                elif isinstance(request, Done):
+                    self._over = True
+                elif self._order is not None:
+                    if isinstance(request, Start):
+                        self._order.start(request)
+                    elif isinstance(request, Stop):
+                        self._order.stop()
 
     def _collect(self, bundle: Bundle) -> None:
         self._pieces += unpacked(bundle.data, "request of the controller")

@@ -183,21 +183,19 @@ def leftovers(program: Program, arguments: Mapping[str, Any]) -> object:
         raise UserError("expected a run that has ended, found processes of it")
     folders = [folder for folder in parent.iterdir() if folder.name.startswith(f"{run_id}-{program.node:03d}-")]
     for folder in folders[:1]:  # a node program makes one
-        _end_program(folder)
+        # kill the node program that made a folder, if it is still there: it may be stopped
+        with suppress(OSError, ValueError, IndexError):
+            pid = int(folder.name.rpartition("-")[2])
+            ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+            started = (
+                time.time() - float(Path("/proc/uptime").read_text().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
+            )
+            made = (folder / "plan.json").stat().st_mtime
+            if started <= made + 1 and b"llmperf_remote.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, signal.SIGKILL)
         Shipper(folder, program.node, program.send, arguments["sizes"]).ship(final=True)
         program.delete_when_done(folder)
     return {"folders": len(folders)}
-
-
-def _end_program(folder: Path) -> None:
-    """Kill the node program that made a folder, if it is still there: it may be stopped."""
-    with suppress(OSError, ValueError, IndexError):
-        pid = int(folder.name.rpartition("-")[2])
-        ticks = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
-        started = time.time() - float(Path("/proc/uptime").read_text().split()[0]) + ticks / os.sysconf("SC_CLK_TCK")
-        made = (folder / "plan.json").stat().st_mtime
-        if started <= made + 1 and b"llmperf_remote.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
-            os.kill(pid, signal.SIGKILL)
 
 
 def answered(program: Program, name: str, arguments: Mapping[str, Any]) -> object:

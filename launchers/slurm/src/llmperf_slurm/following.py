@@ -137,13 +137,25 @@ class Follower:
             if state.ended and task not in known:
                 known[task] = state
         if not states and not self._all_ended():
-            known = {task: _forgotten(task) for task in self._states or [""]}
+            known = {
+                task: JobState(
+                    task=task,
+                    state=UNKNOWN,
+                    reason="Slurm does not remember it",
+                    nodes=None,
+                    exit_code=None,
+                    restarts=0,
+                )
+                for task in self._states or [""]
+            }
         for task, state in known.items():
             before = self._states.get(task)
             if before is not None and state.restarts > before.restarts:
                 self._say(f"{self._name(task)} was requeued")
             if not state.waiting and task not in self._tails and (self._job.tasks == 1 or task.isdigit()):
-                self._tails[task] = self._new_tails(task)
+                output, errors = self._job.files(task)
+                prefix = f"[{task}] " if task else ""
+                self._tails[task] = Tail(output, sys.stdout, prefix), Tail(errors, sys.stderr, prefix)
         self._states = known
         if not quiet and not self._all_ended():
             self._say_state()
@@ -189,11 +201,6 @@ class Follower:
         pairs = [self._tails[task] for task, state in self._states.items() if task in self._tails and state.nodes]
         return [output.path for output, _ in pairs if not output.path.exists()]
 
-    def _new_tails(self, task: str) -> tuple[Tail, Tail]:
-        output, errors = self._job.files(task)
-        prefix = f"[{task}] " if task else ""
-        return Tail(output, sys.stdout, prefix), Tail(errors, sys.stderr, prefix)
-
     def _name(self, task: str) -> str:
         return f"job {self._job.job}_{task}" if task else f"job {self._job.job}"
 
@@ -226,12 +233,6 @@ def _outcome(state: JobState) -> str:
     reason = "" if state.reason in (None, state.state) else f" ({state.reason})"
     code = "exit code unknown" if state.exit_code is None else f"exit code {state.exit_code}"
     return f"{state.state}{reason}, {code}"
-
-
-def _forgotten(task: str) -> JobState:
-    return JobState(
-        task=task, state=UNKNOWN, reason="Slurm does not remember it", nodes=None, exit_code=None, restarts=0
-    )  # fmt: skip
 
 
 def _clock(seconds: float) -> str:

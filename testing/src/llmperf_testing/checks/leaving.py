@@ -71,22 +71,17 @@ def a_killed_script_ends_the_run(subject: FrameworkSubject) -> None:
     require(killed, f"the run ended {trial.result.status}: {failure_text(failure)}")
     limit = subject.trained.seconds + LEAVING_SECONDS
     require(took < limit, f"the run ended after {took:.0f} s; expected less than {limit:.0f}")
-    left = _processes_of(trial.plan.run_id)
+    # command lines of the processes whose environment names a run; none where the system does not show them
+    mark, left = f"LLMPERF_RUN_ID={trial.plan.run_id}".encode(), []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                left.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:100])
+        except OSError:
+            continue
     require(not left, f"processes that the script started are left running: {', '.join(left)}")
 
 
 def _needs_script(subject: FrameworkSubject) -> None:
     if subject.worker.script is None:
         raise Skip("its ranks run a trainer, not an external script")
-
-
-def _processes_of(run_id: str) -> list[str]:
-    """Command lines of the processes whose environment names a run; none where the system does not show them."""
-    mark, found = f"LLMPERF_RUN_ID={run_id}".encode(), []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (folder / "environ").read_bytes().split(b"\0"):
-                found.append((folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")[:100])
-        except OSError:
-            continue
-    return found

@@ -127,18 +127,14 @@ def catalogue_has_its_shape(subject: VendorSubject) -> None:
     require(len(set(models)) == len(models), f"a model is listed twice: {', '.join(sorted(models))}")
 
 
-def _catalogue_if_any(subject: VendorSubject) -> None:
+@check(probe_has_its_shape)
+def peaks_have_their_shape(subject: VendorSubject) -> None:
+    """A peak is a positive number for the device and precision that were asked for, or None."""
     try:
         subject.rests_on(catalogue_has_its_shape)
     except Skip:
         if subject.plugins.answers("llmperf_catalogue"):
             raise
-
-
-@check(probe_has_its_shape)
-def peaks_have_their_shape(subject: VendorSubject) -> None:
-    """A peak is a positive number for the device and precision that were asked for, or None."""
-    _catalogue_if_any(subject)
     for model, dtype, peak in subject.peaks():
         where = f"{model}, {dtype}"
         if not isinstance(peak, PeakFlops):

@@ -10,7 +10,6 @@ from llmperf.types import Plan
 from llmperf_testing.check import Skip, check, require
 from llmperf_testing.checks.training import builds_again_from_the_plan, run_ends_complete
 from llmperf_testing.framework import Ends, FrameworkSubject
-from llmperf_testing.observations import Draw
 
 STEPS_AHEAD = 1
 """Data may be drawn so many steps before the step that trains on them."""
@@ -32,19 +31,17 @@ def data_are_drawn_in_their_step(subject: FrameworkSubject) -> None:
         again = next((index for index, times in counted.items() if times > 1), None)
         require(again is None, f"rank {one.rank} drew micro batch {again} {counted[again or 0]} times")
         for draw in one.draws:
-            _require_in_its_step(one.rank, draw, batch.gradient_accumulation)
+            due = draw.index // batch.gradient_accumulation + 1
+            when = f"in step {draw.step}" if draw.step else "while the trainer was built"
+            within = due - STEPS_AHEAD <= draw.step <= due
+            require(
+                within, f"rank {one.rank} drew micro batch {draw.index} {when}; expected step {due}, or the one before"
+            )
         if len(one.draws) >= contract.steps * batch.gradient_accumulation:
             drew.add(subject.trained.plan.layout.data_parallel_rank(one.rank))
     missing = sorted(set(range(batch.data_parallel)) - drew)
     each = contract.steps * batch.gradient_accumulation
     require(not missing, f"no rank of data-parallel ranks {missing} drew all {each} micro batches in its own process")
-
-
-def _require_in_its_step(rank: int, draw: Draw, micro_steps: int) -> None:
-    due = draw.index // micro_steps + 1
-    when = f"in step {draw.step}" if draw.step else "while the trainer was built"
-    within = due - STEPS_AHEAD <= draw.step <= due
-    require(within, f"rank {rank} drew micro batch {draw.index} {when}; expected step {due}, or the one before")
 
 
 @check(builds_again_from_the_plan)

@@ -160,7 +160,13 @@ class HostWork:
 
     def device_name(self) -> str | None:
         """As `/proc/cpuinfo` has it."""
-        return _first_value(Path("/proc/cpuinfo"), "model name")
+        path = Path("/proc/cpuinfo")
+        try:
+            lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except OSError:
+            return None
+        values = (value for name, _, value in (line.partition(":") for line in lines) if name.strip() == "model name")
+        return next((" ".join(value.split()) for value in values), None)
 
     def memory_bytes(self) -> int | None:
         """None: a control group may allow any part of the host's memory."""
@@ -175,15 +181,6 @@ def fastest(product: Callable[[], Any], flops: float) -> float:
         product()
         seconds.append(time.perf_counter() - began)
     return flops / min(seconds)
-
-
-def _first_value(path: Path, key: str) -> str | None:
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return None
-    values = (value for name, _, value in (line.partition(":") for line in lines) if name.strip() == key)
-    return next((" ".join(value.split()) for value in values), None)
 
 
 class TorchWork:

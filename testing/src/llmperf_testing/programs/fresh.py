@@ -44,7 +44,14 @@ def seen(role: Role, name: str, settings: Sequence[str]) -> Fresh:
         return imported
     os.environ["PATH"] = ""
     if found.role == "vendor" and chosen.answers("llmperf_probe"):
-        return asked_vendor(imported, chosen)
+        try:
+            probe = chosen.ask("llmperf_probe")
+        except Exception as error:
+            return replace(imported, hook_error=error_line(error), heavy_after_hook=tuple(sorted(loaded())))
+        devices = tuple(getattr(one, "index", 0) for one in getattr(probe, "devices", ()))
+        reasons = None if devices else tuple(map(str, getattr(probe, "problems", ())))
+        errors = tuple(_reading_errors(chosen, devices))
+        return replace(imported, reasons=reasons, heavy_after_hook=tuple(sorted(loaded())), reading_errors=errors)
     if found.role == "framework" and chosen.answers("llmperf_plan_workers"):
         return asked_framework(imported, found, tuple(settings))
     return imported
@@ -61,18 +68,6 @@ def bare_cpu_seconds() -> float:
 def loaded() -> set[str]:
     """Heavy packages that this process has loaded."""
     return {name for name in HEAVY if name in sys.modules}
-
-
-def asked_vendor(known: Fresh, chosen: Plugins) -> Fresh:
-    """The same with what the probe and readings for devices, for an absent one and for none have to say."""
-    try:
-        probe = chosen.ask("llmperf_probe")
-    except Exception as error:
-        return replace(known, hook_error=error_line(error), heavy_after_hook=tuple(sorted(loaded())))
-    devices = tuple(getattr(one, "index", 0) for one in getattr(probe, "devices", ()))
-    reasons = None if devices else tuple(map(str, getattr(probe, "problems", ())))
-    errors = tuple(_reading_errors(chosen, devices))
-    return replace(known, reasons=reasons, heavy_after_hook=tuple(sorted(loaded())), reading_errors=errors)
 
 
 def _reading_errors(chosen: Plugins, devices: tuple[int, ...]) -> Any:

@@ -259,13 +259,13 @@ def _members(module: ModuleType) -> Iterator[tuple[str, Any]]:
     for name, value in list(vars(module).items()):
         if isclass(value) and value.__module__ == module.__name__:
             getattr(value, "__signature__", None)  # completes a class of `llmperf.types`, which is made when it is used
-            yield from ((f"{name}.{inner}", member) for inner, member in list(vars(value).items()) if _is_code(member))
+            yield from (
+                (f"{name}.{inner}", member)
+                for inner, member in list(vars(value).items())
+                if isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
+            )
         if isclass(value) or isroutine(value):
             yield name, value
-
-
-def _is_code(member: object) -> bool:
-    return isroutine(member) or isinstance(member, (property, classmethod, staticmethod))
 
 
 def replaced_since(before: dict[str, Any]) -> tuple[str, ...]:

@@ -48,7 +48,13 @@ class CpuDevice:
         for line in _lines(STATUS):
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) * 1024
-        return _rusage_peak()
+        try:
+            import resource
+            import sys
+        except ImportError:  # Windows
+            return None
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return (peak if sys.platform == "darwin" else peak * 1024) or None
 
     def reset_peak_memory(self) -> None:
         """Reset the peak, if the kernel allows it."""
@@ -74,13 +80,3 @@ def _lines(path: Path) -> list[str]:
         return path.read_text(encoding="utf-8").splitlines()
     except OSError:
         return []
-
-
-def _rusage_peak() -> int | None:
-    try:
-        import resource
-        import sys
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return (peak if sys.platform == "darwin" else peak * 1024) or None

@@ -70,14 +70,14 @@ def _cpu_ticks() -> tuple[int, int] | None:
 
 def _package_joules() -> float | None:
     """Energy of all CPU packages (RAPL); None if there are no counters or only the administrator may read them."""
-    counters = [host.read(path / "energy_uj").strip() for path in POWERCAP.glob("intel-rapl:*") if _package(path)]
+    counters = [
+        host.read(path / "energy_uj").strip()
+        for path in POWERCAP.glob("intel-rapl:*")
+        if path.name.count(":") == 1 and host.read(path / "name").startswith("package")
+    ]
     if not counters or not all(text.isdigit() for text in counters):
         return None
     return sum(int(text) for text in counters) / 1e6
-
-
-def _package(zone: Path) -> bool:
-    return zone.name.count(":") == 1 and host.read(zone / "name").startswith("package")
 
 
 def _temperature() -> float | None:

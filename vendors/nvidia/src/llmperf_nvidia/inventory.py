@@ -42,7 +42,8 @@ def installed_gpus() -> Gpus:
         return _through_nvml()
     except OSError as error:
         try:
-            return _through_smi()
+            rows = smi.query(OLD_FIELDS, NEW_FIELDS)
+            return Gpus(driver=rows[0]["driver_version"], devices=tuple(map(_from_row, rows)))
         except OSError as second:
             raise OSError(f"no NVIDIA driver answers: {error}; {second}") from None
 
@@ -127,11 +128,6 @@ def _topology(library: Any, handle: Any, others: Sequence[Any]) -> str | None:
             level = None
         levels.append("X" if other is handle else "?" if level is None else LEVELS.get(level, "?"))
     return " ".join(levels)
-
-
-def _through_smi() -> Gpus:
-    rows = smi.query(OLD_FIELDS, NEW_FIELDS)
-    return Gpus(driver=rows[0]["driver_version"], devices=tuple(map(_from_row, rows)))
 
 
 def _from_row(row: smi.Row) -> DeviceInfo:

@@ -26,7 +26,11 @@ def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
         try:
             _library.append(nvml.open_library())
         except OSError:  # no driver, or only its tool is usable
-            return _from_smi(devices)
+            try:
+                rows = smi.query(FIELDS, [REASONS])
+            except OSError:
+                rows = []
+            return samples_by_index(devices, map(_from_row, rows))
     return samples_by_index(devices, [_from_nvml(_library[0], index) for index in devices])
 
 
@@ -63,14 +67,6 @@ def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
 def _process_ids(library: Any, handle: Any) -> tuple[int, ...]:
     """Processes with a compute context on the GPU, by their ids on the host."""
     return tuple(sorted(int(process.pid) for process in library.nvmlDeviceGetComputeRunningProcesses(handle)))
-
-
-def _from_smi(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    try:
-        rows = smi.query(FIELDS, [REASONS])
-    except OSError:
-        rows = []
-    return samples_by_index(devices, map(_from_row, rows))
 
 
 def _from_row(row: smi.Row) -> DeviceSample:

@@ -55,7 +55,12 @@ def read_prompts(options: Options, tokenizer: str, model: Model) -> list[Prompt]
 def prompts_of(subject: Subject, encoder: Encoder, model: Model) -> Iterator[Prompt]:
     """The prompts of one subject; too long ones lose their beginning, as in lm-evaluation-harness."""
     start = introduction(subject)
-    letters = _letters(start + asked(subject.questions[0]), encoder)
+    context = start + asked(subject.questions[0])
+    ways: list[Sequence[int]] = [_encoded(f"{context} {letter}", encoder) for letter in LETTERS]
+    same = all(way[:-1] == ways[0][:-1] for way in ways)
+    letters = tuple(way[-1] for way in ways)
+    if not same or len(set(letters)) != len(LETTERS):
+        raise _unfit("' A' to ' D' must end in one token each")
     for question in subject.questions:
         *ids, last = _encoded(f"{start}{asked(question)} {LETTERS[0]}", encoder)
         if last != letters[0]:
@@ -78,16 +83,6 @@ def asked(question: Question) -> str:
     """One question, up to its answer."""
     choices = "\n".join(f"{letter}. {choice}" for letter, choice in zip(LETTERS, question.choices, strict=True))
     return f"{question.text.strip()}\n{choices}\nAnswer:"
-
-
-def _letters(context: str, encoder: Encoder) -> tuple[int, ...]:
-    """The last ids of ` A` to ` D` after a context, which must differ in nothing before."""
-    ways: list[Sequence[int]] = [_encoded(f"{context} {letter}", encoder) for letter in LETTERS]
-    same = all(way[:-1] == ways[0][:-1] for way in ways)
-    found = tuple(way[-1] for way in ways)
-    if not same or len(set(found)) != len(LETTERS):
-        raise _unfit("' A' to ' D' must end in one token each")
-    return found
 
 
 def _encoded(text: str, encoder: Encoder) -> list[int]:

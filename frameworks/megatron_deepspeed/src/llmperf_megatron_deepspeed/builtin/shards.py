@@ -72,15 +72,13 @@ def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
     elif shard.dim == 1:
         _fill_columns(parameter, shard, facts.initializer_std, seed)
     else:
-        _fill_rows(parameter, shard, facts.initializer_std, seed)
-
-
-def _fill_rows(parameter: torch.nn.Parameter, shard: Shard, std: float, seed: int) -> None:
-    flat, first = parameter.view(-1), shard.ranks.rank * parameter.numel() if shard.dim == 0 else 0
-    for start in range(0, flat.numel(), CHUNK):
-        stop = min(start + CHUNK, flat.numel())
-        drawn = llmperf.initial_normal(seed, shard.name, shard.shape, std, first + start, first + stop)
-        flat[start:stop].copy_(torch.from_numpy(drawn))
+        flat, first = parameter.view(-1), shard.ranks.rank * parameter.numel() if shard.dim == 0 else 0
+        for start in range(0, flat.numel(), CHUNK):
+            stop = min(start + CHUNK, flat.numel())
+            drawn = llmperf.initial_normal(
+                seed, shard.name, shard.shape, facts.initializer_std, first + start, first + stop
+            )
+            flat[start:stop].copy_(torch.from_numpy(drawn))
 
 
 def _fill_columns(parameter: torch.nn.Parameter, shard: Shard, std: float, seed: int) -> None:

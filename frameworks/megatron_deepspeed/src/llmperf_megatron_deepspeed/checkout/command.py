@@ -34,17 +34,15 @@ def ds_config(spec: RunSpec, layout: Layout) -> str:
             "allgather_bucket_size": BUCKET,
         },
         "bf16": {"enabled": contract.precision == "bf16", "check_grad_overflow": False},
-        "fp16": _fp16(contract.precision == "fp16"),
+        "fp16": {"enabled": True, "initial_scale_power": SCALE_POWER}
+        if (contract.precision == "fp16")
+        else {"enabled": False},
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
         "steps_per_print": NEVER,
         "timers": {"throughput": {"enabled": False}},
     }
     return json.dumps(config, indent=2) + "\n"
-
-
-def _fp16(enabled: bool) -> dict[str, object]:
-    return {"enabled": True, "initial_scale_power": SCALE_POWER} if enabled else {"enabled": False}
 
 
 DATA = "{data}"
@@ -68,7 +66,7 @@ def pretrain_arguments(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str
         *_precision(spec),
         *_kernels(spec),
         *_checkpointing(spec),
-        *_logging(),
+        *("--log-interval", "1"),
         *_deepspeed(spec, layout, probe),
     )
 
@@ -161,10 +159,6 @@ def _kernels(spec: RunSpec) -> tuple[str, ...]:
 def _checkpointing(spec: RunSpec) -> tuple[str, ...]:
     wanted = spec.tuning.gradient_checkpointing
     return ("--checkpoint-activations", "--deepspeed-activation-checkpointing") if wanted else ()
-
-
-def _logging() -> tuple[str, ...]:
-    return ("--log-interval", "1")
 
 
 def _deepspeed(spec: RunSpec, layout: Layout, probe: Probe) -> tuple[str, ...]:

@@ -54,7 +54,12 @@ def _make(folder: Path, plan: Plan) -> None:
     made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
     try:
         samples = plan.spec.contract.steps * plan.batch.global_batch
-        _write_tokens(made / "tokens.bin", _dtype(plan), _rows(plan))
+        path = made / "tokens.bin"
+        dtype = _dtype(plan)
+        rows = _rows(plan)
+        with path.open("wb") as file:
+            for micro_batch in rows:
+                file.write(micro_batch.astype(dtype).tobytes())
         _write_index(made / "tokens.idx", _dtype(plan), samples, plan.batch.seq_len + 1)
         _write_order(made, samples, plan.batch.seq_len)
         os.rename(made, folder)
@@ -73,12 +78,6 @@ def _rows(plan: Plan) -> Iterator[NDArray[np.int64]]:
         ranks = [stack.enter_context(llmperf.open_batches(plan, rank)) for rank in range(plan.batch.data_parallel)]
         for _ in range(plan.spec.contract.steps * plan.batch.gradient_accumulation):
             yield from (rank.next_micro_batch() for rank in ranks)
-
-
-def _write_tokens(path: Path, dtype: np.dtype[np.integer], rows: Iterator[NDArray[np.int64]]) -> None:
-    with path.open("wb") as file:
-        for micro_batch in rows:
-            file.write(micro_batch.astype(dtype).tobytes())
 
 
 def _write_index(path: Path, dtype: np.dtype[np.integer], samples: int, length: int) -> None:

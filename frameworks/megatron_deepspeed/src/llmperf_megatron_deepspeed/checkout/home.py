@@ -68,7 +68,8 @@ def describe(home: Path) -> str:
 def commit_of(home: Path) -> str | None:
     """The commit that is checked out, read from git's own files; None where they do not tell."""
     try:
-        folder = _git_folder(home)
+        git = home / ".git"
+        folder = home / git.read_text().strip().removeprefix("gitdir: ") if git.is_file() else git
         head = (folder / "HEAD").read_text().strip()
         if not head.startswith("ref: "):
             return _hexadecimal(head)
@@ -80,11 +81,6 @@ def commit_of(home: Path) -> str | None:
         return next((_hexadecimal(line.split()[0]) for line in packed if line.endswith(f" {name}")), None)
     except (OSError, UnicodeDecodeError):
         return None
-
-
-def _git_folder(home: Path) -> Path:
-    git = home / ".git"
-    return home / git.read_text().strip().removeprefix("gitdir: ") if git.is_file() else git
 
 
 def _hexadecimal(text: str) -> str | None:

@@ -28,7 +28,7 @@ from llmperf_megatron_deepspeed.checkout.home import SCRIPT
 from llmperf_megatron_deepspeed.checkout.log import FAILURE, PACKAGES
 
 if TYPE_CHECKING:
-    from llmperf.types import Plan
+    pass
 
 UNUSED = (
     "torchvision",
@@ -88,12 +88,20 @@ def main(run: Path, home: Path, arguments: list[str]) -> int:
     from llmperf_megatron_deepspeed.checkout.start import provide
 
     plan = llmperf.load_plan(run)
-    data = prepare_data(plan)
+    from llmperf_megatron_deepspeed.checkout.data import prepare
+
+    data = prepare(plan)
     os.chdir(run)  # what the script may leave lying about
     sys.dont_write_bytecode = True
     sys.argv = [str(home / SCRIPT), *(word.replace(DATA, str(data)) for word in arguments)]
     sys.path.insert(0, str(home))
-    prepare_deepspeed(plan)
+    from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
+    from llmperf_zero.deepspeed_import import skip_inference_kernel
+
+    set_timeouts(plan)
+    meet_as_agent_says()
+    if plan.probe.on_cpu:
+        skip_inference_kernel()
     provide()
     mend()
     try:
@@ -102,24 +110,6 @@ def main(run: Path, home: Path, arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     print(PACKAGES + json.dumps(packages()), flush=True)
     return 0
-
-
-def prepare_data(plan: Plan) -> Path:
-    """The folder with the token files."""
-    from llmperf_megatron_deepspeed.checkout.data import prepare
-
-    return prepare(plan)
-
-
-def prepare_deepspeed(plan: Plan) -> None:
-    """No group that waits much longer than the controller, none that listens beyond this host, no inference kernel."""
-    from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
-    from llmperf_zero.deepspeed_import import skip_inference_kernel
-
-    set_timeouts(plan)
-    meet_as_agent_says()
-    if plan.probe.on_cpu:
-        skip_inference_kernel()
 
 
 def mend() -> None:
