@@ -45,8 +45,7 @@ def main() -> None:
     options = parser.parse_args()
     planned_run = planned(options.case, options.framework, options.settings)
     with tempfile.TemporaryDirectory() as scratch:
-        # for each pair of stretches, how much faster the bare one was not: its seconds / ours, by the slowest
-        # rank
+        # how much faster the bare stretch of each pair was not: its seconds / ours, by the slowest rank
         folder = Path(scratch) / "pairs"
         ranks = run_ranks("overhead_rank.py", planned_run.plan, folder, str(options.pairs))
         stretches = zip(*(one["seconds"] for one in ranks), strict=True)

@@ -71,32 +71,28 @@ def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajec
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # operations of small models, whose threads mostly wait on a busy host
     try:
-        return _trained(plan, steps, late)
+        contract = plan.spec.contract
+        adam = contract.optimizer
+        network = reference_network(plan.spec.model, contract.seed)
+        named = list(network.named_parameters())
+        groups = [
+            {"params": [weight for name, weight in named if decays(name)], "weight_decay": adam.weight_decay},
+            {"params": [weight for name, weight in named if not decays(name)], "weight_decay": 0.0},
+        ]
+        optimizer = torch.optim.AdamW(groups, betas=(adam.beta1, adam.beta2), eps=adam.eps)
+        losses, norms = [], []
+        for step, drawn in enumerate(micro_batches(plan, steps, late), start=1):
+            with forced_routing(plan):
+                losses.append(float(np.mean([_learn(network, rows, 1 / len(drawn)) for _, rows in drawn])))
+            clip = math.inf if adam.clip_norm is None else adam.clip_norm
+            norms.append(float(torch.nn.utils.clip_grad_norm_(network.parameters(), clip)))
+            for group in optimizer.param_groups:
+                group["lr"] = learning_rate(adam, step, contract.steps)
+            optimizer.step()
+            optimizer.zero_grad()
+        return Trajectory(losses=tuple(losses), grad_norms=tuple(norms))
     finally:
         torch.set_num_threads(threads)
-
-
-def _trained(plan: Plan, steps: int, late: LateTokens | None) -> Trajectory:
-    contract = plan.spec.contract
-    adam = contract.optimizer
-    network = reference_network(plan.spec.model, contract.seed)
-    named = list(network.named_parameters())
-    groups = [
-        {"params": [weight for name, weight in named if decays(name)], "weight_decay": adam.weight_decay},
-        {"params": [weight for name, weight in named if not decays(name)], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(groups, betas=(adam.beta1, adam.beta2), eps=adam.eps)
-    losses, norms = [], []
-    for step, drawn in enumerate(micro_batches(plan, steps, late), start=1):
-        with forced_routing(plan):
-            losses.append(float(np.mean([_learn(network, rows, 1 / len(drawn)) for _, rows in drawn])))
-        clip = math.inf if adam.clip_norm is None else adam.clip_norm
-        norms.append(float(torch.nn.utils.clip_grad_norm_(network.parameters(), clip)))
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate(adam, step, contract.steps)
-        optimizer.step()
-        optimizer.zero_grad()
-    return Trajectory(losses=tuple(losses), grad_norms=tuple(norms))
 
 
 def reference_network(model: Model, seed: int) -> torch.nn.Module:
@@ -153,27 +149,23 @@ def initial_weight(name: str, shape: tuple[int, ...], model: Model, seed: int) -
         return initial_normal(seed, name, shape, model.initializer_std)
 
     if ".experts." in name:
-        return _experts(name, shape, model, draw)
+        # all experts [experts, out, in]; GPT-OSS has [experts, in, out], and gate and up rows by turns
+        turned = model.family == "gpt_oss"
+        experts, rows, columns = (shape[0], shape[2], shape[1]) if turned else shape
+        layer, projection = name.rsplit(".", 1)
+        matrices = []
+        for expert in range(experts):
+            if projection == "gate_up_proj":
+                matrix = _gate_and_up(f"{layer}.{expert}.", (rows // 2, columns), draw)
+                if turned:
+                    matrix = matrix.reshape(2, rows // 2, columns).swapaxes(0, 1).reshape(rows, columns)
+            else:
+                matrix = draw(f"{layer}.{expert}.{projection}.weight", (rows, columns))
+            matrices.append(matrix.T if turned else matrix)
+        return np.stack(matrices)
     if name.endswith(".gate_up_proj.weight"):
         return _gate_and_up(name.removesuffix("gate_up_proj.weight"), (shape[0] // 2, shape[1]), draw)
     return draw(name, shape)
-
-
-def _experts(name: str, shape: tuple[int, ...], model: Model, draw: Draw) -> NDArray[np.float32]:
-    """All experts [experts, out, in]; GPT-OSS has [experts, in, out], and gate and up rows by turns."""
-    turned = model.family == "gpt_oss"
-    experts, rows, columns = (shape[0], shape[2], shape[1]) if turned else shape
-    layer, projection = name.rsplit(".", 1)
-    matrices = []
-    for expert in range(experts):
-        if projection == "gate_up_proj":
-            matrix = _gate_and_up(f"{layer}.{expert}.", (rows // 2, columns), draw)
-            if turned:
-                matrix = matrix.reshape(2, rows // 2, columns).swapaxes(0, 1).reshape(rows, columns)
-        else:
-            matrix = draw(f"{layer}.{expert}.{projection}.weight", (rows, columns))
-        matrices.append(matrix.T if turned else matrix)
-    return np.stack(matrices)
 
 
 def _gate_and_up(prefix: str, shape: tuple[int, int], draw: Draw) -> NDArray[np.float32]:

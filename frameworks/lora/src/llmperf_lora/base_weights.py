@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -27,12 +26,9 @@ class BaseWeights:
         self._files: dict[str, Any] = {}
         folder = read_options(spec).base_folder
         if folder is not None:
-            self._open(folder)
-
-    def _open(self, folder: Path) -> None:
-        for path in stored_files(folder):
-            file = self._stack.enter_context(safe_open(str(path), framework="pt", device="cpu"))
-            self._files |= dict.fromkeys(file.keys(), file)
+            for path in stored_files(folder):
+                file = self._stack.enter_context(safe_open(str(path), framework="pt", device="cpu"))
+                self._files |= dict.fromkeys(file.keys(), file)
 
     @property
     def drawn(self) -> bool:

@@ -98,18 +98,15 @@ class Afterwards(ABC):
         """Accuracies `mmlu_before`, `mmlu_after` and `.../subject`; nothing where no MMLU was asked for."""
         options = read_options(self._plan.spec)
         if options.save_adapter:
-            self._save(options)
+            with self._whole_adapters():
+                if own_rank() == 0:
+                    folder = Path(os.environ["LLMPERF_RUN_DIR"]) / FOLDER
+                    save_adapters(self._adapted, folder, options.base_weights)
         yield {}
         if options.mmlu is not None:
             self._adapted.eval()
             yield from self._mmlu(options)
             self._adapted.train()  # steps may follow, of which a trace is kept
-
-    def _save(self, options: Options) -> None:
-        with self._whole_adapters():
-            if own_rank() == 0:
-                folder = Path(os.environ["LLMPERF_RUN_DIR"]) / FOLDER
-                save_adapters(self._adapted, folder, options.base_weights)
 
     def _mmlu(self, options: Options) -> Iterator[Mapping[str, float]]:
         """The frozen weights without adapters are the model before training: B was 0, and they have not changed."""

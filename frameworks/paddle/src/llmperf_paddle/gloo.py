@@ -86,7 +86,17 @@ def install(*, needed: bool, stall_seconds: float) -> None:
 
         collective._new_process_group_impl = new_group
         parallel._new_process_group_impl = new_group
-        _messages(core.ProcessGroupGloo)
+        plain_send, plain_receive = core.ProcessGroupGloo.send, core.ProcessGroupGloo.recv
+
+        def send(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
+            pair, other = _pair(group, peer)
+            return plain_send(pair, tensor, other, sync_op)
+
+        def receive(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
+            pair, other = _pair(group, peer)
+            return plain_receive(pair, tensor, other, sync_op)
+
+        core.ProcessGroupGloo.send, core.ProcessGroupGloo.recv = send, receive
         replace_operations()
         replace_device_checks()
     elif needed:
@@ -205,20 +215,6 @@ def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("", 0))
         return int(free.getsockname()[1])
-
-
-def _messages(gloo: Any) -> None:
-    plain_send, plain_receive = gloo.send, gloo.recv
-
-    def send(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
-        pair, other = _pair(group, peer)
-        return plain_send(pair, tensor, other, sync_op)
-
-    def receive(group: Any, tensor: Any, peer: int, sync_op: bool = True) -> Any:
-        pair, other = _pair(group, peer)
-        return plain_receive(pair, tensor, other, sync_op)
-
-    gloo.send, gloo.recv = send, receive
 
 
 def _pair(group: Any, peer: int) -> tuple[Any, int]:

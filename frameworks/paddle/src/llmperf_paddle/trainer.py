@@ -78,7 +78,16 @@ class PaddleTrainer:
             parts.clip.norm = None
         loss = self._pipeline() if self._plan.layout.pipeline_parallel > 1 else self._accumulate()
         self._step += 1
-        return self._output(loss)
+        # ranks that share their data report it once: the first tensor-parallel rank of the last stage
+        batch, layout, clip = self._plan.batch, self._plan.layout, self._parts.clip
+        norm = None if clip is None or clip.norm is None else deferred(clip.norm)
+        per_stage = layout.tensor_parallel * layout.data_parallel
+        last = self._rank // per_stage == layout.pipeline_parallel - 1
+        left_out = skipped(self._parts.scaler)
+        if not last or self._rank % layout.tensor_parallel:
+            return StepOutput(loss=None, tokens=0, grad_norm=norm, skipped=left_out)
+        tokens = batch.micro_batch * batch.gradient_accumulation * batch.seq_len
+        return StepOutput(loss=deferred(loss), tokens=tokens, grad_norm=norm, skipped=left_out)
 
     def _pipeline(self) -> paddle.Tensor:
         """Fleet's own schedule, one forward pass and one backward pass in turn."""
@@ -112,18 +121,6 @@ class PaddleTrainer:
         if last or not isinstance(self._parts.model, paddle.DataParallel):
             return nullcontext()
         return self._parts.model.no_sync()
-
-    def _output(self, loss: paddle.Tensor) -> StepOutput:
-        """Ranks that share their data report it once: the first tensor-parallel rank of the last stage."""
-        batch, layout, clip = self._plan.batch, self._plan.layout, self._parts.clip
-        norm = None if clip is None or clip.norm is None else deferred(clip.norm)
-        per_stage = layout.tensor_parallel * layout.data_parallel
-        last = self._rank // per_stage == layout.pipeline_parallel - 1
-        left_out = skipped(self._parts.scaler)
-        if not last or self._rank % layout.tensor_parallel:
-            return StepOutput(loss=None, tokens=0, grad_norm=norm, skipped=left_out)
-        tokens = batch.micro_batch * batch.gradient_accumulation * batch.seq_len
-        return StepOutput(loss=deferred(loss), tokens=tokens, grad_norm=norm, skipped=left_out)
 
     def evaluate(self) -> Mapping[str, float]:
         """Nothing beyond the training loss."""

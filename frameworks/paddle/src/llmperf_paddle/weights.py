@@ -36,7 +36,11 @@ def named(model: nn.Layer) -> Iterator[tuple[str, paddle.Tensor]]:
 
 def count_parameters(model: nn.Layer, layers: Layers, pipeline: Group | None) -> int:
     """Parameters of the whole model: this rank's with their whole sizes, added up over the stages of a pipeline."""
-    sizes = (math.prod(parameter.shape) * (1 if _is_whole(name) else layers.parts) for name, parameter in named(model))
+    # each rank has all of norms and of biases of products with divided inputs
+    sizes = (
+        math.prod(parameter.shape) * (1 if is_norm(name) or name.endswith(WHOLE_BIASES) else layers.parts)
+        for name, parameter in named(model)
+    )
     own = sum(sizes)
     if pipeline is None or pipeline.nranks == 1:
         return own
@@ -51,11 +55,6 @@ def fill_weights(model: nn.Layer, facts: Model, layers: Layers, seed: int) -> No
         shape, constant = tuple(parameter.shape), llmperf.initial_constant(name, facts)
         values = _part(name, shape, facts, layers, seed) if constant is None else np.full(shape, constant, np.float32)
         parameter.set_value(paddle.to_tensor(values).astype(parameter.dtype))
-
-
-def _is_whole(name: str) -> bool:
-    """Check whether each rank has all of a parameter: norms, biases of products with divided inputs."""
-    return is_norm(name) or name.endswith(WHOLE_BIASES)
 
 
 def _part(name: str, shape: tuple[int, ...], facts: Model, layers: Layers, seed: int) -> np.ndarray:

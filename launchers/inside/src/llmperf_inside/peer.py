@@ -124,8 +124,6 @@ def join(
         targets = [] if meeting is None else [(meeting.secret, *target) for target in (*meeting.addresses, *known)]
         for run_secret, host, port in dict.fromkeys(targets):
             try:
-                # the connection, when node 0 has accepted it; UserError if node 0 refuses this process with a
-                # reason
                 sock = socket.create_connection((host, port), CONNECT_SECONDS)
                 try:
                     connection = call(sock, run_secret)

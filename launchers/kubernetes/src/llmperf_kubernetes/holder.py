@@ -35,7 +35,10 @@ def hold(wait_seconds: float, idle_seconds: float, look_seconds: float = SECONDS
     signal.signal(signal.SIGINT, end)
     deadline = time.monotonic() + wait_seconds + idle_seconds
     while True:
-        _reap()
+        # collect ended processes: those whose parent has ended are children of the first process of a pod
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]:
+                pass
         if in_use():
             deadline = time.monotonic() + idle_seconds
         elif time.monotonic() > deadline:
@@ -52,13 +55,6 @@ def in_use() -> bool:
                 if NODE_RANK in (folder / "environ").read_bytes():
                     return True
     return False
-
-
-def _reap() -> None:
-    """Collect ended processes: those whose parent has ended are children of the first process of a pod."""
-    with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

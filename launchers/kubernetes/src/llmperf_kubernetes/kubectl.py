@@ -56,8 +56,7 @@ class Kubectl:
         except subprocess.TimeoutExpired:
             raise KubectlError(f"no answer within {CALL_SECONDS:.0f} s", refused=False) from None
         if done.returncode != 0:
-            # check whether a line is of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265]
-            # ...`
+            # left out are lines of kubectl's own log, such as `E1122 06:07:15.123456 4711 memcache.go:265] ...`
             lines = [
                 line.strip()
                 for line in done.stderr.splitlines()

@@ -203,7 +203,11 @@ class LinkedAgents:
         if self._started:
             self._links.send(Stop())
             deadline = time.monotonic() + STOP_SECONDS
-            while self._waiting() and time.monotonic() < deadline and not hurry():
+            while (
+                any(state.ended is None and self._reason(state) is None for state in self._links.states.values())
+                and time.monotonic() < deadline
+                and not hurry()
+            ):
                 time.sleep(TICK_SECONDS)
         codes = tuple(None if state.forced else state.ended for state in self._links.states.values())
         for rank, state in self._links.states.items():
@@ -215,10 +219,6 @@ class LinkedAgents:
             self._collect()
         self._save_nodes()
         return codes
-
-    def _waiting(self) -> bool:
-        """Check whether a node has not sent everything and is not given up."""
-        return any(state.ended is None and self._reason(state) is None for state in self._links.states.values())
 
     def _collect(self) -> None:
         """Reach the lost nodes once more: end what runs there, and take the records that did not come back."""

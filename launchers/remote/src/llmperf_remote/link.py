@@ -164,7 +164,7 @@ class Links:
             process.close_input()
         deadline = time.monotonic() + CLOSE_SECONDS
         for process in self._processes:
-            # wait for the end of a process, and read its output, so that it does not block
+            # its output is read, so that it does not block before it ends
             while process.popen.poll() is None and time.monotonic() < deadline:
                 with suppress(OSError):
                     os.read(process.output, MAX_LINE_BYTES)
@@ -184,7 +184,7 @@ class Links:
             looked = time.monotonic()
             while not self._stopping.is_set():
                 looked, before = time.monotonic(), looked
-                # note the time since the last look. Of a long one, no node is to blame for its silence
+                # no node is to blame for its silence while this process did not run
                 seconds = looked - before
                 pause = seconds if seconds > LATE_SECONDS else 0.0
                 self.paused_seconds = max(self.paused_seconds, pause)
@@ -222,7 +222,17 @@ class Links:
         except OSError:
             data = b""
         if not data:
-            self._finish(process)
+            with suppress(subprocess.TimeoutExpired):
+                process.popen.wait(CLOSE_SECONDS)
+            process.finished = True
+            ranks = process.ranks if len(self._processes) > 1 else set(self.states)
+            if all(other.finished for other in self._processes):
+                ranks = set(self.states)
+            for rank in ranks:
+                if self.states[rank].gone is None:
+                    self.states[rank].gone, self.states[rank].explained = self._why(
+                        process, self.states[rank].node.host
+                    )
             return False
         process.buffer += data
         end = process.buffer.rfind(b"\n") + 1
@@ -273,18 +283,6 @@ class Links:
         if state.clock_error_seconds is None or error < state.clock_error_seconds:
             state.clock_error_seconds = error
             state.clock_offset_seconds = echo.at - (sent[0] + error)
-
-    def _finish(self, process: Carrier) -> None:
-        """Note that a process has closed its output, for every node that it carried."""
-        with suppress(subprocess.TimeoutExpired):
-            process.popen.wait(CLOSE_SECONDS)
-        process.finished = True
-        ranks = process.ranks if len(self._processes) > 1 else set(self.states)
-        if all(other.finished for other in self._processes):
-            ranks = set(self.states)
-        for rank in ranks:
-            if self.states[rank].gone is None:
-                self.states[rank].gone, self.states[rank].explained = self._why(process, self.states[rank].node.host)
 
     def _why(self, process: Carrier, host: str) -> tuple[str, bool]:
         """Reasons why a process has ended, in one line, and whether the launcher says so."""

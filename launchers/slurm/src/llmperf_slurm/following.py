@@ -96,7 +96,20 @@ class Follower:
                 self._ask()
             self._print()
             if self._all_ended():
-                return self._finish()
+                limit = monotonic() + LATE_SECONDS
+                while self._print() or (monotonic() < limit and self._missing_output()):
+                    sleep(OUTPUT_SECONDS)
+                self._print(last=True)
+                for output in self._missing_output():
+                    self._say(f"no output at {output}: is that folder shared with the nodes of the job?")
+                codes = []
+                for _, state in sorted(self._states.items(), key=lambda item: (len(item[0]), item[0])):
+                    code = state.exit_code or 0
+                    if state.state != GOOD:
+                        code = code or 1
+                    self._say(f"{self._name(state.task)} has ended: {_outcome(state)}")
+                    codes.append(code)
+                return max(codes)
             sleep(OUTPUT_SECONDS)
 
     def cancel(self) -> None:
@@ -180,22 +193,6 @@ class Follower:
 
     def _print(self, last: bool = False) -> bool:
         return any([tail.print(last) for pair in self._tails.values() for tail in pair])
-
-    def _finish(self) -> int:
-        limit = monotonic() + LATE_SECONDS
-        while self._print() or (monotonic() < limit and self._missing_output()):
-            sleep(OUTPUT_SECONDS)
-        self._print(last=True)
-        for output in self._missing_output():
-            self._say(f"no output at {output}: is that folder shared with the nodes of the job?")
-        codes = []
-        for _, state in sorted(self._states.items(), key=lambda item: (len(item[0]), item[0])):
-            code = state.exit_code or 0
-            if state.state != GOOD:
-                code = code or 1
-            self._say(f"{self._name(state.task)} has ended: {_outcome(state)}")
-            codes.append(code)
-        return max(codes)
 
     def _missing_output(self) -> list[Path]:
         pairs = [self._tails[task] for task, state in self._states.items() if task in self._tails and state.nodes]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from llmperf_testing.check import Skip, check, require
 from llmperf_testing.checks.environment import environment_is_text
 from llmperf_testing.checks.probe import offers_can_be_used, require_line
-from llmperf_testing.observations import Bound, Stretch
+from llmperf_testing.observations import Bound
 from llmperf_testing.vendor import PRECISIONS, VendorSubject
 
 READY_SECONDS = 0.05
@@ -78,16 +78,15 @@ def synchronize_blocks(subject: VendorSubject) -> None:
 @check(asking_an_event_does_not_wait, synchronize_blocks)
 def events_agree_with_wall_time(subject: VendorSubject) -> None:
     """The time between two events is the host's between two edges at which it waited for the device."""
-    apart = [(_apart(one), one) for one in subject.bound.stretches]
+    # seconds by which events are outside what the host's clock allows; 0 within
+    apart = [
+        (max(0.0, one.least_seconds - one.event_seconds, one.event_seconds - one.wall_seconds), one)
+        for one in subject.bound.stretches
+    ]
     difference, best = min(apart, key=lambda pair: pair[0])
     allowed = APART_SECONDS + APART_SHARE * best.wall_seconds
     clock = f"{best.least_seconds:.4g} to {best.wall_seconds:.4g} s"
     require(difference < allowed, f"events tell {best.event_seconds:.4g} s, the host's clock {clock}")
-
-
-def _apart(stretch: Stretch) -> float:
-    """Seconds by which events are outside what the host's clock allows; 0 within."""
-    return max(0.0, stretch.least_seconds - stretch.event_seconds, stretch.event_seconds - stretch.wall_seconds)
 
 
 def _peaks(subject: VendorSubject) -> tuple[int, int, int, int]:

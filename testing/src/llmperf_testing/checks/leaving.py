@@ -71,7 +71,6 @@ def a_killed_script_ends_the_run(subject: FrameworkSubject) -> None:
     require(killed, f"the run ended {trial.result.status}: {failure_text(failure)}")
     limit = subject.trained.seconds + LEAVING_SECONDS
     require(took < limit, f"the run ended after {took:.0f} s; expected less than {limit:.0f}")
-    # command lines of the processes whose environment names a run; none where the system does not show them
     mark, left = f"LLMPERF_RUN_ID={trial.plan.run_id}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         try:

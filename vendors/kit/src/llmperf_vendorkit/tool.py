@@ -45,7 +45,13 @@ def tool_output(argv: Sequence[str], *, seconds: float = 20.0, max_bytes: int = 
     try:
         printed, complaints = _read(process, name, time.monotonic() + seconds, seconds, max_bytes)
     finally:
-        _end(process)
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for stream in (process.stdout, process.stderr):
+            if stream is not None:
+                stream.close()
     if process.returncode:
         raise OSError(f"{name}: {_reason(complaints) or _reason(printed) or f'exit code {process.returncode}'}")
     return _printable(printed)
@@ -91,16 +97,6 @@ def _read(
     except subprocess.TimeoutExpired:
         raise OSError(f"{name} gave no answer in {seconds:g} s") from None
     return bytes(printed[process.stdout]), bytes(printed[process.stderr])
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    if process.returncode is None:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for stream in (process.stdout, process.stderr):
-        if stream is not None:
-            stream.close()
 
 
 def _reason(printed: bytes) -> str:

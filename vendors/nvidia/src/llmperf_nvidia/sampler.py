@@ -39,29 +39,25 @@ def _from_nvml(library: Any, index: int) -> DeviceSample:
         handle = nvml.ask(library, lambda: library.nvmlDeviceGetHandleByIndex(index))
         if handle is None:
             return DeviceSample(index=index, memory_used_bytes=None, memory_total_bytes=None)
-        return _reading(library, index, handle)
+        memory = nvml.ask(library, lambda: library.nvmlDeviceGetMemoryInfo(handle))
+        sensor = library.NVML_TEMPERATURE_GPU
+        milliwatts = nvml.ask(library, lambda: library.nvmlDeviceGetPowerUsage(handle))
+        millijoules = nvml.ask(library, lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle))
+        megahertz = nvml.ask(library, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))
+        return DeviceSample(
+            index=index,
+            memory_used_bytes=memory.used if memory else None,
+            memory_total_bytes=memory.total if memory else None,
+            utilisation_percent=nvml.ask(library, lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
+            power_watts=None if milliwatts is None else milliwatts / 1000,
+            temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
+            energy_joules=None if millijoules is None else millijoules / 1000,
+            clock_hertz=None if megahertz is None else 1e6 * megahertz,
+            throttle_reasons=nvml.throttle_reasons(library, handle),
+            process_ids=nvml.ask(library, lambda: _process_ids(library, handle)),
+        )
     except library.NVMLError as error:
         raise OSError(f"GPU {index}: {nvml.in_words(library, error)}") from None
-
-
-def _reading(library: Any, index: int, handle: Any) -> DeviceSample:
-    memory = nvml.ask(library, lambda: library.nvmlDeviceGetMemoryInfo(handle))
-    sensor = library.NVML_TEMPERATURE_GPU
-    milliwatts = nvml.ask(library, lambda: library.nvmlDeviceGetPowerUsage(handle))
-    millijoules = nvml.ask(library, lambda: library.nvmlDeviceGetTotalEnergyConsumption(handle))
-    megahertz = nvml.ask(library, lambda: library.nvmlDeviceGetClockInfo(handle, library.NVML_CLOCK_SM))
-    return DeviceSample(
-        index=index,
-        memory_used_bytes=memory.used if memory else None,
-        memory_total_bytes=memory.total if memory else None,
-        utilisation_percent=nvml.ask(library, lambda: float(library.nvmlDeviceGetUtilizationRates(handle).gpu)),
-        power_watts=None if milliwatts is None else milliwatts / 1000,
-        temperature_celsius=nvml.ask(library, lambda: float(library.nvmlDeviceGetTemperature(handle, sensor))),
-        energy_joules=None if millijoules is None else millijoules / 1000,
-        clock_hertz=None if megahertz is None else 1e6 * megahertz,
-        throttle_reasons=nvml.throttle_reasons(library, handle),
-        process_ids=nvml.ask(library, lambda: _process_ids(library, handle)),
-    )
 
 
 def _process_ids(library: Any, handle: Any) -> tuple[int, ...]:

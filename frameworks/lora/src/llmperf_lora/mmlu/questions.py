@@ -96,10 +96,6 @@ def read_questions(path: Path) -> tuple[Question, ...]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise UserError(f"{path}, line {line}: not UTF-8 text ({error.reason})") from None
-    return _rows(text, path)
-
-
-def _rows(text: str, path: Path) -> tuple[Question, ...]:
     rows, found = csv.reader(io.StringIO(text, newline="")), []
     try:
         for row in rows:

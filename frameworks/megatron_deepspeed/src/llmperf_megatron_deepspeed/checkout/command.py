@@ -35,7 +35,7 @@ def ds_config(spec: RunSpec, layout: Layout) -> str:
         },
         "bf16": {"enabled": contract.precision == "bf16", "check_grad_overflow": False},
         "fp16": {"enabled": True, "initial_scale_power": SCALE_POWER}
-        if (contract.precision == "fp16")
+        if contract.precision == "fp16"
         else {"enabled": False},
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,
@@ -58,7 +58,12 @@ DEFAULT_THETA = 10000
 def pretrain_arguments(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
     """All options of `pretrain_gpt.py`; `{run_dir}` and `{data}` are left to be filled in."""
     return (
-        *_parallel(layout),
+        *(
+            (
+                *("--tensor-model-parallel-size", str(layout.tensor_parallel)),
+                *("--pipeline-model-parallel-size", str(layout.pipeline_parallel)),
+            )
+        ),
         *_model(spec, layout),
         *_batch(spec),
         *_data(spec),
@@ -68,13 +73,6 @@ def pretrain_arguments(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str
         *_checkpointing(spec),
         *("--log-interval", "1"),
         *_deepspeed(spec, layout, probe),
-    )
-
-
-def _parallel(layout: Layout) -> tuple[str, ...]:
-    return (
-        *("--tensor-model-parallel-size", str(layout.tensor_parallel)),
-        *("--pipeline-model-parallel-size", str(layout.pipeline_parallel)),
     )
 
 

@@ -38,7 +38,22 @@ def prepare(plan: Plan) -> Path:
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _make(folder, plan)
+            # whole or not at all: what is left of a killed process is never taken for the files
+            made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
+            try:
+                samples = plan.spec.contract.steps * plan.batch.global_batch
+                path = made / "tokens.bin"
+                dtype = _dtype(plan)
+                rows = _rows(plan)
+                with path.open("wb") as file:
+                    for micro_batch in rows:
+                        file.write(micro_batch.astype(dtype).tobytes())
+                _write_index(made / "tokens.idx", _dtype(plan), samples, plan.batch.seq_len + 1)
+                _write_order(made, samples, plan.batch.seq_len)
+                os.rename(made, folder)
+            except BaseException:
+                shutil.rmtree(made, ignore_errors=True)
+                raise
     return folder
 
 
@@ -47,25 +62,6 @@ def _key(plan: Plan, fingerprint: str) -> str:
     facts = (FORMAT, fingerprint, contract.seed, contract.seq_len, contract.steps, contract.global_batch)
     vocabulary = _dtype(plan).str
     return hashlib.sha256("\0".join(map(str, (*facts, vocabulary))).encode()).hexdigest()
-
-
-def _make(folder: Path, plan: Plan) -> None:
-    """Whole or not at all: what is left of a killed process is never taken for the files."""
-    made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
-    try:
-        samples = plan.spec.contract.steps * plan.batch.global_batch
-        path = made / "tokens.bin"
-        dtype = _dtype(plan)
-        rows = _rows(plan)
-        with path.open("wb") as file:
-            for micro_batch in rows:
-                file.write(micro_batch.astype(dtype).tobytes())
-        _write_index(made / "tokens.idx", _dtype(plan), samples, plan.batch.seq_len + 1)
-        _write_order(made, samples, plan.batch.seq_len)
-        os.rename(made, folder)
-    except BaseException:
-        shutil.rmtree(made, ignore_errors=True)
-        raise
 
 
 def _dtype(plan: Plan) -> np.dtype[np.integer]:
