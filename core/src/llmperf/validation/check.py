@@ -110,25 +110,24 @@ class Validator:
 
     def _files(self, kind: DocumentKind, document: Document) -> Iterator[FileFindings]:
         """The findings of a document of a known kind; LlmperfError if it cannot be read."""
+        path = document.path
         if kind.judge is not None:
-            yield from kind.judge(document.path, self)
+            yield from kind.judge(path, self)
         elif kind.read is None:
-            yield self._from_values(kind, document.path)
-        elif (value := kind.read(document.path, document.named)) is not None:
-            yield self.checked(kind, document.path, value)
+            values = parsed(path, kind)
+            listed = [
+                REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key)))
+                for key in values.repeated
+            ]
+            found, value = fitted(path, values.value, self.catalogue.schema_of(kind), kind.type and kind.type())
+            if listed or found:
+                yield FileFindings(path=path, kind=kind.name, findings=(*listed, *found))
+            else:
+                yield self.checked(kind, path, value)
+        elif (value := kind.read(path, document.named)) is not None:
+            yield self.checked(kind, path, value)
         elif document.named:
             raise UserError(f"expected {kind.title}, found none")
-
-    def _from_values(self, kind: DocumentKind, path: Path) -> FileFindings:
-        """The findings of a document that is read by its schema."""
-        values = parsed(path, kind)
-        listed = [
-            REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key))) for key in values.repeated
-        ]
-        found, document = fitted(path, values.value, self.catalogue.schema_of(kind), kind.type and kind.type())
-        if listed or found:
-            return FileFindings(path=path, kind=kind.name, findings=(*listed, *found))
-        return self.checked(kind, path, document)
 
     def checked(self, kind: DocumentKind, path: Path, document: Any) -> FileFindings:
         """The findings of a document that could be read: of the rules, in its place, and of what is repeated."""

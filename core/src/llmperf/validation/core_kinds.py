@@ -61,7 +61,7 @@ def kinds() -> list[DocumentKind]:
             title="records",
             suffixes=(".jsonl",),
             recognise=_is_record,
-            judge=lambda path, _: [FileFindings(path=path, kind="record", findings=tuple(record_file_findings(path)))],
+            judge=_record_file,
         ),
         *(
             DocumentKind(
@@ -71,16 +71,12 @@ def kinds() -> list[DocumentKind]:
                 recognise=recognise,
                 values=partial(_toml_values, type_),
                 schema=partial(named_schema, name),
-                type=partial(_type, type_),
+                type=lambda type_=type_: type_,  # type: ignore[misc]
                 in_place=_named_as_file,
             )
             for name, type_, recognise in (("case", Case, _is_case), ("model", Model, _is_model))
         ),
     ]
-
-
-def _type(of: type) -> type:
-    return of
 
 
 @cache
@@ -158,30 +154,26 @@ def _fingerprints(result: Result) -> Iterator[Fingerprint]:
         yield Fingerprint(pointer="", figures=("figures", *map(repr, known), repr(metrics.step_seconds), *losses))
 
 
-def record_file_findings(path: Path) -> list[Finding]:
+def _record_file(path: Path, _: object) -> Iterator[FileFindings]:
     """The findings of each line, with its index from 0 before the pointer; UserError for a line that is not JSON.
 
     The last line may be cut off. Of a file with many findings, only the first lines are checked.
     """
-    lines = read_bytes(path).split(b"\n")
+    *lines, last = read_bytes(path).split(b"\n")
     findings: list[Finding] = []
-    for number, line in enumerate(lines):
-        findings += _line_findings(line, number, number < len(lines) - 1, path)
-        if len(findings) >= MAX_FINDINGS and number < len(lines) - 1:
+    for number, line in enumerate([*lines, last]):
+        if not line.strip():
+            continue
+        try:
+            value = parse_json(line, str(path)).value
+        except UserError as error:
+            if number < len(lines):
+                raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
+            findings.append(CUT_OFF.finding(f"/{number}", Text("the last line is cut off")))
+            break
+        findings += (replace(finding, path=f"/{number}{finding.path}") for finding in record_findings(value))
+        if len(findings) >= MAX_FINDINGS and number < len(lines):
             message = Text("{}; the lines after this one are not judged", findings[-1].message)
-            return [*findings[:-1], replace(findings[-1], message=message)]
-    return findings
-
-
-def _line_findings(line: bytes, number: int, complete: bool, path: Path) -> Iterator[Finding]:
-    if not line.strip():
-        return
-    try:
-        parsed = parse_json(line, str(path))
-    except UserError as error:
-        if complete:
-            raise UserError(f"{path}: line {number + 1}: {str(error).removeprefix(f'{path}: ')}") from None
-        yield CUT_OFF.finding(f"/{number}", Text("the last line is cut off"))
-        return
-    for finding in record_findings(parsed.value):
-        yield replace(finding, path=f"/{number}{finding.path}")
+            findings[-1] = replace(findings[-1], message=message)
+            break
+    yield FileFindings(path=path, kind="record", findings=tuple(findings))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -36,45 +36,35 @@ class Parsed:
     repeated: tuple[str, ...] = ()
 
 
-@dataclass
-class _Hooks:
-    repeated: list[str] = field(default_factory=list)
+def parse_json(data: bytes, where: str) -> Parsed:
+    """Strict JSON; UserError that names `where` for anything else, and for what is nested too deep."""
+    if (plain := _plain_json(data)) is not None:
+        return Parsed(plain)
+    repeated: list[str] = []
 
-    def pairs(self, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         table = dict(pairs)
         if len(table) < len(pairs):
             seen: set[str] = set()
-            self.repeated += [key for key, _ in pairs if key in seen or seen.add(key)]  # type: ignore[func-returns-value]
+            repeated.extend(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         return table
 
-    def integer(self, digits: str) -> int:
+    def integer(digits: str) -> int:
         if len(digits) > MAX_DIGITS:
             raise ValueError(f"integer of {len(digits)} digits")
         return int(digits)
 
-    def real(self, digits: str) -> float:
-        value = float(digits)
-        if value in (float("inf"), float("-inf")):
+    def real(digits: str) -> float:
+        if not isfinite(value := float(digits)):
             raise ValueError(f"number {shown(digits)} is too large")
         return value
 
-    def constant(self, word: str) -> Any:
+    def constant(word: str) -> Any:
         raise ValueError(f"{word} is not JSON")
 
-
-def parse_json(data: bytes, where: str) -> Parsed:
-    """Strict JSON; UserError that names `where` for anything else, and for what is nested too deep."""
-    if (value := _plain_json(data)) is not None:
-        return Parsed(value)
-    hooks = _Hooks()
     try:
-        value = json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=hooks.pairs,
-            parse_int=hooks.integer,
-            parse_float=hooks.real,
-            parse_constant=hooks.constant,
-        )
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=pairs, parse_int=integer, parse_float=real, parse_constant=constant)
     except UnicodeDecodeError as error:
         raise UserError(f"{where}: not UTF-8 (byte {error.start})") from None
     except (ValueError, RecursionError) as error:
@@ -87,7 +77,7 @@ def parse_json(data: bytes, where: str) -> Parsed:
         except UnicodeEncodeError as error:
             half = encodable(error.object[error.start])
             raise UserError(f"{where}: not JSON: {half} is half a surrogate pair, which is no character") from None
-    return Parsed(value, tuple(hooks.repeated[:10]))
+    return Parsed(value, tuple(repeated[:10]))
 
 
 def _plain_json(data: bytes) -> dict[str, Any] | None:
@@ -123,16 +113,16 @@ def _plain_json(data: bytes) -> dict[str, Any] | None:
 def from_toml(table: dict[str, Any], where: str) -> Parsed:
     """TOML tables as JSON has them; dates, infinities and NaN become text, which no schema takes for a number."""
     _check_depth(table, where)
-    return Parsed(_as_json(table))
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: plain(inner) for key, inner in value.items()}
+        if isinstance(value, list):
+            return [plain(inner) for inner in value]
+        known = isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
+        return value if known else str(value)
 
-def _as_json(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _as_json(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_as_json(inner) for inner in value]
-    plain = isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
-    return value if plain else str(value)
+    return Parsed(plain(table))
 
 
 def _check_depth(value: Any, where: str) -> None:
@@ -176,26 +166,15 @@ def lines_of(path: Path, pointers: Iterable[str]) -> dict[str, int]:
         text = read_bytes(path).decode("utf-8", "replace")
     except (UserError, OSError, ValueError):  # of these, a name that no file can have
         return {}
-    if path.suffix == ".jsonl":
-        return {pointer: number + 1 for pointer in wanted if (number := _record(pointer)) is not None}
-    known = dict(_toml_lines(text) if path.suffix == ".toml" else _json_lines(text, _with_parents(wanted)))
-    return {pointer: _nearest(pointer, known) for pointer in wanted}
-
-
-def _record(pointer: str) -> int | None:
-    """Index of the record that a pointer into a file of records begins with."""
-    first = pointer.split("/")[1] if "/" in pointer else ""
-    return int(first) if first.isdecimal() else None
-
-
-def _with_parents(pointers: Iterable[str]) -> set[str]:
-    return {"/".join(parts[:end]) for parts in (one.split("/") for one in pointers) for end in range(1, len(parts) + 1)}
-
-
-def _nearest(pointer: str, known: Mapping[str, int]) -> int:
-    while pointer and pointer not in known:
-        pointer = pointer.rpartition("/")[0]
-    return known.get(pointer, 1)
+    parts = {pointer: pointer.split("/") for pointer in wanted}
+    if path.suffix == ".jsonl":  # the first part is the index of the record
+        return {place: int(keys[1]) + 1 for place, keys in parts.items() if len(keys) > 1 and keys[1].isdecimal()}
+    parents = {place: ["/".join(keys[:end]) for end in range(len(keys), 0, -1)] for place, keys in parts.items()}
+    if path.suffix == ".toml":
+        known = _toml_lines(text)
+    else:
+        known = dict(_json_lines(text, {parent for each in parents.values() for parent in each}))
+    return {place: next((known[one] for one in each if one in known), 1) for place, each in parents.items()}
 
 
 def _json_lines(text: str, wanted: set[str]) -> Iterator[tuple[str, int]]:
@@ -207,20 +186,21 @@ def _json_lines(text: str, wanted: set[str]) -> Iterator[tuple[str, int]]:
     for match in _TOKEN.finditer(text):
         line, at = line + text.count("\n", at, match.start()), match.start()
         token = match[0]
-        if token in "}]":
-            if stack:
+        if token in "}]:,":
+            if token in "}]" and stack:
                 stack.pop()
-            continue
-        if token == ",":
-            if stack and stack[-1][1] is not None:
-                stack[-1] = stack[-1][0], stack[-1][1] + 1
-            key = None
-            continue
-        if token == ":":
+            elif token == ",":
+                if stack and stack[-1][1] is not None:
+                    stack[-1] = stack[-1][0], stack[-1][1] + 1
+                key = None
             continue
         if stack and stack[-1][1] is None and key is None:
             key = token
-            place = stack[-1][0] + pointer([_unescaped(token)])
+            try:
+                name = str(json.loads(token))
+            except ValueError:  # no JSON string
+                name = token
+            place = stack[-1][0] + pointer([name])
             if place in wanted:
                 yield place, line
                 wanted.discard(place)
@@ -235,20 +215,13 @@ def _json_lines(text: str, wanted: set[str]) -> Iterator[tuple[str, int]]:
             key = None
 
 
-def _unescaped(token: str) -> str:
-    """The text of a JSON string; other text is returned unchanged."""
-    try:
-        return str(json.loads(token))
-    except ValueError:
-        return token
-
-
-def _toml_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Tables and keys of TOML; an array of tables counts as one."""
-    table = ""
+def _toml_lines(text: str) -> dict[str, int]:
+    """Lines of tables and keys of TOML; an array of tables counts as one."""
+    table, known = "", {}
     for number, line in enumerate(text.splitlines(), start=1):
         if found := _TABLE.match(line):
             table = "/" + found[1].replace(".", "/")
-            yield table, number
+            known[table] = number
         elif found := _KEY.match(line):
-            yield f"{table}/{found[1].replace('.', '/')}", number
+            known[f"{table}/{found[1].replace('.', '/')}"] = number
+    return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -48,19 +48,28 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     """
     if submitted and not result.files:
         return [NOT_SUBMITTED.finding("/files", Text("expected the SHA-256 of the plan and the records, found none"))]
-    if not _regular(folder / filenames.PLAN):
-        return _without_plan(result, folder, submitted)
-    told = list(_file_findings(result, folder))
+    planned = _regular(folder / filenames.PLAN)
+    parts = planned or any(_path_problem(name, folder) is None for name in result.files)
+    parts = parts or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
+    listed = list(_file_findings(result, folder)) if planned or (result.files and parts) else []
+    if not planned:
+        if all(finding.code != ABSENT.code for finding in listed):
+            rule = NOT_SUBMITTED if submitted else BY_ITSELF
+            message = Text(
+                "expected the plan and the records beside the result, found no plan: its figures were not computed"
+                " again"
+            )
+            listed.append(rule.finding("/files", message))
+        return listed
     sources = (name for name in result.files if name in filenames.SOURCES or name.startswith(f"{filenames.RECORDS}/"))
     absent = [name[:200] for name in sources if "\0" not in name and not os.path.lexists(folder / name[:255])]
     if absent:  # links are listed by `_sources`
         names = ", ".join(shown(name) for name in absent[:3]) + (", ..." if len(absent) > 3 else "")
-        told.append(
-            DIFFERENT.finding("", Text("the figures cannot be computed again: {} missing: {}", len(absent), names))
-        )
+        message = Text("the figures cannot be computed again: {} missing: {}", len(absent), names)
+        listed.append(DIFFERENT.finding("", message))
     elif not any(_is_link(path) for path in _sources(folder)):
-        told += _difference_findings(result, folder)
-    return told
+        listed += _difference_findings(result, folder)
+    return listed
 
 
 def recorded_findings(folder: Path) -> tuple[Finding, ...]:
@@ -89,20 +98,6 @@ def plan_folder_findings(folder: Path) -> Iterator[Finding]:
         why = how_far(folder, cut_off) or cut_off
         message = Text("expected {} beside the plan of a run, found none: {}", filenames.RESULT, why)
         yield RESULTLESS.finding("", message)
-
-
-def _without_plan(result: Result, folder: Path, submitted: bool) -> list[Finding]:
-    """The files that are missing if parts of the run are there; else that the result is alone."""
-    parts = any(_path_problem(name, folder) is None for name in result.files)
-    parts = parts or any(os.path.lexists(folder / name) for name in (filenames.PLAN, filenames.RECORDS))
-    told = list(_file_findings(result, folder)) if result.files and parts else []
-    if any(one.code == ABSENT.code for one in told):
-        return told
-    rule = NOT_SUBMITTED if submitted else BY_ITSELF
-    message = Text(
-        "expected the plan and the records beside the result, found no plan: its figures were not computed again"
-    )
-    return [*told, rule.finding("/files", message)]
 
 
 def _regular(path: Path) -> bool:
@@ -163,13 +158,10 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         records = read_run(folder)
         rebuilt = result_of(records)
         told = _record_findings(records)
-    except UserError as error:
-        message = printable(str(error)).removeprefix(f"{folder}/")
-        yield DIFFERENT.finding("", Text("the figures cannot be computed again: {}", message))
-        return
-    except (LookupError, ArithmeticError, ValueError, TypeError) as error:
-        # the folder's plan and records fit their types and still make no sense
-        cause = printable(f"{type(error).__name__}: {error}")
+    except (UserError, LookupError, ArithmeticError, ValueError, TypeError) as error:
+        cause = printable(str(error)).removeprefix(f"{folder}/")
+        if not isinstance(error, UserError):  # the folder's plan and records fit their types and still make no sense
+            cause = printable(f"{type(error).__name__}: {error}")
         yield DIFFERENT.finding("", Text("the figures cannot be computed again: {}", cause))
         return
     both = result.sections.keys() & known_sections().by_name.keys()
@@ -183,23 +175,20 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
         found = Text("{}, the first {}: {}", len(problems), shown(problems[0].code), shown(problems[0].message))
         message = Text("expected no problem in {} of a complete run, found {}", filenames.PLAN, found)
         yield PLAN_PROBLEMS.finding("/status", message)
-    yield from islice(_plan_file_findings(records.plan.worker.files, folder), MAX_DIFFERENCES)
-
-
-def _plan_file_findings(files: Mapping[str, str], folder: Path) -> Iterator[Finding]:
-    """Configuration files that are there and are not the plan's; they may have been left out."""
-    for name, text in files.items():
+    changed = 0
+    for name, text in records.plan.worker.files.items():
         inside = f"{filenames.FILES}/{name}"
-        if _path_problem(inside, folder) is not None:
-            continue
-        expected, path = text.encode("utf-8", "replace"), folder / inside
+        if changed == MAX_DIFFERENCES or _path_problem(inside, folder) is not None:
+            continue  # configuration files may have been left out
+        source, file = text.encode("utf-8", "replace"), folder / inside
         try:
-            same = path.stat().st_size == len(expected) and read_bytes(path) == expected
+            same = file.stat().st_size == len(source) and read_bytes(file) == source
         except (OSError, UserError):
             same = False
         if not same:
-            where = pointer(["files", filenames.PLAN])
-            yield PLAN_FILE.finding(where, Text("expected {} as the plan has it, found another text", shown(inside)))
+            changed += 1
+            message = Text("expected {} as the plan has it, found another text", shown(inside))
+            yield PLAN_FILE.finding(pointer(["files", filenames.PLAN]), message)
 
 
 def _comparable(result: Result, sections: Set[str]) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from typing import Any
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Finding, Text
-from llmperf.types.documents import Rule
 from llmperf.types.frozen import dataclass
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.while_reading import MISSING_KEY, NOT_A_CHOICE, OUT_OF_RANGE, UNKNOWN_KEY, WRONG_TYPE
@@ -58,13 +57,13 @@ def schema_findings(schema: Schema, document: Any) -> list[Finding]:
         return []
     part, cut = _part(document, MAX_VALUES, validators.words)
     findings = _findings(validators.departures(part))
-    if not cut:
-        return findings
-    if findings:
+    if cut and findings:
         last = Text("{}; only {} of this document were checked", findings[-1].message, cut)
-        return [*findings[:-1], replace(findings[-1], message=last)]
-    message = Text("expected values that fit the schema, found others after {} of this document", cut)
-    return [WRONG_TYPE.finding("", message)]
+        findings[-1] = replace(findings[-1], message=last)
+    elif cut:
+        message = Text("expected values that fit the schema, found others after {} of this document", cut)
+        findings = [WRONG_TYPE.finding("", message)]
+    return findings
 
 
 def strict_findings(schema: Schema, document: Any) -> list[Finding]:
@@ -145,15 +144,6 @@ def _part(document: Any, limit: int, words: frozenset[str]) -> tuple[Any, str]:
     return (part, Text.joined(" and ", cut)) if cut else (document, "")
 
 
-def _property_names(schema: Any) -> Iterator[str]:
-    """Every name below a `properties` of a schema."""
-    for key, inner in schema.items() if isinstance(schema, Mapping) else enumerate(schema):
-        if key == "properties" and isinstance(inner, Mapping):
-            yield from inner
-        if isinstance(inner, (Mapping, list)):
-            yield from _property_names(inner)
-
-
 class _Validators:
     """The validators of one schema, each made when it is first used."""
 
@@ -163,7 +153,17 @@ class _Validators:
     @cached_property
     def words(self) -> frozenset[str]:
         """Names of the properties of all objects."""
-        return frozenset(_property_names(self._schema))
+        names: set[str] = set()
+        parts: list[Any] = [self._schema]
+        while parts:
+            part = parts.pop()
+            if isinstance(part, Mapping):
+                properties = part.get("properties")
+                names.update(properties if isinstance(properties, Mapping) else ())
+                parts += part.values()
+            elif isinstance(part, list):
+                parts += part
+        return frozenset(names)
 
     @cached_property
     def _rust(self) -> Any:
@@ -208,7 +208,12 @@ class _Validators:
 
     def by_python(self, document: Any) -> Iterator[Departure]:
         """The errors in a document, also whole numbers with a point, found by `jsonschema`."""
-        return (_of_python(error, ()) for error in self._python.iter_errors(document))
+
+        def departure(error: Any) -> Departure:
+            context = tuple(map(departure, error.context or ()))
+            return Departure(str(error.validator), tuple(error.absolute_path), error.instance, error.schema, context)
+
+        return map(departure, self._python.iter_errors(document))
 
 
 _CACHE: dict[int, _Validators] = {}
@@ -216,90 +221,67 @@ _CACHE: dict[int, _Validators] = {}
 
 def _validators(schema: Schema) -> _Validators:
     """The validators of a schema; they keep it alive, so that its identity is not given to another."""
-    if id(schema) not in _CACHE:
-        _CACHE[id(schema)] = _Validators(schema)
-    return _CACHE[id(schema)]
-
-
-def _of_python(error: Any, before: tuple[str | int, ...]) -> Departure:
-    path = (*before, *error.relative_path)
-    context = tuple(_of_python(inner, path) for inner in error.context or ())
-    return Departure(str(error.validator), path, error.instance, error.schema, context)
+    return _CACHE.get(id(schema)) or _CACHE.setdefault(id(schema), _Validators(schema))
 
 
 def _findings(departures: Iterable[Departure]) -> list[Finding]:
-    """Findings without duplicates, by path; of more than `MAX_FINDINGS`, the last says how many more there are."""
-    found = without_duplicates(finding for departure in departures for finding in _translate(departure))
+    """Findings without duplicates, by path; of more than `MAX_FINDINGS`, the last says how many more there are.
+
+    A validator reports a missing key for each key that is missing.
+    """
+    seen: set[Finding] = set()
+    all_findings = (finding for departure in departures for finding in _translate(departure))
+    found = (finding for finding in all_findings if not (finding in seen or seen.add(finding)))  # type: ignore[func-returns-value]
     listed = sorted(islice(found, MAX_FINDINGS), key=lambda finding: (finding.path, finding.code))
     rest = sum(1 for _ in islice(found, MAX_COUNTED))
     more = "{}; and at least {} more in this document" if rest == MAX_COUNTED else "{}; and {} more in this document"
     return with_rest(listed, rest, more)
 
 
-def without_duplicates(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Each finding once: a validator reports a missing key for each key that is missing."""
-    seen: set[Finding] = set()
-    for finding in findings:
-        if finding not in seen:
-            seen.add(finding)
-            yield finding
-
-
 def _translate(departure: Departure) -> Iterator[Finding]:
-    if departure.keyword in ("anyOf", "oneOf"):
-        yield from _of_the_object(departure)
-    elif departure.keyword == "additionalProperties":
+    keyword, value, found = departure.keyword, departure.value, shown(departure.value)
+    if keyword in ("anyOf", "oneOf") and isinstance(value, dict):
+        for inner in departure.context:  # those of the object of `anyOf: [object, null]`
+            if inner.schema != {"type": "null"}:
+                yield from _translate(inner)
+        return
+    if keyword == "additionalProperties":
         known = list(departure.schema.get("properties", {}))
-        for key in departure.value:
+        for key in value:
             if key not in known:
                 path = pointer([*departure.path, key[:200]])
                 yield UNKNOWN_KEY.finding(path, Text("unknown key {}{}", shown(key), _nearest(key, known)))
-    elif departure.keyword == "required":
+        return
+    if keyword == "required":
         properties = departure.schema.get("properties", {})
         for key in departure.schema["required"]:
-            if key not in departure.value:
+            if key not in value:
                 described = properties.get(key, {}).get("description", "required")
                 missing = Text("missing key {}: {}", shown(key), described)
                 yield MISSING_KEY.finding(pointer([*departure.path, key]), missing)
-    else:
-        rule, message = _value_message(departure)
-        yield rule.finding(pointer(departure.path), message)
+        return
+    wanted: Any = departure.schema.get(keyword)
+    rule, message = WRONG_TYPE, Text("expected {} {}, found {}", keyword, shown(wanted), found)
+    if keyword in ("anyOf", "oneOf"):
+        message = Text("expected an object or null, found {}", found)
+    elif keyword == "type":
+        message = Text("expected {}, found {}", wanted if isinstance(wanted, str) else " or ".join(wanted), found)
+    elif keyword == "minimum":
+        rule, message = OUT_OF_RANGE, Text("expected at least {}, found {}", wanted, found)
+    elif keyword == "maximum":
+        rule, message = OUT_OF_RANGE, Text("expected at most {}, found {}", wanted, found)
+    elif keyword == "pattern":
+        message = Text("expected a text that matches {}, found {}", wanted, found)
+    elif keyword in ("enum", "const"):
+        rule, message = NOT_A_CHOICE, _choice_message(value, wanted if keyword == "enum" else [wanted])
+    yield rule.finding(pointer(departure.path), message)
 
 
-def _of_the_object(departure: Departure) -> Iterator[Finding]:
-    """Errors of the object of `anyOf: [object, null]`, unless the value is neither."""
-    if isinstance(departure.value, dict):
-        for inner in departure.context:
-            if inner.schema != {"type": "null"}:
-                yield from _translate(inner)
-    else:
-        message = Text("expected an object or null, found {}", shown(departure.value))
-        yield WRONG_TYPE.finding(pointer(departure.path), message)
-
-
-def _value_message(departure: Departure) -> tuple[Rule, str]:
-    found = shown(departure.value)
-    wanted: Any = departure.schema.get(departure.keyword)
-    if departure.keyword == "type":
-        names = [wanted] if isinstance(wanted, str) else list(wanted)
-        return WRONG_TYPE, Text("expected {}, found {}", " or ".join(names), found)
-    if departure.keyword == "minimum":
-        return OUT_OF_RANGE, Text("expected at least {}, found {}", wanted, found)
-    if departure.keyword == "maximum":
-        return OUT_OF_RANGE, Text("expected at most {}, found {}", wanted, found)
-    if departure.keyword == "pattern":
-        return WRONG_TYPE, Text("expected a text that matches {}, found {}", wanted, found)
-    if departure.keyword in ("enum", "const"):
-        return NOT_A_CHOICE, _choice_message(departure.value, wanted if departure.keyword == "enum" else [wanted])
-    return WRONG_TYPE, Text("expected {} {}, found {}", departure.keyword, shown(wanted), found)
-
-
-def _choice_message(found: Any, choices: list[Any]) -> str:
+def _choice_message(found: Any, choices: list[Any]) -> Text:
     if len(choices) == 1:
         return Text("expected {}, found {}", shown(choices[0]), shown(found))
     near = _nearest(found, [choice for choice in choices if isinstance(choice, str)])
-    listed = Text("; expected one of: {}", ", ".join(map(shown, choices)))
-    return Text("found {}{}", shown(found), near or listed)
+    return Text("found {}{}", shown(found), near or Text("; expected one of: {}", ", ".join(map(shown, choices))))
 
 
 def _nearest(found: Any, choices: list[str]) -> str:
