@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from llmperf.plugins.own_packages import vendors_with_catalogues
 from llmperf.types.devices import device_names
-from llmperf.validation.installed import other_owners, vendor_catalogue
+from llmperf.validation.plugin_data import other_owners, vendor_catalogue
 
 
 @pytest.mark.parametrize("vendor", vendors_with_catalogues())

@@ -21,7 +21,7 @@ from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding
 from llmperf.types.texts import Text
-from llmperf.validation.installed import installed
+from llmperf.validation.plugin_data import installed
 from llmperf.validation.rules.while_reading import RULE_FAILED
 from llmperf.validation.violations import by_cause, with_rest
 
@@ -277,7 +277,7 @@ def _opened(pairs: frozenset[tuple[Role, str]]) -> Catalogue:
 def forget_catalogues() -> None:
     """Look again at what is installed."""
     from llmperf.results.sections import known_sections
-    from llmperf.validation.installed import refresh
+    from llmperf.validation.plugin_data import refresh
 
     refresh()
     installed_pairs.cache_clear()

@@ -11,7 +11,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.types import Dtype, PeakFlops, Probe
 from llmperf.types.devices import device_names, normalised
-from llmperf.validation.installed import about
+from llmperf.validation.plugin_data import about
 
 from llmperf_testing.check import ContractError, Skip, check, require
 from llmperf_testing.checks.announced import answers_what_its_role_must, is_loaded

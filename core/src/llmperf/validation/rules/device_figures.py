@@ -10,7 +10,7 @@ from llmperf.errors import LlmperfError
 from llmperf.files.text import printable
 from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import DeviceInfo
-from llmperf.validation.installed import (
+from llmperf.validation.plugin_data import (
     MEMORY_SLACK,
     VendorCatalogue,
     about,

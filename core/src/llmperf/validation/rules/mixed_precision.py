@@ -9,7 +9,7 @@ from llmperf.accounting.precisions import precision_recipe, weighted_peak, work_
 from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import Dtype
 from llmperf.types.flop_counts import Mfu, WeightedPeak
-from llmperf.validation.installed import vendor_catalogue
+from llmperf.validation.plugin_data import vendor_catalogue
 from llmperf.validation.violations import deviates, figure, rule
 
 PEAK = "peak_flops_per_second"

@@ -21,7 +21,7 @@ from llmperf.results.sections import known_sections
 from llmperf.types import PluginInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.types.plan_checks import PROBLEM_CODES
-from llmperf.validation.installed import installed, installed_frameworks, installed_vendors, vendor_catalogue
+from llmperf.validation.plugin_data import installed, installed_frameworks, installed_vendors, vendor_catalogue
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 

@@ -10,7 +10,7 @@ from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_o
 from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
-from llmperf.validation.installed import extensions, installed_extensions
+from llmperf.validation.plugin_data import extensions, installed_extensions
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import deviates, differs, figure, rule, spec_of
 
