@@ -11,7 +11,7 @@ from llmperf.files import json_files
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
 from llmperf.results.run_result import build_result
-from llmperf.validation import installed
+from llmperf.validation import plugin_data
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
 
 INSTALL = f"install it with: {install_own('llmperf-published')}"
@@ -21,8 +21,8 @@ PACKAGE = f"llmperf-published reads published documents; {INSTALL}"
 @pytest.fixture(autouse=True)
 def core_alone(monkeypatch):
     """No extension is installed."""
-    whole = installed.discover
-    monkeypatch.setattr(installed, "discover", lambda: [found for found in whole() if found.role != "extension"])
+    whole = plugin_data.discover
+    monkeypatch.setattr(plugin_data, "discover", lambda: [found for found in whole() if found.role != "extension"])
     forget_catalogues()
     yield
     monkeypatch.undo()
@@ -109,7 +109,7 @@ def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, t
 
 
 def test_core_names_no_extension_package_in_its_imports():
-    core = Path(installed.__file__).parents[1]
+    core = Path(plugin_data.__file__).parents[1]
     named = [path for path in core.rglob("*.py") if "import llmperf_published" in path.read_text()]
     named += [path for path in core.rglob("*.py") if "from llmperf_published" in path.read_text()]
     assert named == []

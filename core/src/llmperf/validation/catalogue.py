@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property
 from importlib import import_module
 from itertools import islice
@@ -21,6 +21,7 @@ from llmperf.types.documents import DocumentKind, Rule, Severity, Violation
 from llmperf.types.frozen import dataclass
 from llmperf.types.result import Finding
 from llmperf.types.texts import Text
+from llmperf.validation import plugin_data
 from llmperf.validation.plugin_data import installed
 from llmperf.validation.rules.while_reading import RULE_FAILED
 from llmperf.validation.violations import by_cause, with_rest
@@ -60,26 +61,44 @@ class OwnedRule:
             return []
         if self.by_core:
             return list(islice(check(document), MAX_COUNTED))
-        what = f"rule {self.rule.code}"
-        with blaming(self.owner, what):
+        code, origin = self.rule.code, who(self.owner)
+        with blaming(self.owner, f"rule {code}"):
             answer = check(document)
         if isinstance(answer, str) or not isinstance(answer, Iterable):
             expected = "expected an iterable of (JSON pointer, message) pairs"
-            raise PluginError(f"{who(self.owner)}: {what}: {expected}, found {type(answer).__name__}")
-        return [self._checked(item) for item in islice(blamed_items(self.owner, what, answer), MAX_COUNTED)]
-
-    def _checked(self, item: Any) -> Violation:
-        if isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item):
+            raise PluginError(f"{origin}: rule {code}: {expected}, found {type(answer).__name__}")
+        violations = []
+        for item in islice(blamed_items(self.owner, f"rule {code}", answer), MAX_COUNTED):
+            if not (isinstance(item, tuple) and len(item) == 2 and all(isinstance(part, str) for part in item)):
+                expected = "expected pairs of a JSON pointer and a message"
+                raise PluginError(f"{origin}: {code}: {expected}, found {type(item).__name__}")
             if item[0] and not item[0].startswith("/"):
                 expected = "expected a JSON pointer, such as /hardware/driver"
-                raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {item[0]!r:.80}")
-            return item
-        expected = "expected pairs of a JSON pointer and a message"
-        raise PluginError(f"{who(self.owner)}: {self.rule.code}: {expected}, found {type(item).__name__}")
+                raise PluginError(f"{origin}: {code}: {expected}, found {item[0]!r:.80}")
+            violations.append(item)
+        return violations
 
     def page(self) -> str:
         """The page of the rule, as Markdown."""
-        return rule_page(self.rule, self.owner.module)
+        rule = self.rule
+        if isinstance(rule.page, str):
+            return rule.page if rule.page.endswith("\n") else f"{rule.page}\n"
+        path = rule.page or Path("data", "rules", f"{rule.code}.md")
+        package = Path(import_module(self.owner.module.partition(".")[0]).__file__ or "").parent
+        if not path.is_absolute() and ".." not in path.parts and (file := package / path).is_file():
+            return read_bytes(file).decode()
+        entry = _entries(package / "data" / "rules.toml").get(rule.code, {})
+        applies = entry.get("applies") or ", ".join(rule.kinds) or "what is read"
+        severity = f"Severity: {rule.severity}. Applies to: {applies}."
+        parts = [f"# {rule.code}: {rule.title}", severity, entry.get("text", "")]
+        for name in ("wrong", "right"):
+            example = entry.get(name, "").strip()
+            if example:
+                fenced = f"```json\n{example}\n```" if example.startswith("{") else example
+                parts += [f"## {name.capitalize()}", fenced]
+            if name == "wrong" and "finding" in entry:
+                parts.append(f"```\n{entry['finding']}\n```")
+        return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 class Catalogue:
@@ -107,7 +126,8 @@ class Catalogue:
     @cached_property
     def _owned_kinds(self) -> Mapping[str, tuple[DocumentKind, Found]]:
         kinds: dict[str, tuple[DocumentKind, Found]] = {}
-        for owner, kind in self._answers("llmperf_document_kinds", self.faults):
+        for key, kind in self.plugins.collect_sound("llmperf_document_kinds", self.faults):
+            owner = self.plugins.found(key)
             if not isinstance(kind, DocumentKind):
                 found = type(kind).__name__
                 self.faults.append(f"{who(owner)}: expected a DocumentKind of llmperf_document_kinds, found {found}")
@@ -143,11 +163,10 @@ class Catalogue:
         if kind not in self._rules:
             faults: list[str] = []
             rules: dict[str, OwnedRule] = {}
-            for owner, rule in self._answers("llmperf_rules", faults, kind=kind):
-                if problem := _problem(rule):
+            for key, rule in self.plugins.collect_sound("llmperf_rules", faults, kind=kind):
+                owner = self.plugins.found(key)
+                if problem := self._problem(rule, owner):
                     faults.append(f"{who(owner)}: llmperf_rules: {problem}")
-                elif owner.role != "core" and (misspelt := self._misspelt_kind(rule)):
-                    faults.append(f"{who(owner)}: llmperf_rules: {rule.code}: {misspelt}")
                 elif rule.code in rules:
                     rivals = f"{who(rules[rule.code].owner)} and of {who(owner)}"
                     faults.append(f"two rules have the code {rule.code}, of {rivals}; the second is left out")
@@ -158,24 +177,31 @@ class Catalogue:
             self._rules[kind] = tuple(chosen), tuple(faults)
         return self._rules[kind]
 
-    def _misspelt_kind(self, rule: Rule) -> str | None:
-        """A line on a kind of document that resembles a known one; None if there is none.
+    def _problem(self, rule: Any, owner: Found) -> str | None:
+        """The reason why a rule cannot be used; None where it can.
 
-        Other unknown kinds may belong to an extension that is not installed.
+        Kinds of document that resemble no known one may belong to an extension that is not installed.
         """
-        for kind in rule.kinds:
+        if not isinstance(rule, Rule):
+            return f"expected a Rule, found {type(rule).__name__}"
+        if not isinstance(rule.code, str) or not _CODE.fullmatch(rule.code):
+            return f"expected a code such as ACME1, found {rule.code!r:.80}"
+        if rule.severity not in get_args(Severity):
+            return f"{rule.code}: expected a severity of {', '.join(get_args(Severity))}, found {rule.severity!r:.80}"
+        if not isinstance(rule.kinds, tuple) or not all(isinstance(kind, str) for kind in rule.kinds):
+            return f"{rule.code}: expected a tuple of names of kinds of document, found {rule.kinds!r:.80}"
+        if not isinstance(rule.title, str) or not (rule.check is None or callable(rule.check)):
+            return f"{rule.code}: expected a title and a function that takes a document"
+        if not (rule.page is None or isinstance(rule.page, (str, Path))):
+            return f"{rule.code}: expected a page of Markdown text or a path, found {type(rule.page).__name__}"
+        for kind in rule.kinds if owner.role != "core" else ():
             if kind in self.kinds:
                 continue
             from difflib import get_close_matches
 
             if nearest := get_close_matches(kind, self.kinds, n=1, cutoff=0.75):
-                return f"unknown kind of document {kind!r:.80}; did you mean {nearest[0]!r}?"
+                return f"{rule.code}: unknown kind of document {kind!r:.80}; did you mean {nearest[0]!r}?"
         return None
-
-    def _answers(self, hook: str, faults: list[str], **arguments: Any) -> Iterator[tuple[Found, Any]]:
-        """Each item of each answer, the core's first; what a plugin's error ends is listed in `faults`."""
-        for key, item in self.plugins.collect_sound(hook, faults, **arguments):
-            yield self.plugins.found(key), item
 
     def applied(
         self, kind: str, document: Any, wanted: Callable[[str], bool] = lambda code: True
@@ -204,8 +230,6 @@ class Catalogue:
                 failed = RULE_FAILED.finding("", message)
                 listed.append(failed)
                 whole.append(failed)
-                continue
-            if not violations:
                 continue
             findings = [owned.rule.finding(path, message) for path, message in violations]
             whole += findings
@@ -275,14 +299,12 @@ def _opened(pairs: frozenset[tuple[Role, str]]) -> Catalogue:
 
 
 def forget_catalogues() -> None:
-    """Look again at what is installed."""
+    """Look again at what is installed, since packages may have been installed since this process looked last."""
     from llmperf.results.sections import known_sections
-    from llmperf.validation.plugin_data import refresh
 
-    refresh()
-    installed_pairs.cache_clear()
-    _opened.cache_clear()
-    known_sections.cache_clear()
+    for known in (*vars(plugin_data).values(), installed_pairs, _opened, known_sections):
+        if hasattr(known, "cache_clear"):
+            known.cache_clear()
 
 
 @cache
@@ -294,44 +316,6 @@ def installed_pairs() -> frozenset[tuple[Role, str]]:
 def counted(findings: Iterable[Finding], *severities: str) -> int:
     """The number of findings of these severities, also those that are not listed."""
     return sum(1 + finding.more for finding in findings if finding.severity in severities)
-
-
-def _problem(rule: Any) -> str | None:
-    """The reason why a plugin's rule cannot be used; None where it can."""
-    if not isinstance(rule, Rule):
-        return f"expected a Rule, found {type(rule).__name__}"
-    if not isinstance(rule.code, str) or not _CODE.fullmatch(rule.code):
-        return f"expected a code such as ACME1, found {rule.code!r:.80}"
-    if rule.severity not in get_args(Severity):
-        return f"{rule.code}: expected a severity of {', '.join(get_args(Severity))}, found {rule.severity!r:.80}"
-    if not isinstance(rule.kinds, tuple) or not all(isinstance(kind, str) for kind in rule.kinds):
-        return f"{rule.code}: expected a tuple of names of kinds of document, found {rule.kinds!r:.80}"
-    if not isinstance(rule.title, str) or not (rule.check is None or callable(rule.check)):
-        return f"{rule.code}: expected a title and a function that takes a document"
-    if not (rule.page is None or isinstance(rule.page, (str, Path))):
-        return f"{rule.code}: expected a page of Markdown text or a path, found {type(rule.page).__name__}"
-    return None
-
-
-def rule_page(rule: Rule, module: str) -> str:
-    """The page of a rule that a plugin's module gives, as Markdown."""
-    if isinstance(rule.page, str):
-        return rule.page if rule.page.endswith("\n") else f"{rule.page}\n"
-    path = rule.page or Path("data", "rules", f"{rule.code}.md")
-    package = Path(import_module(module.partition(".")[0]).__file__ or "").parent
-    if not path.is_absolute() and ".." not in path.parts and (file := package / path).is_file():
-        return read_bytes(file).decode()
-    entry = _entries(package / "data" / "rules.toml").get(rule.code, {})
-    applies = entry.get("applies") or ", ".join(rule.kinds) or "what is read"
-    severity = f"Severity: {rule.severity}. Applies to: {applies}."
-    parts = [f"# {rule.code}: {rule.title}", severity, entry.get("text", "")]
-    for name in ("wrong", "right"):
-        example = entry.get(name, "").strip()
-        if example:
-            parts += [f"## {name.capitalize()}", f"```json\n{example}\n```" if example.startswith("{") else example]
-        if name == "wrong" and "finding" in entry:
-            parts.append(f"```\n{entry['finding']}\n```")
-    return "\n\n".join(part.strip() for part in parts if part) + "\n"
 
 
 @cache

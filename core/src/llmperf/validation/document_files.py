@@ -58,8 +58,24 @@ def documents_in(path: Path, catalogue: Catalogue) -> Iterator[Document]:
 
     Files and folders below it that cannot be opened are documents without a kind.
     """
+    count = 0
+    closed: list[OSError] = []
     try:
-        yield from _in_folder(path, catalogue) if path.is_dir() else [_named(path, catalogue)]
+        for file in _regular_files(path, closed.append) if path.is_dir() else ():
+            try:
+                kind = kind_of(file, catalogue)
+                package = missing_reader(file, by_name=False) if kind is None else None
+            except OSError as error:
+                closed.append(error)
+                continue
+            if package is not None or (kind is not None and not kind.silent):
+                count += 1
+                yield Document(file, kind, why=package or "")
+        yield from (Document(Path(error.filename), None, why=str(error.strerror)) for error in closed)
+        if not path.is_dir():
+            yield _named(path, catalogue)
+        elif not count and not closed:
+            raise UserError(f"{path}: {none_found(catalogue)}")
     except PermissionError as error:
         raise UserError(f"{error.filename}: {error.strerror}") from None
 
@@ -100,28 +116,6 @@ def package_of(kind: str) -> str | None:
 
     package = published()["extension", project_packages()["readers"].get(kind, kind)]
     return f"{package} reads {kind} documents; install it with: {install_own(package)}"
-
-
-def _in_folder(root: Path, catalogue: Catalogue) -> Iterator[Document]:
-    count = 0
-    closed: list[OSError] = []
-    for path in _regular_files(root, closed.append):
-        try:
-            kind = kind_of(path, catalogue)
-            package = missing_reader(path, by_name=False) if kind is None else None
-        except OSError as error:
-            closed.append(error)
-            continue
-        if package is not None:
-            yield Document(path, None, why=package)
-        elif kind is not None and not kind.silent:
-            yield Document(path, kind)
-        else:
-            continue
-        count += 1
-    yield from (Document(Path(error.filename), None, why=str(error.strerror)) for error in closed)
-    if not count and not closed:
-        raise UserError(f"{root}: {none_found(catalogue)}")
 
 
 def none_found(catalogue: Catalogue) -> str:

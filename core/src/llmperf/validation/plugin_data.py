@@ -20,6 +20,7 @@ from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops, device_n
 
 if TYPE_CHECKING:
     from llmperf.cases.library import Library
+    from llmperf.hookspecs import Role
 
 MEMORY_SLACK = 0.08
 """Relative tolerance of a memory size: documents print `80` for 80 GB, for 79.6 GiB and for sizes between."""
@@ -68,13 +69,6 @@ class VendorCatalogue:
         """The plugin's answers so far: a document may have thousands of rows on one device."""
         return {}
 
-    def may_have_peak(self, model: str, dtype: Dtype) -> bool:
-        """Check whether the vendor's plugin gives a peak for a device of this name; True if the plugin fails."""
-        try:
-            return self.plugins.peak(model, dtype) is not None
-        except LlmperfError:  # the name comes from a document and can be anything
-            return True
-
     def precisions(self, device: DeviceInfo) -> tuple[str, ...]:
         """Dtypes that the device computes in."""
         return next((offers.precisions for known, offers in self.devices if known == device), ())
@@ -99,37 +93,15 @@ def installed() -> tuple[Found, ...]:
     return tuple(discover())
 
 
-def refresh() -> None:
-    """Forget everything, since packages may have been installed since this process looked last."""
-    plugins = (
-        installed,
-        installed_vendors,
-        installed_frameworks,
-        installed_extensions,
-        _vendor,
-        given_peak,
-        extensions,
-    )
-    for cached in (*plugins, _shipped, _whole, known_case, known_model, flops_of):
-        cached.cache_clear()
-
-
-@cache
 def installed_vendors() -> frozenset[str]:
     """Names of the installed vendor plugins."""
-    return frozenset(names("vendor", installed()))
+    return installed_names("vendor")
 
 
 @cache
-def installed_frameworks() -> frozenset[str]:
-    """Names of the installed framework plugins."""
-    return frozenset(names("framework", installed()))
-
-
-@cache
-def installed_extensions() -> frozenset[str]:
-    """Names of the installed extensions."""
-    return frozenset(names("extension", installed()))
+def installed_names(role: Role) -> frozenset[str]:
+    """Names of the installed plugins in a role."""
+    return frozenset(names(role, installed()))
 
 
 def vendor_catalogue(vendor: str) -> VendorCatalogue | None:
@@ -173,31 +145,27 @@ def given_peak(vendor: str, model: str, dtype: Dtype) -> PeakFlops | str:
 
 
 def other_owners(model: str, vendor: str) -> Iterator[str]:
-    """Installed vendors, other than the given one, that publish a device of exactly that name."""
-    for name in sorted(installed_vendors() - {vendor}):
-        if not _may_publish(name, model):
-            continue
-        other = vendor_catalogue(name)
-        if other is not None and other.exact(model) is not None:
-            yield name
+    """Installed vendors, other than the given one, that publish a device of exactly that name.
 
-
-def _may_publish(vendor: str, model: str) -> bool:
-    """False if the peak table of one of this project's vendors does not have the name; the plugin is not imported.
-
-    True for plugins of others, which may have their catalogues elsewhere.
+    A vendor of this project whose peak table does not have the name is not imported; those of others may have their
+    catalogues elsewhere.
     """
-    plugins = [plugin for plugin in installed() if (plugin.role, plugin.name) == ("vendor", vendor)]
-    if not all(map(of_this_project, plugins)):
-        return True
-    try:
-        package = find_spec(plugins[0].module.partition(".")[0])
-        table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
-        return normalised(model, vendor) in normalised(table.read_text("utf-8"), "")
-    except FileNotFoundError:  # no table, no catalogue
-        return False
-    except (ImportError, OSError, ValueError):
-        return True
+    for found in sorted(installed(), key=lambda found: found.name):
+        if found.role != "vendor" or found.name == vendor:
+            continue
+        if of_this_project(found):
+            try:
+                package = find_spec(found.module.partition(".")[0])
+                table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
+                if normalised(model, found.name) not in normalised(table.read_text("utf-8"), ""):
+                    continue
+            except FileNotFoundError:  # no table, no catalogue
+                continue
+            except (ImportError, OSError, ValueError):
+                pass
+        other = vendor_catalogue(found.name)
+        if other is not None and other.exact(model) is not None:
+            yield found.name
 
 
 def vendors_calling(words: str, vendor: str) -> Iterator[str]:
@@ -216,23 +184,18 @@ def _shipped() -> Library:
 
 
 @cache
-def _whole() -> Library:
+def known_library() -> Library:
     """Models and cases that the core and all installed plugins ship; broken plugins and files are left out."""
     from llmperf.cases.library import whole_library
 
     return whole_library()
 
 
-def known_library() -> Library:
-    """Models and cases that the core and all installed plugins ship, for names that documents print."""
-    return _whole()
-
-
 @cache
 def known_case(name: str) -> Case | None:
     """The case of that name, from the core or else from an installed plugin; None if none ships it."""
     try:
-        shelf = next((shelf for shelf in (_shipped, _whole) if name in shelf().paths("cases")), None)
+        shelf = next((shelf for shelf in (_shipped, known_library) if name in shelf().paths("cases")), None)
         return shelf().case(name) if shelf else None
     except UserError:
         return None
@@ -242,7 +205,7 @@ def known_case(name: str) -> Case | None:
 def known_model(name: str) -> Model | None:
     """The model of that name, from the core or else from an installed plugin; None if none ships it."""
     try:
-        shelf = next((shelf for shelf in (_shipped, _whole) if name in shelf().paths("models")), None)
+        shelf = next((shelf for shelf in (_shipped, known_library) if name in shelf().paths("models")), None)
         return shelf().model(name) if shelf else None
     except UserError:
         return None

@@ -21,7 +21,7 @@ from llmperf.results.sections import known_sections
 from llmperf.types import PluginInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.types.plan_checks import PROBLEM_CODES
-from llmperf.validation.plugin_data import installed, installed_frameworks, installed_vendors, vendor_catalogue
+from llmperf.validation.plugin_data import installed, installed_names, vendor_catalogue
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
 
@@ -103,9 +103,8 @@ def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
 
 @rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
 def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
-    installed = {"vendor": installed_vendors(), "framework": installed_frameworks()}
     for index, plugin in enumerate(document.plugins):
-        if plugin.role in installed and plugin.name not in installed[plugin.role]:
+        if plugin.role in ("vendor", "framework") and plugin.name not in installed_names(plugin.role):
             name = f"{shown(plugin.name)} ({shown(plugin.distribution)})"
             expected = Text("expected {} {} to be installed", plugin.role, name)
             yield f"/plugins/{index}", Text("{}, found that it is not; its rules were not applied", expected)

@@ -10,7 +10,7 @@ from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_o
 from llmperf.accounting.precisions import products_dtype
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
-from llmperf.validation.plugin_data import extensions, installed_extensions
+from llmperf.validation.plugin_data import extensions, installed_names
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import deviates, differs, figure, rule, spec_of
 
@@ -119,7 +119,7 @@ def parameters_of_the_model(document: Result | Plan) -> Iterator[Violation]:
 @rule("LP315", "warning", "The extension that counted FLOPs is installed", "result", "plan")
 def counting_extension_is_installed(document: Result | Plan) -> Iterator[Violation]:
     path, name = _counters(document)[0]
-    if name in _recorded_extensions(document) and name not in installed_extensions():
+    if name in _recorded_extensions(document) and name not in installed_names("extension"):
         expected = Text("expected extension {}, which counted FLOPs, to be installed", shown(name))
         yield path, Text("{}, found none; only the nominal FLOPs were checked", expected)
 
@@ -131,7 +131,7 @@ def counted_by_an_extension_of_the_run(document: Result | Plan) -> Iterator[Viol
     if first != CORE and first not in extensions_of_run:
         choices = " or ".join([CORE, *map(shown, sorted(extensions_of_run)[:5])])
         yield first_path, Text("expected {} (the extensions in /plugins), found {}", choices, shown(first))
-    elif first in installed_extensions():
+    elif first in installed_names("extension"):
         count = _count_here(document)
         if count is not None and count.counted_by != first:
             counted = Text("expected {}, which counts this model here", shown(count.counted_by))
