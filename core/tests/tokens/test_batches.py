@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.preflight import check_data
+from llmperf.tokens.data_sets import check_data
 from llmperf.tokens.sources import open_stream
 from llmperf.types import Batch, DataSource, Layout, RunSpec
 

@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.padding import IGNORED, read_dialogues
-from llmperf.tokens.preflight import DataError, check_data
+from llmperf.tokens.data_sets import DataError, check_data
+from llmperf.tokens.samsum import read_dialogues
+from llmperf.tokens.sources import IGNORED
 from llmperf.types import Batch, DataSource, RunSpec
 
 SEQ_LEN = 80
@@ -68,7 +69,7 @@ def make_plan(path, packing="padded", steps=1, rows=4, micro=4, parallel=1, data
 
 @pytest.mark.parametrize("suffix", [".json", ".jsonl", ".csv"])
 def test_every_published_form_gives_the_same_records(tmp_path, suffix):
-    assert [one.text for one in read_dialogues(write(tmp_path / f"train{suffix}"))] == texts()
+    assert read_dialogues(write(tmp_path / f"train{suffix}")) == texts()
 
 
 def test_packed_is_all_records_each_with_its_end(tmp_path):
@@ -175,7 +176,7 @@ def test_damage_is_reported_with_its_place(tmp_path, name, content, message):
 
 
 def test_larger_files_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf.tokens.padding.MAX_BYTES", 10)
+    monkeypatch.setattr("llmperf.tokens.samsum.MAX_BYTES", 10)
     with pytest.raises(UserError, match="larger than"):
         read_dialogues(write(tmp_path / "train.json"))
 
@@ -195,7 +196,7 @@ def test_any_bytes_are_records_or_refused(tmp_path_factory, content, suffix):
 
 def test_a_tokenizer_that_gives_nothing_is_refused(tmp_path, monkeypatch):
     encoder = SimpleNamespace(identity="empty", dtype="<u2", end=(), encode=lambda text: np.zeros(0, dtype=np.int64))
-    monkeypatch.setattr("llmperf.tokens.padding.open_encoder", lambda _: encoder)
+    monkeypatch.setattr("llmperf.tokens.sources.open_encoder", lambda _: encoder)
     plan = make_plan(write(tmp_path / "train.json"))
     (problem,) = check_data(plan.spec, plan.batch)
     assert problem.message == "it turns a record into fewer than two tokens, so that nothing is predicted"

@@ -17,7 +17,7 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import of_kind, who
 from llmperf.plugins.loading import Plugins
-from llmperf.tokens.preflight import data_fingerprint
+from llmperf.tokens.data_sets import data_fingerprint
 from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates, wrong_rate

@@ -29,7 +29,8 @@ def npy_tokens(path: Path) -> Tokens:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
-        raise DataError("data.path", f"{path} is not a readable .npy file: {_line(error)}") from None
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError("data.path", f"{path} is not a readable .npy file: {reason}") from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
         found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
         raise DataError("data.path", f"{path}: expected integers of one or two dimensions, found {found}")
@@ -38,11 +39,6 @@ def npy_tokens(path: Path) -> Tokens:
             "data.path", f"{path}: expected C order, found Fortran order; save it with np.ascontiguousarray"
         )
     return array.reshape(-1)
-
-
-def _line(error: Exception) -> str:
-    text = str(error).strip() or type(error).__name__
-    return text.splitlines()[0]
 
 
 def megatron_paths(path: Path) -> tuple[Path, Path]:
@@ -57,27 +53,8 @@ def megatron_tokens(path: Path) -> Tokens:
     for file in (data, index):
         if not file.is_file():
             raise DataError("data.path", f"a Megatron data set is two files; {file} is missing")
-    # the dtype of the tokens
-    data_bytes = data.stat().st_size
-    sequences, dtype = _index_header(index)
-    start = MEGATRON_HEADER.size
-    mapped = np.memmap(index, dtype=np.uint8, mode="r")
-    lengths = mapped[start : start + 4 * sequences].view("<i4").astype(np.int64)
-    pointers = mapped[start + 4 * sequences : start + 12 * sequences].view("<i8")
-    ends = np.cumsum(lengths) * dtype.itemsize
-    if (lengths < 0).any() or (pointers != ends - lengths * dtype.itemsize).any():
-        raise DataError("data.path", f"{index}: its sequences do not follow one another in the .bin file")
-    total = int(ends[-1]) if sequences else 0
-    if total != data_bytes:
-        raise DataError("data.path", f"{index} describes {total} bytes of data; the .bin file has {data_bytes}")
-    if data.stat().st_size == 0:
-        return np.zeros(0, dtype=dtype)
-    return np.memmap(data, dtype=dtype, mode="r")
-
-
-def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
-    with open_regular(index) as file:
-        header = file.read(MEGATRON_HEADER.size)
+    with open_regular(index) as file_of_index:
+        header = file_of_index.read(MEGATRON_HEADER.size)
     if len(header) < MEGATRON_HEADER.size or header[:9] != MEGATRON_MAGIC:
         raise DataError("data.path", f"{index}: expected a Megatron index (MMIDIDX), found something else")
     _, version, code, sequences, documents = MEGATRON_HEADER.unpack(header)
@@ -85,7 +62,18 @@ def _index_header(index: Path) -> tuple[int, np.dtype[np.integer]]:
         raise DataError("data.path", f"{index}: expected MMIDIDX version {MEGATRON_VERSION}, found {version}")
     if code not in MEGATRON_DTYPES:
         raise DataError("data.path", f"{index}: expected a dtype code of {sorted(MEGATRON_DTYPES)}, found {code}")
-    needed = MEGATRON_HEADER.size + 12 * sequences + 8 * documents
+    middle = MEGATRON_HEADER.size + 4 * sequences  # after the lengths, before the pointers
+    needed = middle + 8 * sequences + 8 * documents
     if (size := index.stat().st_size) < needed:
         raise DataError("data.path", f"{index} is cut short: {needed} bytes announced, {size} there")
-    return sequences, np.dtype(MEGATRON_DTYPES[code])
+    dtype = np.dtype(MEGATRON_DTYPES[code])
+    mapped = np.memmap(index, dtype=np.uint8, mode="r")
+    lengths = mapped[MEGATRON_HEADER.size : middle].view("<i4").astype(np.int64)
+    pointers = mapped[middle : middle + 8 * sequences].view("<i8")
+    ends = np.cumsum(lengths) * dtype.itemsize
+    if (lengths < 0).any() or (pointers != ends - lengths * dtype.itemsize).any():
+        raise DataError("data.path", f"{index}: its sequences do not follow one another in the .bin file")
+    total, found = int(ends[-1]) if sequences else 0, data.stat().st_size
+    if total != found:
+        raise DataError("data.path", f"{index} describes {total} bytes of data; the .bin file has {found}")
+    return np.memmap(data, dtype=dtype, mode="r") if total else np.zeros(0, dtype=dtype)

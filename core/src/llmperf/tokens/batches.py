@@ -60,18 +60,14 @@ class TokenBatches:
         places = [position(self._batch, steps_before, micro_step, self._rank, row) for row in rows]
         tokens = np.stack([self._samples.at(place) for place in places])
         self.learnt = sum(self._samples.learnt(place) for place in places)
-        self.weight = self.learnt * self._batch.global_batch / (self._learnt_of(steps_before) * len(places))
+        if self._step_learnt[0] != steps_before:  # predicted tokens of the whole step, over all ranks
+            first = steps_before * self._batch.global_batch
+            step = range(first, first + self._batch.global_batch)
+            self._step_learnt = steps_before, sum(self._samples.learnt(place) for place in step)
+        self.weight = self.learnt * self._batch.global_batch / (self._step_learnt[1] * len(places))
         if self.learnt == tokens[:, 1:].size:  # padded records were checked when they were opened
             check_ids(self._samples.where, tokens.reshape(-1), self._vocab_size)
         return tokens
-
-    def _learnt_of(self, steps_before: int) -> int:
-        """Predicted tokens, over all ranks, of the step that follows `steps_before` others."""
-        if self._step_learnt[0] != steps_before:
-            first = steps_before * self._batch.global_batch
-            places = range(first, first + self._batch.global_batch)
-            self._step_learnt = steps_before, sum(self._samples.learnt(place) for place in places)
-        return self._step_learnt[1]
 
     def close(self) -> None:
         """Close the files; calling it again does nothing."""

@@ -6,10 +6,10 @@ import fcntl
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -39,59 +39,45 @@ def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not _is_whole(path):
-            with _locked(folder / f"{digest}.lock"):
+            with (folder / f"{digest}.lock").open("w") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)  # ends with its process, so that it never blocks a later run
                 if not _is_whole(path):
-                    _write(path, np.dtype(dtype), parts)
+                    _write(path, np.dtype(dtype), parts())
     except OSError as error:
         raise DataError("LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}") from None
     return path
 
 
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Let one process at a time continue; the lock ends with its process, so that it never blocks a later run."""
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def _sum_path(path: Path) -> Path:
-    return path.with_suffix(".sha256")
-
-
 def _is_whole(path: Path) -> bool:
     """Check whether a file is there with the content that was written."""
     try:
-        return _sum_path(path).read_text(errors="replace") == file_digest(path)
+        return path.with_suffix(".sha256").read_text(errors="replace") == file_digest(path)
     except FileNotFoundError:
         return False
 
 
-def _write(path: Path, dtype: np.dtype[np.integer], parts: Parts) -> None:
+def _write(path: Path, dtype: np.dtype[np.integer], parts: Iterable[NDArray[np.integer]]) -> None:
+    """Write a one-dimensional array of unknown length; its header is written last, in reserved space."""
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            _write_npy(file, dtype, parts())
-        _replace_text(_sum_path(path), file_digest(Path(name)))  # first: without its sum, a file is written again
+            file.write(bytes(HEADER_BYTES))
+            count = 0
+            for part in parts:
+                file.write(part.astype(dtype, copy=False).tobytes())
+                count += len(part)
+            facts = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
+            start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
+            file.seek(0)
+            file.write(start + facts.encode().ljust(HEADER_BYTES - 11) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        # the sum first: without it, a file is written again
+        _replace_text(path.with_suffix(".sha256"), file_digest(Path(name)))
         os.replace(name, path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def _write_npy(file: BinaryIO, dtype: np.dtype[np.integer], parts: Iterable[NDArray[np.integer]]) -> None:
-    """Write a one-dimensional array of unknown length; its header is written last, in reserved space."""
-    file.write(bytes(HEADER_BYTES))
-    count = 0
-    for part in parts:
-        file.write(part.astype(dtype, copy=False).tobytes())
-        count += len(part)
-    facts = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
-    start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
-    file.seek(0)
-    file.write(start + facts.encode().ljust(HEADER_BYTES - 11) + b"\n")
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def file_digest(path: Path) -> str:
@@ -107,13 +93,9 @@ def file_digest(path: Path) -> str:
             digest.update(block)
     if facts.st_size > READ_BYTES:
         with suppress(OSError):  # a cache that cannot be written only costs time
-            _remember(memo, digest.hexdigest())
+            memo.parent.mkdir(parents=True, exist_ok=True)
+            _replace_text(memo, digest.hexdigest())
     return digest.hexdigest()
-
-
-def _remember(memo: Path, digest: str) -> None:
-    memo.parent.mkdir(parents=True, exist_ok=True)
-    _replace_text(memo, digest)
 
 
 def _replace_text(path: Path, text: str) -> None:

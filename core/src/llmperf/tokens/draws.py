@@ -62,12 +62,15 @@ def initial_normal(
 
     def fill(begin: int) -> None:
         end = min(begin + BLOCK, stop)
-        sums = _sum_of_uniforms(raw_uint64(seed, name, begin, end))
+        words = raw_uint64(seed, name, begin, end)
+        pairs: Any = (words & LANES) + ((words >> np.uint64(16)) & LANES)  # sums of 16-bit parts, in two lanes
+        sums = ((pairs & LOW) + (pairs >> np.uint64(32))).astype(np.int32)
         centred = (sums - 2 * UNIFORM_MAX).astype(np.float32)
         np.multiply(centred, scale, out=values[begin - start : end - start])
 
     blocks = range(start, stop, BLOCK)
-    if (threads := _threads(len(blocks))) > 1:
+    share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))  # of the host's cores
+    if (threads := min(MOST_THREADS, share, len(blocks) // 8)) > 1:
         with ThreadPoolExecutor(threads) as pool:
             list(pool.map(fill, blocks))
     else:
@@ -97,34 +100,6 @@ def initial_constant(name: str, model: Model) -> float | None:
     if is_norm(name):
         return 0.0 if model.norm_offset else 1.0
     return None if decays(name) else 0.0
-
-
-def _threads(blocks: int) -> int:
-    """Threads to use: this rank's share of the host's cores, and at most as many as there is work for."""
-    share = (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
-    return min(MOST_THREADS, share, blocks // 8)
-
-
-def _sum_of_uniforms(words: NDArray[np.uint64]) -> NDArray[np.int32]:
-    """The sum of the four 16-bit parts of each word, computed in two lanes."""
-    pairs: Any = (words & LANES) + ((words >> np.uint64(16)) & LANES)
-    sums: NDArray[np.int32] = ((pairs & LOW) + (pairs >> np.uint64(32))).astype(np.int32)
-    return sums
-
-
-def sample_count(tokens: int, seq_len: int) -> int:
-    """Samples in a stream: sample i begins at token i x seq_len and has seq_len + 1 tokens."""
-    return max(0, (tokens - 1) // seq_len)
-
-
-def tokens_needed(samples: int, seq_len: int) -> int:
-    """The shortest stream with that many samples."""
-    return samples * seq_len + 1
-
-
-def sample_bounds(index: int, seq_len: int) -> tuple[int, int]:
-    """First and one-past-last token of a sample."""
-    return index * seq_len, index * seq_len + seq_len + 1
 
 
 def position(batch: Batch, steps_before: int, micro_step: int, data_parallel_rank: int, row: int) -> int:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
 from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path, synthetic_fingerprint
-from llmperf.tokens.draws import SampleOrder, raw_uint64, sample_bounds, sample_count, tokens_needed
+from llmperf.tokens.draws import SampleOrder, raw_uint64
 from llmperf.tokens.encoders import open_encoder
-from llmperf.tokens.padding import SAMSUM, open_padded, record_tokens, samsum_file
-from llmperf.tokens.text import huggingface_tokens, is_saved_dataset, python_library, text_file
+from llmperf.tokens.samsum import SAMSUM, record_lengths, record_tokens, samsum_file
+from llmperf.tokens.text import huggingface_tokens, python_library, text_file
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,43 +22,40 @@ if TYPE_CHECKING:
     from llmperf.types import Batch, DataSource, RunSpec
 
 
+IGNORED = -100
+"""Marks a padded place; the cross entropy of torch and of Paddle ignores labels with this value."""
 SCANNED_TOKENS = 2**26
 """Streams of up to this length are checked for invalid ids when they are opened; longer streams batch by batch."""
 FINGERPRINT_BLOCKS = 64
 FINGERPRINT_TOKENS = 4096
-
-
-class Samples(Protocol):
-    """The samples of a run in their order."""
-
-    @property
-    def where(self) -> str:
-        """The setting that selects the data."""
-
-    @property
-    def fingerprint(self) -> str:
-        """SHA-256 that identifies the data."""
-
-    def at(self, place: int) -> NDArray[np.int64]:
-        """The sample at a place of the global order, int64 [seq_len + 1]."""
-
-    def learnt(self, place: int) -> int:
-        """The number of predicted tokens of that sample: seq_len without padding."""
+SAVED = ("dataset_info.json", "state.json", "dataset_dict.json")
+"""Files in the folders that `datasets.load_from_disk` can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PackedSamples:
-    """A stream of tokens, cut into samples of seq_len + 1 tokens; neighbouring samples share a token."""
+class StoredSamples:
+    """Samples of stored tokens: a stream cut after every seq_len tokens, or records that are cut or padded there.
+
+    Sample i of a stream begins at token i x seq_len and has seq_len + 1 tokens: neighbours share a token.
+    """
 
     where: str
+    """The setting that selects the data."""
     tokens: NDArray[np.integer]
+    starts: NDArray[np.int64] | None
+    """Index of the first token of each record, and the number of all tokens; None for a stream."""
     seq_len: int
     order: SampleOrder
     repeat: bool
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 over the length and blocks spread over the stream."""
+        """SHA-256 over all records, or over the length of a stream and blocks spread over it."""
+        if self.starts is not None:
+            digest = hashlib.sha256(f"records/v1/{len(self.starts)}".encode())
+            digest.update(self.starts.astype("<i8").tobytes())
+            digest.update(self.tokens.astype("<i8").tobytes())
+            return digest.hexdigest()
         digest = hashlib.sha256(f"stream/v1/{len(self.tokens)}".encode())
         last = max(0, len(self.tokens) - FINGERPRINT_TOKENS)
         for start in sorted({last * block // (FINGERPRINT_BLOCKS - 1) for block in range(FINGERPRINT_BLOCKS)}):
@@ -66,15 +63,30 @@ class PackedSamples:
         return digest.hexdigest()
 
     def at(self, place: int) -> NDArray[np.int64]:
-        """The sample at a place of the global order; DataError after the last sample, unless data are repeated."""
-        if place >= self.order.samples and not self.repeat:
-            raise DataError(self.where, f"its {self.order.samples} samples have been used up; --set data.repeat=true")
-        start, stop = sample_bounds(self.order[place], self.seq_len)
-        return self.tokens[start:stop].astype(np.int64)
+        """The sample at a place of the global order, int64 [seq_len + 1]; `IGNORED` after the end of its record.
+
+        DataError after the last sample, unless data are repeated.
+        """
+        start, stop = self._bounds(place)
+        row = np.full(self.seq_len + 1, IGNORED, dtype=np.int64)
+        row[: stop - start] = self.tokens[start:stop]
+        return row
 
     def learnt(self, place: int) -> int:
-        """All tokens: nothing is padded."""
-        return self.seq_len
+        """The number of predicted tokens of that sample: all but its first."""
+        if self.starts is None:
+            return self.seq_len
+        start, stop = self._bounds(place)
+        return stop - start - 1
+
+    def _bounds(self, place: int) -> tuple[int, int]:
+        if place >= self.order.samples and not self.repeat:
+            kind = "samples" if self.starts is None else "records"
+            raise DataError(self.where, f"its {self.order.samples} {kind} have been used up; --set data.repeat=true")
+        index = self.order[place]
+        start = index * self.seq_len if self.starts is None else int(self.starts[index])
+        stop = start + self.seq_len + 1
+        return start, stop if self.starts is None else min(stop, int(self.starts[index + 1]))
 
 
 def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
@@ -82,24 +94,52 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
 
     Without `batch`, their number is not checked.
     """
-    if spec.contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and spec.data.path is not None:
+    contract, data = spec.contract, spec.data
+    if contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and data.path is not None:
         raise DataError(
-            "data.path", f"data set {spec.contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME"
+            "data.path", f"data set {contract.dataset!r} reads no file; to read one, --set contract.dataset=NAME"
         )
-    if spec.contract.packing == "padded":
-        padded = open_padded(spec, batch)
-        check_ids(padded.where, padded.tokens, spec.model.vocab_size)
-        return padded
-    if spec.contract.dataset == SYNTHETIC:
-        return SyntheticTokens(spec.model.vocab_size, spec.contract.seq_len, spec.contract.seed)
-    where, tokens = open_stream(spec.contract.dataset, spec.data)
-    _check_length(where, len(tokens), spec, batch)
-    if len(tokens) <= SCANNED_TOKENS:
+    if contract.packing != "padded" and contract.dataset == SYNTHETIC:
+        return SyntheticTokens(spec.model.vocab_size, contract.seq_len, contract.seed)
+    if contract.packing == "padded":
+        where, starts, tokens = "data.path", *_open_records(spec)
+        samples = len(starts) - 1
+    else:
+        where, tokens = open_stream(contract.dataset, data)
+        starts, samples = None, max(0, (len(tokens) - 1) // contract.seq_len)
+    wanted = 1 if batch is None or data.repeat else contract.steps * batch.global_batch
+    if samples < wanted:
+        needed = f"{len(tokens)} tokens, {samples} samples of {contract.seq_len}; {wanted} samples need"
+        needed = f"too short: {needed} {wanted * contract.seq_len + 1} tokens"
+        if starts is not None:
+            needed = f"too short: {samples} records; {contract.steps} steps need {wanted}; --set data.repeat=true"
+        elif batch is not None and samples > 0:
+            steps = samples // batch.global_batch
+            fewer = f", or --set contract.steps={steps}" if steps else ""
+            needed += f" ({contract.steps} steps x global batch {batch.global_batch}); --set data.repeat=true{fewer}"
+        raise DataError(where, needed)
+    if starts is not None or len(tokens) <= SCANNED_TOKENS:
         check_ids(where, tokens, spec.model.vocab_size)
-    order = SampleOrder(sample_count(len(tokens), spec.contract.seq_len), spec.contract.seed)
-    return PackedSamples(
-        where=where, tokens=tokens, seq_len=spec.contract.seq_len, order=order, repeat=spec.data.repeat
+    order = SampleOrder(samples, contract.seed)
+    return StoredSamples(
+        where=where, tokens=tokens, starts=starts, seq_len=contract.seq_len, order=order, repeat=data.repeat
     )
+
+
+def _open_records(spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
+    """The starts and the tokens of records, as in `StoredSamples`; DataError if the data set has no records."""
+    path = None if spec.data.path is None else samsum_file(local_path(spec.data.path))
+    if spec.contract.dataset != SAMSUM or spec.data.format != "auto" or path is None:
+        raise DataError(
+            "contract.packing",
+            f"padded sequences need a data set of records: {SAMSUM!r} with --set data.path=train.json (or .jsonl,"
+            " .csv); the nearest is packed",
+        )
+    encoder = open_encoder(spec.data.tokenizer)
+    lengths = npy_tokens(record_lengths(path, encoder)).astype(np.int64)
+    if lengths.min() < 2:
+        raise DataError("data.tokenizer", "it turns a record into fewer than two tokens, so that nothing is predicted")
+    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]), npy_tokens(record_tokens(path, encoder))
 
 
 def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer]]:
@@ -113,29 +153,19 @@ def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer
             " to try without: --set dataset=synthetic (or python-stdlib), a variant",
         )
     path = local_path(data.path)
-    if dataset == SAMSUM and data.format == "auto" and (file := _records_of(path)):
-        return "data.path", npy_tokens(record_tokens(file, open_encoder(data.tokenizer)))
+    records = samsum_file(path) if dataset == SAMSUM and data.format == "auto" else None
+    if records is not None:
+        return "data.path", npy_tokens(record_tokens(records, open_encoder(data.tokenizer)))
     kind = guess_format(path) if data.format == "auto" else data.format
-    return "data.path", _read(kind, path, data.tokenizer)
-
-
-def _records_of(path: Path) -> Path | None:
-    """SAMSum's file of records; None for a file of tokens. DataError for a text file, which has no records."""
-    file = samsum_file(path)
-    if file is None and guess_format(path) == "text":
+    if dataset == SAMSUM and data.format == "auto" and kind == "text":
         raise DataError("data.path", f"{path}: samsum is read from .json, .jsonl or .csv, or as tokens (.npy, .bin)")
-    return file
-
-
-def _read(kind: str, path: Path, tokenizer: str) -> NDArray[np.integer]:
     try:
         if kind == "npy":
-            return npy_tokens(path)
+            return "data.path", npy_tokens(path)
         if kind == "megatron":
-            return megatron_tokens(path)
-        if kind == "huggingface":
-            return npy_tokens(huggingface_tokens(path, open_encoder(tokenizer)))
-        return npy_tokens(text_file(path, open_encoder(tokenizer)))
+            return "data.path", megatron_tokens(path)
+        tokenised = huggingface_tokens if kind == "huggingface" else text_file
+        return "data.path", npy_tokens(tokenised(path, open_encoder(data.tokenizer)))
     except OSError as error:
         raise DataError("data.path", f"{error.filename or path}: {error.strerror or error}") from None
 
@@ -145,31 +175,12 @@ def guess_format(path: Path) -> str:
     if path.suffix in (".bin", ".idx") or all(file.is_file() for file in megatron_paths(path)):
         return "megatron"
     if path.is_dir():
-        if is_saved_dataset(path):
+        if any((path / name).is_file() for name in SAVED):
             return "huggingface"
         raise DataError("data.path", f"{path} is a folder that datasets.save_to_disk did not write; name a file")
     if not path.exists():
         raise DataError("data.path", f"{path} does not exist")
     return "npy" if path.suffix == ".npy" else "text"
-
-
-def _check_length(where: str, tokens: int, spec: RunSpec, batch: Batch | None) -> None:
-    seq_len = spec.contract.seq_len
-    wanted = 1 if batch is None or spec.data.repeat else spec.contract.steps * batch.global_batch
-    samples = sample_count(tokens, seq_len)
-    if samples >= wanted:
-        return
-    found = f"{tokens} tokens, {samples} samples of {seq_len}"
-    needed = f"{found}; {wanted} samples need {tokens_needed(wanted, seq_len)} tokens"
-    if batch is None or samples == 0:
-        raise DataError(where, f"too short: {needed}")
-    steps = samples // batch.global_batch
-    fewer = f", or --set contract.steps={steps}" if steps else ""
-    raise DataError(
-        where,
-        f"too short: {needed} ({spec.contract.steps} steps x global batch {batch.global_batch});"
-        f" --set data.repeat=true{fewer}",
-    )
 
 
 def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:
@@ -186,13 +197,9 @@ LARGEST_STEP = 8
 STREAM = "data/synthetic"
 
 
-def _step_table() -> NDArray[np.int64]:
-    """Steps for each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
-    bits = np.arange(256)[:, None] >> np.arange(7) & 1
-    return np.where(bits.any(axis=1), bits.argmax(axis=1) + 1, LARGEST_STEP).astype(np.int64)
-
-
-STEPS = _step_table()
+_BITS = np.arange(256)[:, None] >> np.arange(7) & 1
+STEPS = np.where(_BITS.any(axis=1), _BITS.argmax(axis=1) + 1, LARGEST_STEP).astype(np.int64)
+"""Steps for each byte: 1 + the trailing zeros of its low seven bits, or 8 if all seven are zero."""
 
 
 class SyntheticTokens:
@@ -230,3 +237,7 @@ class SyntheticTokens:
     def learnt(self, index: int) -> int:
         """All tokens: nothing is padded."""
         return self._seq_len
+
+
+Samples: TypeAlias = StoredSamples | SyntheticTokens
+"""The samples of a run in their order."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 import hashlib
 import sysconfig
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,77 +21,52 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
+ROWS = 1000
+
+
+def encoded(documents: Iterable[str], encoder: Encoder) -> Iterator[NDArray[np.integer]]:
+    """The ids of documents, each followed by the tokenizer's end token."""
+    for text in documents:
+        yield encoder.encode(text)
+        yield np.array(encoder.end, dtype=np.int64)
 
 
 def text_file(path: Path, encoder: Encoder) -> Path:
     """The tokens of a UTF-8 text file, one document; DataError if it is not UTF-8."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
-        for text in _decoded(path):
-            yield encoder.encode(text)
+        decoder, held, block = codecs.getincrementaldecoder("utf-8")(), "", b"any"
+        with open_regular(path) as file:
+            while block:
+                block, kept = file.read(READ_BYTES), len(decoder.getstate()[0])
+                try:
+                    text = held + decoder.decode(block, final=not block)
+                except UnicodeDecodeError as error:
+                    where = f"byte {file.tell() - len(block) - kept + error.start} ({error.reason})"
+                    message = f"{path} is not UTF-8 text: {where}; is data.format right?"
+                    raise DataError("data.path", message) from None
+                end = text.rfind("\n") + 1 if block else 0  # whole lines are encoded together
+                held = text[end or len(text) :]
+                yield encoder.encode(text[: end or len(text)])
         yield np.array(encoder.end, dtype=np.int64)
 
     return cached_tokens(["text", file_digest(path), encoder.identity], encoder.dtype, parts)
 
 
-def _decoded(path: Path) -> Iterator[str]:
-    """A file's text in blocks of whole lines."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    held = ""
-    with open_regular(path) as file:
-        while block := file.read(READ_BYTES):
-            text = held + _decode(decoder, block, path, file.tell() - len(block))
-            end = text.rfind("\n") + 1 or len(text)
-            held = text[end:]
-            yield text[:end]
-        yield held + _decode(decoder, b"", path, file.tell())
-
-
-def _decode(decoder: codecs.IncrementalDecoder, block: bytes, path: Path, offset: int) -> str:
-    kept = len(decoder.getstate()[0])
-    try:
-        return decoder.decode(block, final=not block)
-    except UnicodeDecodeError as error:
-        where = offset - kept + error.start
-        raise DataError(
-            "data.path", f"{path} is not UTF-8 text: byte {where} ({error.reason}); is data.format right?"
-        ) from None
-
-
 def python_library(encoder: Encoder) -> Path:
     """The tokens of this host's Python library: every `*.py` that is UTF-8, by name, each a document."""
-    texts = list(_library_texts(Path(sysconfig.get_paths()["stdlib"])))
+    folder, texts, digest = Path(sysconfig.get_paths()["stdlib"]), [], hashlib.sha256()
+    names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
+    for _, path in sorted(names.items()):
+        if NOT_THE_LIBRARY.isdisjoint(path.relative_to(folder).parts):
+            with suppress(OSError, UnicodeDecodeError):  # some test files use other encodings on purpose
+                texts.append(path.read_bytes().decode("utf-8"))
     if not texts:
         raise DataError("contract.dataset", "this Python has no library sources on disk; use 'synthetic' instead")
-    digest = hashlib.sha256()
     for text in texts:
         digest.update(hashlib.sha256(text.encode()).digest())
-
-    def parts() -> Iterator[NDArray[np.integer]]:
-        for text in texts:
-            yield encoder.encode(text)
-            yield np.array(encoder.end, dtype=np.int64)
-
-    return cached_tokens(["python", digest.hexdigest(), encoder.identity], encoder.dtype, parts)
-
-
-def _library_texts(folder: Path) -> Iterator[str]:
-    paths = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
-    for _, path in sorted(paths.items()):
-        if NOT_THE_LIBRARY.isdisjoint(path.relative_to(folder).parts):
-            try:
-                yield path.read_bytes().decode("utf-8")
-            except (OSError, UnicodeDecodeError):
-                continue  # some test files use other encodings on purpose
-
-
-MARKERS = ("dataset_info.json", "state.json", "dataset_dict.json")
-ROWS = 1000
-
-
-def is_saved_dataset(folder: Path) -> bool:
-    """Check whether `datasets.load_from_disk` can read this folder."""
-    return any((folder / marker).is_file() for marker in MARKERS)
+    key = ["python", digest.hexdigest(), encoder.identity]
+    return cached_tokens(key, encoder.dtype, lambda: encoded(texts, encoder))
 
 
 def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
@@ -102,25 +78,21 @@ def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
         if column is None:
             found = ", ".join(dataset.column_names) or "none"
             raise DataError("data.path", f"{folder}: expected a column 'input_ids' or 'text', found: {found}")
-        for start in range(0, len(dataset), ROWS):
-            for row in dataset[start : start + ROWS][column]:
-                yield from _row(row, encoder, folder)
+        rows = (row for start in range(0, len(dataset), ROWS) for row in dataset[start : start + ROWS][column])
+        for row in rows:
+            if isinstance(row, str):
+                yield from encoded([row], encoder)
+                continue
+            ids = np.asarray(row)
+            if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32)):
+                message = f"{folder}: expected rows of token ids or of text, found {str(row)[:60]!r}"
+                raise DataError("data.path", message)
+            yield ids
 
     digest = hashlib.sha256()
     for path in sorted(filter(Path.is_file, folder.rglob("*"))):
         digest.update(f"{path.relative_to(folder).as_posix()}\0{file_digest(path)}\0".encode())
     return cached_tokens(["huggingface", digest.hexdigest(), encoder.identity], "<u4", parts)
-
-
-def _row(row: Any, encoder: Encoder, folder: Path) -> Iterator[NDArray[np.integer]]:
-    if isinstance(row, str):
-        yield encoder.encode(row)
-        yield np.array(encoder.end, dtype=np.int64)
-        return
-    ids = np.asarray(row)
-    if ids.ndim != 1 or (ids.size and (ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= 2**32)):
-        raise DataError("data.path", f"{folder}: expected rows of token ids or of text, found {str(row)[:60]!r}")
-    yield ids
 
 
 def _load(folder: Path) -> Any:
