@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 from llmperf import library
-from llmperf.accounting.counting import attention_forward
+from llmperf.accounting.counting import forward_flops
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.types import Lora, Tuning, Workload
@@ -54,7 +54,7 @@ def counted_model(name, checkpointing=False):
 def test_conventions_against_the_counter(name):
     model = facts(name)
     parts, flops = count_parameters(model), count_flops(model, Workload(seq_len=SEQ_LEN))
-    attention = 3 * attention_forward(model, Workload(seq_len=SEQ_LEN))
+    attention = 3 * forward_flops(model, SEQ_LEN, "full")["attention"]
     looked_up, norms = 6 * parts.looked_up, 6 * parts.norms
     beyond_nominal = 6 * (parts.total - model.nominal_parameters)
     left_out = {

@@ -5,11 +5,13 @@ from __future__ import annotations
 import sys
 from decimal import ROUND_HALF_UP, Decimal
 from pathlib import Path
+from types import SimpleNamespace
 
 import llmperf
 import pytest
+from llmperf import standard_layout
 from llmperf.accounting.flops import count_flops, utilisation
-from llmperf.accounting.layout import data_parallel_of, layout_of
+from llmperf.accounting.layout import data_parallel_of
 from llmperf.accounting.model_states import stage_state_bytes
 from llmperf.accounting.optimiser_step import batch_of, settle
 from llmperf.accounting.parameters import lora_parameters
@@ -65,10 +67,12 @@ def settled(name: str, **changed: int) -> tuple[int, int]:
     document = case(name)
     tuning = convert({**_plain(document.tuning), **changed}, Tuning, name)
     data_parallel = data_parallel_of(tuning)
-    found = settle(document.contract, tuning, data_parallel, {f"tuning.{path}" for path in changed})
-    assert found.problem is None
-    contract = convert({**_plain(document.contract), "global_batch": found.global_batch}, Contract, name)
-    tuning = convert({**_plain(tuning), "gradient_accumulation": found.gradient_accumulation}, Tuning, name)
+    whole, accumulation, problem = settle(
+        document.contract, tuning, data_parallel, {f"tuning.{path}" for path in changed}
+    )
+    assert problem is None
+    contract = convert({**_plain(document.contract), "global_batch": whole}, Contract, name)
+    tuning = convert({**_plain(tuning), "gradient_accumulation": accumulation}, Tuning, name)
     batch = batch_of(contract, tuning, data_parallel)
     return batch.global_batch, batch.tokens_per_step
 
@@ -159,7 +163,7 @@ def test_model_states_leave_room_for_activations(name: str, changed: dict[str, i
     """Estimated states are a part, and no small one, of the memory that was measured with activations."""
     document = case(name)
     tuning = convert({**_plain(document.tuning), **changed}, Tuning, name)
-    layout = layout_of(tuning)
+    layout = standard_layout(SimpleNamespace(tuning=tuning))
     facts, lora = model(document.contract.model), document.contract.lora
     adapters = None if lora is None else lora_parameters(facts, lora)
     held = max(stage_state_bytes(facts, layout, document.contract.precision, adapters)) / 2**30

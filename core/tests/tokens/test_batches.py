@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.data_sets import check_data
-from llmperf.tokens.sources import open_stream
+from llmperf.tokens.sources import check_data, open_stream
 from llmperf.types import Batch, DataSource, Layout, RunSpec
 
 SEQ_LEN = 16

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.data_sets import DataError, check_data
+from llmperf.tokens.data_sets import DataError
 from llmperf.tokens.samsum import read_dialogues
-from llmperf.tokens.sources import IGNORED
+from llmperf.tokens.sources import IGNORED, check_data
 from llmperf.types import Batch, DataSource, RunSpec
 
 SEQ_LEN = 80

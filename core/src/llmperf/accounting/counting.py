@@ -110,27 +110,55 @@ class ConventionFlops:
 
 def flops_by(convention: Convention, model: Model, workload: Workload) -> ConventionFlops:
     """FLOPs per trained token of a model by a convention."""
+    count, adapters, weights = count_parameters(model), workload.lora_parameters, convention.weights
     forwards = workload.recomputed_share if convention.recompute and workload.gradient_checkpointing else 0
-    flops, formula = _weights(convention, model, workload, forwards)
+    once = 6 if adapters is None else 4
+    factor = once + 2 * forwards
+    left_out = []
+    if weights == "nominal":
+        size = model.nominal_active_parameters or model.nominal_parameters
+        parts = [(factor, size, f"{size:,}")]
+        beyond = count.active - size
+        left_out += [f"parameters beyond the nominal size: {once} x {beyond:,}"] * (beyond > 0)
+    else:
+        size = {
+            "multiplied": count.multiplied - count.repeated_head,
+            "without_embedding": count.active - count.looked_up,
+            "active": count.active,
+            "total": count.total,
+        }[weights]
+        shown = f"({count.active:,} - {count.looked_up:,})" if weights == "without_embedding" else f"{size:,}"
+        parts = [(factor, size, shown)]
+        if count.repeated_head:
+            parts.append((factor, count.repeated_head, f"{count.repeated_head:,}"))
+        if adapters is not None:
+            parts.append((6 + 2 * forwards, adapters, f"{adapters:,}"))
     attention = "none" if workload.padded else convention.attention
     terms = attention_terms(model, workload.seq_len, attention, 3 + forwards)
-    frozen = "" if workload.lora_parameters is None else "; frozen weights take no gradient"
-    note = f"; {_recomputed_text(forwards, model, workload)} recomputed" if convention.recompute else ""
-    left_out = []
-    if convention.weights == "nominal":
-        factor, size = _weight_factor(workload), model.nominal_active_parameters or model.nominal_parameters
-        beyond = count_parameters(model).active - size
-        left_out += [f"parameters beyond the nominal size: {factor} x {beyond:,}"] * (beyond > 0)
-    left_out += _attention_left_out(convention, model, workload)
-    if convention.weights == "nominal" and workload.lora_parameters is not None:
-        left_out.append(f"adapters: 6 x {workload.lora_parameters:,}")
+    formula = " + ".join([*(f"{each:g} x {text}" for each, _, text in parts), *map(_product, terms)])
+    if adapters is not None:
+        formula += "; frozen weights take no gradient"
+    if convention.recompute and forwards:
+        part = f" of {round(forwards * model.layers)} of {model.layers} blocks" if forwards != 1 else ""
+        formula += f"; the forward{part} recomputed"
+    elif convention.recompute:
+        formula += f"; {'only element-wise work' if workload.gradient_checkpointing else 'nothing'} recomputed"
+    if workload.padded:
+        left_out.append(PADDED)
+    elif attention == "none":
+        (full,) = attention_terms(model, workload.seq_len, "full")
+        left_out.append(f"attention scores and values: {_product(full)}")
+    elif attention == "causal" or (attention != "full" and not model.windowed_layers):
+        (half,) = attention_terms(model, workload.seq_len, "causal")
+        left_out.append(f"the masked half of attention, where a kernel computes it: {_product(half)}")
+    elif attention != "full":
+        left_out.append("masked scores, where a kernel computes them")
+    if weights == "nominal" and adapters is not None:
+        left_out.append(f"adapters: 6 x {adapters:,}")
     if workload.gradient_checkpointing and workload.recomputed_share and not convention.recompute:
         left_out.append("the forward recomputed by gradient checkpointing")
-    return ConventionFlops(
-        flops=flops + sum(map(prod, terms)),
-        formula=" + ".join([formula, *map(_product, terms)]) + frozen + note,
-        leaves_out=(*left_out, ELEMENTWISE),
-    )
+    flops = sum(each * size for each, size, _ in parts) + sum(map(prod, terms))
+    return ConventionFlops(flops=flops, formula=formula, leaves_out=(*left_out, ELEMENTWISE))
 
 
 def attention_terms(model: Model, seq_len: int, attention: Attention, passes: float = 3) -> list[Term]:
@@ -153,11 +181,6 @@ def attention_terms(model: Model, seq_len: int, attention: Attention, passes: fl
     return [term for term in terms if term[1]]
 
 
-def attention_forward(model: Model, workload: Workload) -> float:
-    """FLOPs per token of all layers' attention scores and weighted values: forward, all of S x S; 0 if padded."""
-    return 0 if workload.padded else sum(map(prod, attention_terms(model, workload.seq_len, "full", 1)))
-
-
 def forward_flops(model: Model, seq_len: int, attention: Attention) -> dict[str, float]:
     """FLOPs per token of a forward pass by component: matrix products and attention, no element-wise work."""
     count = count_parameters(model)
@@ -173,54 +196,6 @@ def forward_flops(model: Model, seq_len: int, attention: Attention) -> dict[str,
     flops: dict[str, float] = {name: 2 * parameters for name, parameters in components.items() if parameters}
     scores = sum(map(prod, attention_terms(model, seq_len, attention, 1)))
     return {"attention projections": flops.pop("attention projections"), "attention": scores, **flops}
-
-
-def _weights(convention: Convention, model: Model, workload: Workload, forwards: float) -> tuple[float, str]:
-    """FLOPs of the weights that a convention counts, and their formula."""
-    count = count_parameters(model)
-    factor = _weight_factor(workload) + 2 * forwards
-    if convention.weights == "nominal":
-        size = model.nominal_active_parameters or model.nominal_parameters
-        return factor * size, f"{factor:g} x {size:,}"
-    if convention.weights == "multiplied":
-        size = count.multiplied - count.repeated_head
-        shown = f"{size:,}"
-    elif convention.weights == "without_embedding":
-        size, shown = count.active - count.looked_up, f"({count.active:,} - {count.looked_up:,})"
-    else:
-        size = count.active if convention.weights == "active" else count.total
-        shown = f"{size:,}"
-    parts = [(factor, size, shown)]
-    if count.repeated_head:
-        parts.append((factor, count.repeated_head, f"{count.repeated_head:,}"))
-    if (adapters := workload.lora_parameters) is not None:
-        parts.append((6 + 2 * forwards, adapters, f"{adapters:,}"))
-    return sum(each * size for each, size, _ in parts), " + ".join(f"{each:g} x {text}" for each, _, text in parts)
-
-
-def _weight_factor(workload: Workload) -> int:
-    return 6 if workload.lora_parameters is None else 4
-
-
-def _attention_left_out(convention: Convention, model: Model, workload: Workload) -> list[str]:
-    if workload.padded:
-        return [PADDED]
-    if convention.attention == "full":
-        return []
-    (full,) = attention_terms(model, workload.seq_len, "full")
-    if convention.attention == "none":
-        return [f"attention scores and values: {_product(full)}"]
-    (half,) = attention_terms(model, workload.seq_len, "causal")
-    if convention.attention == "causal" or not model.windowed_layers:
-        return [f"the masked half of attention, where a kernel computes it: {_product(half)}"]
-    return ["masked scores, where a kernel computes them"]
-
-
-def _recomputed_text(forwards: float, model: Model, workload: Workload) -> str:
-    if not forwards:
-        return "only element-wise work" if workload.gradient_checkpointing else "nothing"
-    part = f" of {round(forwards * model.layers)} of {model.layers} blocks" if forwards != 1 else ""
-    return f"the forward{part}"
 
 
 def _product(term: Term) -> str:

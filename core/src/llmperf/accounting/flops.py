@@ -16,7 +16,6 @@ from llmperf.types.flop_counts import ConventionName, Mfu, WeightedPeak
 
 if TYPE_CHECKING:
     from llmperf.plugins.loading import Plugins
-    from llmperf.types import FlopCount, Model, Workload
 
 HEADLINE = "nominal"
 """The convention of the published tables."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from typing import Literal
+from typing import Literal, get_args
 
 from llmperf.types.layout import Layout, RankDimension
 from llmperf.types.models import Model
@@ -12,19 +12,25 @@ from llmperf.types.spec import Contract, RunSpec, Tuning
 from llmperf.types.texts import Text
 
 Degree = Literal["tensor_parallel", "pipeline_parallel", "context_parallel", "expert_parallel", "sequence_parallel"]
-DEGREES: tuple[Degree, ...] = (
-    "tensor_parallel",
-    "pipeline_parallel",
-    "context_parallel",
-    "expert_parallel",
-    "sequence_parallel",
-)
+DEGREES: tuple[Degree, ...] = get_args(Degree)
 """The settings by which ranks share a model, apart from data parallelism and sharding."""
 
 
 def standard_layout(spec: RunSpec) -> Layout:
     """The layout that a spec's tuning gives. If the ranks do not divide, the core reports it beside your problems."""
-    return layout_of(spec.tuning)
+    tuning = spec.tuning
+    return Layout(
+        nodes=tuning.nodes,
+        devices_per_node=tuning.devices,
+        tensor_parallel=tuning.tensor_parallel,
+        pipeline_parallel=tuning.pipeline_parallel,
+        data_parallel=data_parallel_of(tuning),
+        context_parallel=tuning.context_parallel,
+        expert_parallel=tuning.expert_parallel,
+        sequence_parallel=tuning.sequence_parallel,
+        sharding_stage=tuning.sharding_stage,
+        sharding_degree=sharding_degree_of(tuning),
+    )
 
 
 def reports_loss(layout: Layout, rank: int) -> bool:
@@ -49,22 +55,6 @@ def sharding_degree_of(tuning: Tuning) -> int:
     )
 
 
-def layout_of(tuning: Tuning) -> Layout:
-    """The layout of a tuning whose degrees divide its ranks."""
-    return Layout(
-        nodes=tuning.nodes,
-        devices_per_node=tuning.devices,
-        tensor_parallel=tuning.tensor_parallel,
-        pipeline_parallel=tuning.pipeline_parallel,
-        data_parallel=data_parallel_of(tuning),
-        context_parallel=tuning.context_parallel,
-        expert_parallel=tuning.expert_parallel,
-        sequence_parallel=tuning.sequence_parallel,
-        sharding_stage=tuning.sharding_stage,
-        sharding_degree=sharding_degree_of(tuning),
-    )
-
-
 def layout_text(layout: Layout) -> str:
     """The degrees in short, such as `TP4 x PP1 x DP2`; degrees of 1 that are rarely used are left out."""
     parts = [f"TP{layout.tensor_parallel}", f"PP{layout.pipeline_parallel}"]
@@ -81,6 +71,8 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
     if world % each:
         named = [("tensor parallel", tuning.tensor_parallel), ("pipeline parallel", tuning.pipeline_parallel)]
         named += [("context parallel", tuning.context_parallel)] * (tuning.context_parallel > 1)
+        below = max(world // each, 1) * each
+        nearest = min((below, below + each), key=lambda size: (abs(size - world), size))
         product = Text.joined(" x ", (Text(f"{name} {{}}", degree) for name, degree in named))
         problems.append(
             Problem(
@@ -88,12 +80,23 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
                 where="tuning.tensor_parallel",
                 message=Text(
                     "{} = {} does not divide {} x {} = {} ranks; the nearest number of ranks that works is {}",
-                    *(product, each, tuning.nodes, tuning.devices, world, nearest_multiple(world, each)),
+                    *(product, each, tuning.nodes, tuning.devices, world, nearest),
                 ),
             )
         )
-    else:
-        problems += _sharing_problems(tuning, world // each)
+    else:  # context-parallel ranks share what data-parallel ranks do
+        data, context = world // each, tuning.context_parallel
+        what = Text("data parallel {}", data)
+        if context > 1:
+            what = Text("data parallel {} x context parallel {} = {}", data, context, data * context)
+        for name, code, degree in (
+            ("sharding_degree", "sharding_not_divisible", tuning.sharding_degree or 1),
+            ("expert_parallel", "experts_not_divisible", tuning.expert_parallel),
+        ):
+            if data * context % degree:
+                values = what, degree, nearest_divisor(data * context, degree)
+                message = Text("expected a divisor of {}, found {}; the nearest is {}", *values)
+                problems.append(Problem(code=code, where=f"tuning.{name}", message=message))
     if tuning.sequence_parallel and tuning.tensor_parallel == 1:
         message = Text(
             "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"
@@ -101,22 +104,6 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
         )
         problems.append(Problem(code="sequence_parallel_alone", where="tuning.sequence_parallel", message=message))
     return [*problems, *_model_problems(contract, tuning, model)]
-
-
-def _sharing_problems(tuning: Tuning, data_parallel: int) -> Iterator[Problem]:
-    """Degrees that have to divide the data-parallel ranks, context-parallel ranks included."""
-    ranks = data_parallel * tuning.context_parallel
-    what = Text("data parallel {}", data_parallel)
-    if tuning.context_parallel > 1:
-        what = Text("data parallel {} x context parallel {} = {}", data_parallel, tuning.context_parallel, ranks)
-    if tuning.sharding_degree and ranks % tuning.sharding_degree:
-        nearest = nearest_divisor(ranks, tuning.sharding_degree)
-        message = Text("expected a divisor of {}, found {}; the nearest is {}", what, tuning.sharding_degree, nearest)
-        yield Problem(code="sharding_not_divisible", where="tuning.sharding_degree", message=message)
-    if ranks % tuning.expert_parallel:
-        nearest = nearest_divisor(ranks, tuning.expert_parallel)
-        message = Text("expected a divisor of {}, found {}; the nearest is {}", what, tuning.expert_parallel, nearest)
-        yield Problem(code="experts_not_divisible", where="tuning.expert_parallel", message=message)
 
 
 def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterator[Problem]:
@@ -167,12 +154,6 @@ def nearest_divisor(total: int, wanted: int) -> int:
     """The divisor of `total` that is nearest to `wanted`, the smaller of two."""
     divisors = (size for size in range(1, min(total, 2 * wanted) + 1) if total % size == 0)  # 1 is never farther away
     return min(divisors, key=lambda size: (abs(size - wanted), size))
-
-
-def nearest_multiple(wanted: int, of: int) -> int:
-    """The positive multiple of `of` that is nearest to `wanted`, the smaller of two."""
-    below = max(wanted // of, 1) * of
-    return min((below, below + of), key=lambda size: (abs(size - wanted), size))
 
 
 ABBREVIATIONS: Mapping[RankDimension, str] = {"tensor": "TP", "context": "CP", "data": "DP", "pipeline": "PP"}

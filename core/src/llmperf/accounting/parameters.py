@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from itertools import pairwise
 
 from llmperf.errors import UserError, unknown
@@ -95,36 +94,53 @@ def count_parameters(model: Model) -> ParameterCount:
     ALiBi and rotary positions have none. NormHead scales the head's rows and adds none, and a bias that balances the
     loads of experts is not trained by gradients: neither is counted.
     """
-    hidden, extra, mixture = model.hidden_size, model.multi_token_layers, model.mixture
-    blocks, dense = model.layers + extra, model.dense_layers + (extra if mixture is None else 0)
+    hidden, extra = model.hidden_size, model.multi_token_layers
+    blocks, dense = model.layers + extra, model.dense_layers + (extra if model.mixture is None else 0)
     embedding = model.vocab_size * hidden
-    mixtures = blocks - dense
-    experts = shared = router = idle = idle_biases = biases = 0
-    if mixture is not None:
-        left_out = max(0, mixture.experts - mixture.top_k)
-        expert, bias = 3 * hidden * mixture.expert_width, (2 * mixture.expert_width + hidden) * mixture.expert_bias
-        experts, idle = mixtures * mixture.experts * expert, mixtures * left_out * expert
-        biases, idle_biases = mixtures * mixture.experts * bias, mixtures * left_out * bias
-        biases += mixtures * mixture.experts * mixture.router_bias
-        shared = mixtures * 3 * hidden * shared_width(model)
-        router = mixtures * hidden * (mixture.experts + mixture.shared_gate)
-    biases += blocks * (sum(_attention_biases(model).values()) + model.sinks * model.attention_heads)
-    biases += dense * (2 * model.intermediate_size + hidden) * model.feed_forward_bias
+    plain, mixed = _layer(model, dense=True), _layer(model, dense=False)
+    layers = {name: dense * plain.get(name, 0) + (blocks - dense) * mixed.get(name, 0) for name in {**plain, **mixed}}
+    layers["norms"] += (1 + 3 * extra) * hidden
     return ParameterCount(
         input_embedding=embedding,
-        attention=blocks * attention_parameters(model),
-        mlp=dense * 3 * hidden * model.intermediate_size,
-        experts=experts,
-        shared_experts=shared,
-        router=router,
-        norms=blocks * _block_norms(model) + (1 + 3 * extra) * hidden,
-        others=biases,
+        **layers,
         multi_token=extra * 2 * hidden * hidden,
         head=0 if model.tied_embeddings else embedding,
-        idle_experts=idle,
-        idle_others=idle_biases,
         repeated_head=extra * embedding,
     )
+
+
+def _layer(model: Model, *, dense: bool) -> dict[str, int]:
+    """Parameters of one layer with a dense feed-forward layer, or with a mixture, by the field of `ParameterCount`."""
+    hidden, heads, mixture, latent = model.hidden_size, model.attention_heads, model.mixture, model.latent
+    norms = model.norms_per_block * hidden + 2 * model.query_width * (model.qk_norm == "head")
+    if latent is not None:
+        norms += (latent.q_rank or 0) + latent.kv_rank
+    keys = model.kv_heads * model.query_width
+    widths: dict[Projection, int] = {"q": heads * model.query_width, "k": keys, "v": keys, "o": hidden}
+    others = sum(widths[name] for name in set(model.attention_bias)) + model.sinks * heads
+    layer = {"attention": attention_parameters(model), "norms": norms, "others": others}
+    if dense or mixture is None:
+        inner = model.intermediate_size
+        layer["others"] += (2 * inner + hidden) * model.feed_forward_bias
+        return {**layer, "mlp": 3 * hidden * inner}
+    idle, (weights, biases) = max(0, mixture.experts - mixture.top_k), _expert(model)
+    layer["others"] += mixture.experts * (biases + mixture.router_bias)
+    return {
+        **layer,
+        "experts": mixture.experts * weights,
+        "shared_experts": 3 * hidden * shared_width(model),
+        "router": hidden * (mixture.experts + mixture.shared_gate),
+        "idle_experts": idle * weights,
+        "idle_others": idle * biases,
+    }
+
+
+def _expert(model: Model) -> tuple[int, int]:
+    """Weights and biases of one routed expert."""
+    mixture, hidden = model.mixture, model.hidden_size
+    if mixture is None:
+        return 0, 0
+    return 3 * hidden * mixture.expert_width, (2 * mixture.expert_width + hidden) * mixture.expert_bias
 
 
 def shared_width(model: Model) -> int:
@@ -161,24 +177,6 @@ def attention_parameters(model: Model) -> int:
     return sum(inputs * outputs for inputs, outputs in attention_shapes(model).values())
 
 
-def _attention_biases(model: Model) -> Mapping[Projection, int]:
-    """The biases of one layer's attention by projection."""
-    keys = model.kv_heads * model.query_width
-    widths: dict[Projection, int] = {"q": model.attention_heads * model.query_width, "k": keys, "v": keys}
-    widths["o"] = model.hidden_size
-    return {name: widths[name] for name in set(model.attention_bias)}
-
-
-def _block_norms(model: Model) -> int:
-    """Gains of one block's norms."""
-    gains = model.norms_per_block * model.hidden_size
-    if model.qk_norm == "head":
-        gains += 2 * model.query_width
-    if model.latent is not None:
-        gains += (model.latent.q_rank or 0) + model.latent.kv_rank
-    return gains
-
-
 def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
     """Parameters of each stage: equally many layers, the input embedding on the first, norm and head on the last.
 
@@ -189,7 +187,10 @@ def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
     if stages == 1:
         return (count.total,)
     bounds = [stage * model.layers // stages for stage in range(stages + 1)]
-    dense, mixture = _layer_parameters(model, dense=True), _layer_parameters(model, dense=False)
+    dense, mixture = (
+        sum(parameters for name, parameters in layer.items() if not name.startswith("idle"))
+        for layer in (_layer(model, dense=True), _layer(model, dense=False))
+    )
     sizes = []
     for first, last in pairwise(bounds):
         dense_layers = max(0, min(last, model.dense_layers) - first)
@@ -203,7 +204,7 @@ def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
 
 def stage_experts(model: Model, stages: int) -> tuple[int, ...]:
     """Parameters of routed experts in each stage, biases included; they are among `stage_parameters`."""
-    each = _expert_parameters(model)
+    each = 0 if model.mixture is None else model.mixture.experts * sum(_expert(model))
     return tuple(len(mixture_layers(model, stages, stage)) * each for stage in range(stages))
 
 
@@ -219,35 +220,15 @@ def mixture_layers(model: Model, chunks: int = 1, chunk: int = 0) -> range:
     return range(max(first, model.dense_layers), last + extra)
 
 
-def _expert_parameters(model: Model) -> int:
-    """Parameters of all routed experts of one layer."""
-    mixture, hidden = model.mixture, model.hidden_size
-    if mixture is None:
-        return 0
-    return mixture.experts * (
-        3 * hidden * mixture.expert_width + (2 * mixture.expert_width + hidden) * mixture.expert_bias
-    )
-
-
-def _layer_parameters(model: Model, *, dense: bool) -> int:
-    """All parameters of one layer with a dense feed-forward layer, or with a mixture."""
-    hidden, mixture = model.hidden_size, model.mixture
-    others = sum(_attention_biases(model).values()) + model.sinks * model.attention_heads
-    common = attention_parameters(model) + _block_norms(model) + others
-    if dense or mixture is None:
-        inner = model.intermediate_size
-        return common + 3 * hidden * inner + (2 * inner + hidden) * model.feed_forward_bias
-    router = hidden * (mixture.experts + mixture.shared_gate) + mixture.experts * mixture.router_bias
-    return common + _expert_parameters(model) + router + 3 * hidden * shared_width(model)
-
-
 def lora_parameters(model: Model, lora: Lora) -> int:
     """Trainable parameters of the adapters: rank x (inputs + outputs) of each target projection, in every layer.
 
     Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1. Experts take no adapters. Raises
     UserError for a target module that the model does not have.
     """
-    shapes = _adapted(model)
+    shapes, hidden, inner = attention_shapes(model), model.hidden_size, model.intermediate_size
+    if model.mixture is None:
+        shapes |= zip(FEED_FORWARD, ((hidden, inner), (hidden, inner), (inner, hidden)), strict=True)
     for name in lora.target_modules:
         if model.mixture is not None and name in FEED_FORWARD:
             expected = f"projections of attention ({', '.join(shapes)}), since experts take no adapters"
@@ -255,11 +236,3 @@ def lora_parameters(model: Model, lora: Lora) -> int:
         if name not in shapes:
             raise unknown("contract.lora.target_modules", "projection", name, shapes)
     return model.layers * lora.rank * sum(sum(shapes[name]) for name in set(lora.target_modules))
-
-
-def _adapted(model: Model) -> dict[str, Shape]:
-    """Projections that every layer has, by name."""
-    shapes, hidden, inner = attention_shapes(model), model.hidden_size, model.intermediate_size
-    if model.mixture is not None:
-        return shapes
-    return {**shapes, **dict(zip(FEED_FORWARD, ((hidden, inner), (hidden, inner), (inner, hidden)), strict=True))}

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from llmperf.types.models import Model, RopeScaling
+    from llmperf.types.models import Model
 
 DEFAULT_THETA = 10000.0
 """RoFormer's base (arXiv:2104.09864, section 3.3)."""
@@ -29,42 +29,30 @@ def rotary_frequencies(model: Model, windowed: bool = False) -> tuple[NDArray[np
     width = model.rotated_width
     frequencies = theta ** -(np.arange(0, width, 2, dtype=np.float64) / width)
     scaling = model.rope_scaling if own_theta is None else None
+    if scaling is None:
+        return frequencies.astype(np.float32), 1.0
+    if scaling.method == "linear":
+        return (frequencies / scaling.factor).astype(np.float32), 1.0
+    positions = scaling.original_positions
+    assert positions is not None  # as the next: checked in the file
     attention_scale = 1.0
-    if scaling is not None and scaling.method == "linear":
-        frequencies = frequencies / scaling.factor
-    elif scaling is not None and scaling.method == "llama3":
-        frequencies = _llama3(frequencies, scaling)
-    elif scaling is not None:
-        frequencies = _yarn(frequencies, scaling, theta)
+    if scaling.method == "llama3":  # divided below the low frequency, kept above the high one, mixed between
+        low, high = scaling.low_frequency, scaling.high_frequency
+        assert low is not None
+        assert high is not None
+        kept = np.clip((positions * frequencies / (2 * math.pi) - low) / (high - low), 0.0, 1.0)
+        frequencies = kept * frequencies + (1 - kept) * frequencies / scaling.factor
+    else:  # divided where few turns are in the original length, kept where many are
+        low, high = (
+            width * math.log(positions / (turns * 2 * math.pi)) / (2 * math.log(theta))
+            for turns in (scaling.beta_fast or BETA_FAST, scaling.beta_slow or BETA_SLOW)
+        )
+        if scaling.truncated:
+            low, high = math.floor(low), math.ceil(high)
+        low, high = max(low, 0), min(high, width - 1)
+        places = np.arange(width // 2, dtype=np.float64)
+        divided = np.clip((places - low) / (high - low or 0.001), 0.0, 1.0)
+        frequencies = (1 - divided) * frequencies + divided * frequencies / scaling.factor
         given = scaling.attention_scale
         attention_scale = 0.1 * math.log(scaling.factor) + 1.0 if given is None else given
     return frequencies.astype(np.float32), attention_scale
-
-
-def _llama3(frequencies: NDArray[np.float64], scaling: RopeScaling) -> NDArray[np.float64]:
-    """Divided by the factor below the low frequency, as they are above the high one, and mixed between."""
-    low, high = scaling.low_frequency, scaling.high_frequency
-    assert scaling.original_positions is not None  # as the next: checked in the file
-    assert low is not None
-    assert high is not None
-    turns = scaling.original_positions * frequencies / (2 * math.pi)
-    kept = np.clip((turns - low) / (high - low), 0.0, 1.0)
-    return kept * frequencies + (1 - kept) * frequencies / scaling.factor
-
-
-def _yarn(frequencies: NDArray[np.float64], scaling: RopeScaling, theta: float) -> NDArray[np.float64]:
-    """Divided by the factor where few turns are in the original length, as they are where many are."""
-    assert scaling.original_positions is not None  # checked in the file
-    width = 2 * len(frequencies)
-
-    def channel(turns: float, positions: int) -> float:
-        return width * math.log(positions / (turns * 2 * math.pi)) / (2 * math.log(theta))
-
-    low = channel(scaling.beta_fast or BETA_FAST, scaling.original_positions)
-    high = channel(scaling.beta_slow or BETA_SLOW, scaling.original_positions)
-    if scaling.truncated:
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, width - 1)
-    places = np.arange(width // 2, dtype=np.float64)
-    divided = np.clip((places - low) / (high - low or 0.001), 0.0, 1.0)
-    return (1 - divided) * frequencies + divided * frequencies / scaling.factor

@@ -6,7 +6,6 @@ table. They are integers computed by integers and correctly rounded decimals, so
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import Literal
 
@@ -42,10 +41,23 @@ def routing_loads(mixture: Mixture, routing: Routing, skew: float) -> tuple[int,
     `learned` routing has no table: its loads are taken to be balanced. Skewed loads follow Zipf's law, except that no
     expert takes more than all rows: what is above that goes to the others.
     """
-    if routing == "skewed":
-        return _zipf(mixture.experts, mixture.top_k, skew)
-    each, rest = divmod(ROUTING_ROWS * mixture.top_k, mixture.experts)
-    return (each + 1,) * rest + (each,) * (mixture.experts - rest)
+    experts, left = mixture.experts, ROUTING_ROWS * mixture.top_k
+    if routing != "skewed":
+        each, over = divmod(left, experts)
+        return (each + 1,) * over + (each,) * (experts - over)
+    from decimal import Context, Decimal, localcontext
+
+    with localcontext(Context(prec=DIGITS)):
+        weights = [round((-Decimal(skew) * Decimal(place).ln()).exp() * SCALE) for place in range(1, experts + 1)]
+    rest, full = sum(weights), 0
+    while full < experts and weights[full] * left > ROUTING_ROWS * rest:
+        rest, left, full = rest - weights[full], left - ROUTING_ROWS, full + 1
+    # what is left is divided in proportion, in whole numbers: the largest remainders are rounded up
+    shares = [divmod(left * weight, rest) for weight in weights[full:]]
+    missing = left - sum(share for share, _ in shares)
+    up = set(sorted(range(len(shares)), key=lambda place: (-shares[place][1], place))[:missing])
+    loads = sorted((share + (place in up) for place, (share, _) in enumerate(shares)), reverse=True)
+    return (ROUTING_ROWS,) * full + tuple(loads)
 
 
 def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
@@ -53,28 +65,6 @@ def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
     if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
         return False
     return mixture.top_k <= mixture.experts <= MOST_EXPERTS
-
-
-def _zipf(experts: int, top_k: int, skew: float) -> tuple[int, ...]:
-    from decimal import Context, Decimal, localcontext
-
-    with localcontext(Context(prec=DIGITS)):
-        weights = [round((-Decimal(skew) * Decimal(place).ln()).exp() * SCALE) for place in range(1, experts + 1)]
-    rest, left, full = sum(weights), ROUTING_ROWS * top_k, 0
-    while full < experts and weights[full] * left > ROUTING_ROWS * rest:
-        rest, left, full = rest - weights[full], left - ROUTING_ROWS, full + 1
-    return (ROUTING_ROWS,) * full + _divided(left, weights[full:])
-
-
-def _divided(total: int, weights: Sequence[int]) -> tuple[int, ...]:
-    """A total divided in proportion to falling weights, in whole numbers: the largest remainders are rounded up."""
-    if not weights:
-        return ()
-    whole = sum(weights)
-    shares = [divmod(total * weight, whole) for weight in weights]
-    missing = total - sum(share for share, _ in shares)
-    up = set(sorted(range(len(shares)), key=lambda place: (-shares[place][1], place))[:missing])
-    return tuple(sorted((share + (place in up) for place, (share, _) in enumerate(shares)), reverse=True))
 
 
 def mixture_layers_of(model: Model, layout: Layout, virtual_stages: int, rank: int) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.accounting.optimiser_step import settle
 from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
 from llmperf.cases.library import Library
-from llmperf.cases.settings import FREE, Setting
+from llmperf.cases.settings import FREE, Setting, flattened
 from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
 from llmperf.types.frozen import dataclass
@@ -51,14 +51,23 @@ def resolve(
     contract = convert(tables["contract"], Contract, f"case {case.name}: contract")
     if challenge is not None:
         contract = replace(contract, seed=challenge_seed(challenge))
+    for name, here in (("nodes", available.nodes), ("devices", available.devices)):  # unless a setting asks for more
+        if here is not None and here < tables["tuning"][name] and f"tuning.{name}" not in origins:
+            tables["tuning"][name] = here
+            origins[f"tuning.{name}"] = f"this machine has {here}"
     tuning = convert(tables["tuning"], Tuning, f"case {case.name}: tuning")
-    tuning = _fit_machine(tuning, available, origins)
     model = library.model(contract.model, f"{origins.get('contract.model', f'case {case.name}')}: contract.model")
     contract = replace(contract, model=model.name)
     too_large = size_problems(contract, tuning)
     problems = too_large or layout_problems(contract, tuning, model)
     if not too_large:
-        contract, tuning, problem = _settle_batch(contract, tuning, origins)
+        global_batch, accumulation, problem = settle(contract, tuning, data_parallel_of(tuning), set(origins))
+        if global_batch != contract.global_batch:
+            origins["contract.global_batch"] = "follows from gradient_accumulation"
+        if accumulation != tuning.gradient_accumulation:
+            origins.setdefault("tuning.gradient_accumulation", "follows from global_batch")
+        contract = replace(contract, global_batch=global_batch)
+        tuning = replace(tuning, gradient_accumulation=accumulation)
         batch_problems = [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
         if all(problem.code != "ranks_not_divisible" for problem in problems):
             problems += batch_problems
@@ -74,28 +83,6 @@ def resolve(
         challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
-
-
-def _fit_machine(tuning: Tuning, available: Available, origins: dict[str, str]) -> Tuning:
-    """Reduce nodes and devices to those of the machine, unless a setting asks for a number."""
-    for name, here in (("nodes", available.nodes), ("devices", available.devices)):
-        path = f"tuning.{name}"
-        if here is not None and here < getattr(tuning, name) and path not in origins:
-            tuning = replace(tuning, nodes=here) if name == "nodes" else replace(tuning, devices=here)
-            origins[path] = f"this machine has {here}"
-    return tuning
-
-
-def _settle_batch(
-    contract: Contract, tuning: Tuning, origins: dict[str, str]
-) -> tuple[Contract, Tuning, Problem | None]:
-    settled = settle(contract, tuning, data_parallel_of(tuning), set(origins))
-    if settled.global_batch != contract.global_batch:
-        origins["contract.global_batch"] = "follows from gradient_accumulation"
-    if settled.gradient_accumulation != tuning.gradient_accumulation:
-        origins.setdefault("tuning.gradient_accumulation", "follows from global_batch")
-    contract = replace(contract, global_batch=settled.global_batch)
-    return contract, replace(tuning, gradient_accumulation=settled.gradient_accumulation), settled.problem
 
 
 def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
@@ -144,26 +131,14 @@ def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str,
 
 def flat_case(case: Case) -> dict[str, Any]:
     """Every leaf of a case's contract, tuning and framework options by its path."""
-    settled = settle(case.contract, case.tuning, data_parallel_of(case.tuning), set())
-    tuning = replace(case.tuning, gradient_accumulation=settled.gradient_accumulation)
+    _, accumulation, _ = settle(case.contract, case.tuning, data_parallel_of(case.tuning), set())
+    tuning = replace(case.tuning, gradient_accumulation=accumulation)
     return _flatten({"contract": case.contract, "tuning": tuning, "framework": case.framework})
 
 
 def _flatten(parts: Mapping[str, Any]) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for prefix, value in builtins(parts).items():
-        _collect(value, prefix, flat)
-    return flat
-
-
-def _collect(value: Any, path: str, into: dict[str, Any]) -> None:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _collect(inner, f"{path}.{key}", into)
-    elif isinstance(value, (list, tuple)):
-        into[path] = ", ".join(map(str, value))
-    else:
-        into[path] = value
+    leaves = flattened(builtins(parts))
+    return {path: ", ".join(map(str, leaf)) if isinstance(leaf, (list, tuple)) else leaf for path, leaf in leaves}
 
 
 def challenge_seed(nonce: str) -> int:

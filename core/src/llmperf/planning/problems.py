@@ -84,7 +84,7 @@ def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem
     """Token files that are missing, too short or not for this model; not checked for a machine named with `--on`."""
     if not machine.here:
         return []
-    from llmperf.tokens.data_sets import check_data
+    from llmperf.tokens.sources import check_data
 
     return list(check_data(spec, batch))
 

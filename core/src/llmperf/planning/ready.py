@@ -17,7 +17,6 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import of_kind, who
 from llmperf.plugins.loading import Plugins
-from llmperf.tokens.data_sets import data_fingerprint
 from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates, wrong_rate
@@ -38,13 +37,18 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
         return outcome
     peaks = peaks_of(plan.spec, machine, plugins, refused)
     rates, notes = rates_of(plan, machine, plugins)
+    fingerprint = None
+    if machine.here:
+        from llmperf.tokens.sources import data_fingerprint  # imports numpy
+
+        fingerprint = data_fingerprint(plan.spec, plan.batch)
     plan = replace(
         plan,
         peak=peaks.products,
         rest_peak=peaks.rest,
         peak_problem=peaks.problem,
         rates=rates,
-        data_fingerprint=data_fingerprint(plan.spec, plan.batch) if machine.here else None,
+        data_fingerprint=fingerprint,
         notes=(*plan.notes, *notes),
     )
     plan = replace(plan, env=worker_env(plan, plugins))

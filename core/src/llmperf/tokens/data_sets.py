@@ -1,4 +1,4 @@
-"""The data sets that llmperf itself makes, their entropy, errors of data, and checks of the data before a run starts.
+"""The data sets that llmperf itself makes, their entropy, and errors of data.
 
 Imports nothing heavy, so that the controller can use it.
 """
@@ -7,12 +7,8 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmperf.errors import UserError
-
-if TYPE_CHECKING:
-    from llmperf.types import Batch, Problem, RunSpec
 
 SYNTHETIC = "synthetic"
 PYTHON_STDLIB = "python-stdlib"
@@ -51,29 +47,3 @@ def local_path(text: str) -> Path:
 def known_entropy(dataset: str) -> float | None:
     """Lower bound of any model's expected loss, in nats per token; None if unknown."""
     return SYNTHETIC_BITS * math.log(2) if dataset == SYNTHETIC else None
-
-
-def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
-    """The problems with which `open_batches` would fail on this machine; empty if there are none.
-
-    Reads the files, and leaves text tokenised in the cache. If `batch` is None because its
-    arithmetic failed, the number of samples is not checked.
-    """
-    from llmperf.tokens.sources import open_samples
-    from llmperf.types.plan_checks import Problem
-
-    try:
-        open_samples(spec, batch)
-    except DataError as error:
-        return (Problem(code="data_unusable", where=error.where, message=error.message),)
-    return ()
-
-
-def data_fingerprint(spec: RunSpec, batch: Batch | None) -> str | None:
-    """SHA-256 that identifies the data of a run on this machine; None if they cannot be read."""
-    from llmperf.tokens.sources import open_samples
-
-    try:
-        return open_samples(spec, batch).fingerprint
-    except DataError:
-        return None

@@ -15,6 +15,7 @@ from llmperf.tokens.draws import SampleOrder, raw_uint64
 from llmperf.tokens.encoders import open_encoder
 from llmperf.tokens.samsum import SAMSUM, record_lengths, record_tokens, samsum_file
 from llmperf.tokens.text import huggingface_tokens, python_library, text_file
+from llmperf.types.plan_checks import Problem
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -124,6 +125,27 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
     return StoredSamples(
         where=where, tokens=tokens, starts=starts, seq_len=contract.seq_len, order=order, repeat=data.repeat
     )
+
+
+def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
+    """The problems with which `open_batches` would fail on this machine; empty if there are none.
+
+    Reads the files, and leaves text tokenised in the cache. If `batch` is None because its arithmetic failed, the
+    number of samples is not checked.
+    """
+    try:
+        open_samples(spec, batch)
+    except DataError as error:
+        return (Problem(code="data_unusable", where=error.where, message=error.message),)
+    return ()
+
+
+def data_fingerprint(spec: RunSpec, batch: Batch | None) -> str | None:
+    """SHA-256 that identifies the data of a run on this machine; None if they cannot be read."""
+    try:
+        return open_samples(spec, batch).fingerprint
+    except DataError:
+        return None
 
 
 def _open_records(spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
