@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.cases.library import Library, library, read_named
-from llmperf.cases.overlays import Facts, from_file, matching
+from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
 from llmperf.cli.main import call
@@ -219,16 +219,16 @@ def facts(device, **more):
 
 def test_an_overlay_can_ask_for_a_model_a_kind_and_a_number_of_ranks(tmp_path):
     shelf = overlay(tmp_path, '[when]\nmodel = "m"\nkind = "cpu"\nranks = [1, 2]\n[tuning]\nmicro_batch = 1\n')
-    assert matching(shelf, facts("A1", model="m", kind="cpu", ranks=2), "")
+    assert overlay_settings(shelf, facts("A1", model="m", kind="cpu", ranks=2), "")
     for other in ({"model": "n"}, {"kind": "accelerator"}, {"ranks": 4}, {"ranks": None}):
-        assert matching(shelf, facts("A1", **{"model": "m", "kind": "cpu", "ranks": 2} | other), "") == []
+        assert overlay_settings(shelf, facts("A1", **{"model": "m", "kind": "cpu", "ranks": 2} | other), "") == []
 
 
 def test_an_overlay_applies_where_it_says_and_is_recorded(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncase = "default"\ndevice = ["A1", "A2"]\n[tuning]\nmicro_batch = 1\n')
-    found = matching(shelf, facts("A1"), "")
+    found = overlay_settings(shelf, facts("A1"), "")
     assert found == [Setting("tuning.micro_batch", 1, "overlay acme.toml")]
-    assert matching(shelf, facts("B1"), "") == []
+    assert overlay_settings(shelf, facts("B1"), "") == []
     own = library()
     spec, _ = resolve(own.case("default"), own, found, HERE)
     assert "overlay acme.toml" in {change.origin for change in spec.changes}
@@ -236,11 +236,11 @@ def test_an_overlay_applies_where_it_says_and_is_recorded(tmp_path):
 
 def test_an_overlay_of_a_case_is_for_the_model_of_the_case_unless_it_names_another(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncase = "default"\n[tuning]\nmicro_batch = 1\n')
-    assert matching(shelf, facts("A1", model="llama_mini"), "llama_mini") != []
-    assert matching(shelf, facts("A1", model="llama2_7b"), "llama_mini") == []
+    assert overlay_settings(shelf, facts("A1", model="llama_mini"), "llama_mini") != []
+    assert overlay_settings(shelf, facts("A1", model="llama2_7b"), "llama_mini") == []
     file = tmp_path / "overlays" / "acme.toml"
     with pytest.raises(UserError, match=r"acme\.toml: when\.model: the overlay is for llama_mini, found 'llama2_7b'"):
-        from_file(file, facts("A1", model="llama2_7b"), "llama_mini")
+        overlay_settings(Library(), facts("A1", model="llama2_7b"), "llama_mini", [file])
 
 
 @pytest.mark.parametrize(
@@ -252,16 +252,16 @@ def test_an_overlay_that_changes_the_contract_is_an_error_in_one_line(tmp_path, 
     with pytest.raises(
         UserError, match=r"acme\.toml: an overlay never changes the contract: expected tuning, .*found"
     ) as error:
-        matching(shelf, facts("A1"), "")
+        overlay_settings(shelf, facts("A1"), "")
     assert "\n" not in str(error.value)
     with pytest.raises(UserError, match="never changes the contract"):
-        from_file(tmp_path / "overlays" / "acme.toml", facts("A1"), "")
+        overlay_settings(Library(), facts("A1"), "", [tmp_path / "overlays" / "acme.toml"])
 
 
 def test_an_invalid_overlay_is_an_error_that_names_the_file(tmp_path):
     shelf = overlay(tmp_path, '[when]\ncases = "default"\n')
     with pytest.raises(UserError, match="unknown condition 'cases'; did you mean 'case'"):
-        matching(shelf, facts("A1"), "")
+        overlay_settings(shelf, facts("A1"), "")
 
 
 def test_two_folders_with_one_case_name_are_both_named(tmp_path):

@@ -5,8 +5,7 @@ from __future__ import annotations
 from datetime import date
 
 import pytest
-from llmperf.types.devices import same_device
-from llmperf_compare.prices import DevicePrice, Prices, matched_prices
+from llmperf_compare.prices import DevicePrice, Prices, matched_prices, same_device
 
 PRICE = DevicePrice(per_hour=2.0, currency="USD", date=date(2026, 11, 1), source="list")
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 from llmperf.cases.fields import check_table, with_unset
 from llmperf.cases.model_facts import check_model
@@ -18,9 +18,6 @@ from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.types.models import Model
 from llmperf.types.spec import Case
-
-if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
 
 T = TypeVar("T", Case, Model)
 Read = TypeVar("Read")
@@ -60,11 +57,12 @@ class Library:
             if not os.path.exists(own):  # a case's model is relative to the working folder, not to the case's file
                 relative = "" if own.is_absolute() else f" ({name}, relative to the working folder)"
                 raise UserError(f"{where}: expected a model file, found none at {own.absolute()}{relative}")
-            check_own_name(own, where)
+            if own.stem in whole_library().paths("models"):
+                raise UserError(f"{where}: {own}: {own.stem!r} is the name of a shipped model; rename the file")
             return read_named(own, Model)
         if name not in paths:
             raise unknown(where, "model", name, paths)
-        return read_model(paths[name])
+        return read_named(paths[name], Model)
 
     def case(self, name: str) -> Case:
         """A case by name, or from the `.toml` file at a path; UserError with the closest name if it is unknown."""
@@ -107,28 +105,23 @@ class GivenModel(Library):
         return self._model
 
 
-_decoded: dict[tuple[Path, bytes], Model] = {}
-"""Models by their file and its content."""
-
-
-def read_model(path: Path) -> Model:
-    """A model from its file, decoded once in a process: checks of plugins read every model for each of them."""
-    key = path, read_bytes(path, limit=MAX_TOML_BYTES)
-    if key not in _decoded:
-        _decoded[key] = _named(path, Model, key[1])
-    return _decoded[key]
+_decoded: dict[tuple[Path, type, bytes], Any] = {}
+"""Models and cases by their file, their kind and the file's content."""
 
 
 def read_named(path: Path, kind: type[T]) -> T:
-    """A model or a case from its file, which gives the name; UserError for the first invalid key or value."""
-    return _named(path, kind, read_bytes(path, limit=MAX_TOML_BYTES))
+    """A model or a case from its file, which gives the name; UserError for the first invalid key or value.
 
-
-def _named(path: Path, kind: type[T], data: bytes) -> T:
-    read = from_table({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))
-    if read.name != path.stem:
-        raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {read.name!r}")
-    return read
+    It is decoded once in a process: checks of plugins read every model for each of them.
+    """
+    data = read_bytes(path, limit=MAX_TOML_BYTES)
+    if (path, kind, data) not in _decoded:
+        read = from_table({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))
+        if read.name != path.stem:
+            raise UserError(f"{path}: name: expected {path.stem!r}, as the file is called; found {read.name!r}")
+        _decoded[path, kind, data] = read
+    made: T = _decoded[path, kind, data]
+    return made
 
 
 def from_table(table: Mapping[str, Any], kind: type[T], where: str) -> T:
@@ -138,12 +131,6 @@ def from_table(table: Mapping[str, Any], kind: type[T], where: str) -> T:
     if isinstance(made, Model):
         check_model(made, where)
     return made
-
-
-def check_own_name(path: Path, where: str) -> None:
-    """UserError for a user's model file that has the name of a shipped model."""
-    if path.stem in whole_library().paths("models"):
-        raise UserError(f"{where}: {path}: {path.stem!r} is the name of a shipped model; rename the file")
 
 
 def library(*plugins: Plugins) -> Library:
@@ -157,40 +144,29 @@ def library(*plugins: Plugins) -> Library:
     return Library([(owner, path) for path, owner in folders.items()])
 
 
-def loadable(found: Iterable[Found] | None = None) -> tuple[list[Plugins], list[tuple[Found, str]]]:
-    """Each installed plugin, loaded alone, and the broken ones with their reasons."""
-    loaded, broken = [], []
-    for plugin in discover() if found is None else found:
-        try:
-            loaded.append(Plugins([plugin]))
-        except PluginError as error:
-            broken.append((plugin, str(error)))
-    return loaded, broken
-
-
 def whole_library() -> Library:
     """Models and cases of the core and all usable plugins; plugins whose file names are taken are left out."""
     whole = library()
-    for plugins in loadable()[0]:
+    for found in discover():
         try:
-            _add(whole, library(plugins).folders)
+            plugins = Plugins([found])
+        except PluginError:  # `llmperf plugins` gives the reason
+            continue
+        try:
+            known = {path for _, path in whole.folders}
+            folders = [(owner, path) for owner, path in library(plugins).folders if path not in known]
         except PluginError as error:
             whole.left_out.append(str(error))
+            continue
+        try:
+            for shelf in SHELVES:
+                Library([*whole.folders, *folders]).paths(shelf)
+        except UserError as error:
+            whole.left_out.append(str(error))
+            whole.aside |= {path: str(error) for _, path in folders}
+        else:
+            whole.folders += folders
     return whole
-
-
-def _add(whole: Library, folders: list[tuple[str, Path]]) -> None:
-    """Add the folders of a plugin, or set them aside if one of their names is taken."""
-    known = {path for _, path in whole.folders}
-    own = [(owner, path) for owner, path in folders if path not in known]
-    try:
-        for shelf in SHELVES:
-            Library([*whole.folders, *own]).paths(shelf)
-    except UserError as error:
-        whole.left_out.append(str(error))
-        whole.aside |= {path: str(error) for _, path in own}
-    else:
-        whole.folders += own
 
 
 def whole_library_for(shelf: Shelf, name: str) -> Library:

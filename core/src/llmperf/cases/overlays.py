@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from llmperf.cases.library import Library, library, read_model
+from llmperf.cases.library import Library, library, read_named
 from llmperf.cases.settings import Setting, from_tables
 from llmperf.errors import UserError, unknown
 from llmperf.files.user_files import read_toml
 from llmperf.plugins.loading import Plugins
+from llmperf.types.models import Model
 
 TABLES = ("when", "tuning", "framework", "data")
 SMALL = Path(__file__).parents[1] / "data" / "small_contracts.toml"
@@ -39,58 +40,45 @@ class Facts:
 CONDITIONS = tuple(Facts.__dataclass_fields__)
 
 
-def overlay_settings(shelf: Library, actual: Facts, own_model: str, files: Iterable[Path]) -> list[Setting]:
-    """The settings of a run before those of the command line: of overlays on the shelf, and then of files."""
-    settings = small_contract(actual, own_model) + matching(shelf, actual, own_model)
-    return settings + [setting for path in files for setting in from_file(path, actual, own_model)]
+def overlay_settings(shelf: Library, actual: Facts, own_model: str, files: Iterable[Path] = ()) -> list[Setting]:
+    """The settings of a run before those of the command line; `own_model` is the case's.
 
-
-def matching(shelf: Library, actual: Facts, own_model: str) -> list[Setting]:
-    """The settings of every overlay whose `[when]` holds, in the order of file names; `own_model` is the case's."""
+    First the contract of a case that the core ships, on a small model and a CPU: a variant, because the model changed.
+    Then every overlay on the shelf whose `[when]` holds, in the order of file names, and then the files that the user
+    names: UserError for a file that cannot be read or is for another run.
+    """
     settings: list[Setting] = []
+    if actual.kind == "cpu" and actual.model != own_model:
+        for entry in read_toml(SMALL)["small"]:
+            if not _unmet(entry["when"], actual):
+                settings += from_tables({"contract": entry["contract"]}, f"small model, {SMALL.name}")
     for path, tables in shelf.overlays():
-        if not list(_unmet(_conditions(path, tables, own_model), actual)):
+        if not _unmet(_conditions(path, tables, own_model), actual):
             settings += _settings(path, tables)
+    for path in files:
+        tables = read_toml(path)
+        for key, wanted in _unmet(_conditions(path, tables, own_model), actual).items():
+            found = str(getattr(actual, key))
+            raise UserError(f"{path}: when.{key}: the overlay is for {' or '.join(wanted)}, found {found!r}")
+        settings += _settings(path, tables)
     return settings
-
-
-def from_file(path: Path, actual: Facts, own_model: str) -> list[Setting]:
-    """The settings of an overlay file that the user names; UserError if it cannot be read or is for another run."""
-    tables = read_toml(path)
-    for key, wanted in _unmet(_conditions(path, tables, own_model), actual):
-        found = str(getattr(actual, key))
-        raise UserError(f"{path}: when.{key}: the overlay is for {' or '.join(wanted)}, found {found!r}")
-    return _settings(path, tables)
 
 
 def on_other_devices(shelf: Library, actual: Facts, own_model: str) -> list[tuple[list[str], list[Setting]]]:
     """Devices and settings of each overlay that holds for the same run on devices other than this one."""
     elsewhere = []
     for path, tables in shelf.overlays():
-        unmet = dict(_unmet(_conditions(path, tables, own_model), actual))
+        unmet = _unmet(_conditions(path, tables, own_model), actual)
         if list(unmet) == ["device"]:
             elsewhere.append((unmet["device"], _settings(path, tables)))
     return elsewhere
 
 
-def small_contract(actual: Facts, own_model: str) -> list[Setting]:
-    """The contract of a case that the core ships, on a small model and a CPU: a variant, because the model changed."""
-    if actual.kind != "cpu" or actual.model == own_model:
-        return []
-    entries = [entry for entry in read_toml(SMALL)["small"] if not list(_unmet(entry["when"], actual))]
-    return [
-        setting
-        for entry in entries
-        for setting in from_tables({"contract": entry["contract"]}, f"small model, {SMALL.name}")
-    ]
-
-
-def _unmet(conditions: dict[str, Any], actual: Facts) -> Iterator[tuple[str, list[str]]]:
+def _unmet(conditions: dict[str, Any], actual: Facts) -> dict[str, list[str]]:
     """Each condition that does not hold, with the values it asks for."""
-    for key, value in conditions.items():
-        wanted = [str(item) for item in value] if isinstance(value, list) else [str(value)]
-        if str(getattr(actual, key)) not in wanted:
-            yield key, wanted
+    asked = {key: value if isinstance(value, list) else [value] for key, value in conditions.items()}
+    wanted = {key: [str(item) for item in items] for key, items in asked.items()}
+    return {key: items for key, items in wanted.items() if str(getattr(actual, key)) not in items}
 
 
 def _settings(path: Path, tables: dict[str, Any]) -> list[Setting]:
@@ -129,6 +117,6 @@ def check_readable(plugins: Plugins) -> None:
         _conditions(path, tables, "")
         _settings(path, tables)
     for path in shelf.paths("models").values():
-        read_model(path)
+        read_named(path, Model)
     for name in shelf.paths("cases"):
         shelf.model(shelf.case(name).contract.model, f"case {name}")

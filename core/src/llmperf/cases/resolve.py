@@ -71,7 +71,14 @@ def resolve(
         batch_problems = [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
         if all(problem.code != "ranks_not_divisible" for problem in problems):
             problems += batch_problems
-    problems += _contract_problems(contract, model.max_positions) + _routing_problems(contract, model)
+    if contract.seq_len > model.max_positions:
+        message = f"{contract.model} has {model.max_positions} positions, found {contract.seq_len}; the nearest is"
+        message = f"{message} --set seq_len={model.max_positions}"
+        problems.append(Problem(code="sequence_too_long", where="contract.seq_len", message=message))
+    if contract.warmup_steps >= contract.steps:
+        message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
+        problems.append(Problem(code="nothing_measured", where="contract.warmup_steps", message=message))
+    problems += _routing_problems(contract, model)
     spec = RunSpec(
         case=case.name,
         title=case.title,
@@ -83,21 +90,6 @@ def resolve(
         challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
-
-
-def _contract_problems(contract: Contract, max_positions: int) -> list[Problem]:
-    problems = []
-    if contract.seq_len > max_positions:
-        message = (
-            f"{contract.model} has {max_positions} positions, found {contract.seq_len}; the nearest is --set seq_len="
-        )
-        problems.append(
-            Problem(code="sequence_too_long", where="contract.seq_len", message=f"{message}{max_positions}")
-        )
-    if contract.warmup_steps >= contract.steps:
-        message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"
-        problems.append(Problem(code="nothing_measured", where="contract.warmup_steps", message=message))
-    return problems
 
 
 def _routing_problems(contract: Contract, model: Model) -> list[Problem]:

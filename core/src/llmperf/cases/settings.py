@@ -44,7 +44,11 @@ def full_path(given: str, where: str) -> str:
     if ending := _ending(given):
         return ending[0]
     if given.removeprefix("model.") in hints(Model):
-        raise UserError(f"{where}: {given!r} is a fact of the model; {_other_models()}")
+        from llmperf.cases.library import whole_library
+
+        names = ", ".join(sorted(whole_library().paths("models")))
+        advice = f"choose another model with --set model=NAME ({names}) or your own with --set model=./FILE.toml"
+        raise UserError(f"{where}: {given!r} is a fact of the model; {advice}")
     last = {path.split(".", 1)[1] for path in known_paths()}
     choices = {*known_paths(), *last, *(path.rsplit(".")[-1] for path in last)}
     error = unknown(where, "path", given, choices, listing=LISTING)
@@ -63,14 +67,6 @@ def choices_made(texts: Iterable[str]) -> Iterator[str]:
     for given in dict.fromkeys(text.partition("=")[0].strip() for text in texts):
         if given not in known_paths() and len(ending := _ending(given)) > 1:
             yield f"--set {given}: sets {ending[0]} (also: {', '.join(ending[1:])})"
-
-
-def _other_models() -> str:
-    """Advice on choosing another model, with the names of those that are shipped."""
-    from llmperf.cases.library import whole_library
-
-    names = ", ".join(sorted(whole_library().paths("models")))
-    return f"choose another model with --set model=NAME ({names}) or your own with --set model=./FILE.toml"
 
 
 def typed(path: str, value: Any, where: str) -> Any:
@@ -110,7 +106,8 @@ def describe(annotation: Any) -> str:
     if origin is tuple and typing.get_origin(options[0]) is typing.Literal:
         return "a list of " + ", ".join(str(option) for option in typing.get_args(options[0]))
     if origin is tuple:
-        return _LISTS.get(describe(options[0]), 'a list, such as ["a", "b"]')
+        lists = {"a whole number": "a list, such as [1, 2]", "a table of options": "a list of tables"}
+        return lists.get(describe(options[0]), 'a list, such as ["a", "b"]')
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return "a table of options"
     if options:
@@ -118,10 +115,6 @@ def describe(annotation: Any) -> str:
     return {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(
         annotation, str(annotation)
     )
-
-
-_LISTS = {"a whole number": "a list, such as [1, 2]", "a table of options": "a list of tables"}
-"""Lists whose items are no texts, by the description of an item."""
 
 
 def read_setting(given: str, value: Any, where: str) -> tuple[str, Any]:
@@ -145,31 +138,23 @@ def from_command_line(texts: Iterable[str]) -> list[Setting]:
         path, equals, value = text.partition("=")
         if not equals or not path.strip():
             raise UserError(f"--set {text}: expected path=value, such as --set micro_batch=4")
-        full = full_path(path.strip(), "--set")
-        settings.append(Setting(full, typed(full, _value(full, value.strip()), "--set"), "--set"))
+        full, value = full_path(path.strip(), "--set"), value.strip()
+        if value.lower() in ("true", "false") and (full.startswith(FREE) or not _takes_text(known_paths()[full])):
+            parsed: Any = value.lower() == "true"  # `True` and `FALSE` are booleans too, unless the field takes text
+        else:
+            parsed = parse_value(value)
+        settings.append(Setting(full, typed(full, parsed, "--set"), "--set"))
     return settings
-
-
-def _value(path: str, text: str) -> Any:
-    """The typed text parsed as TOML; `True` and `FALSE` are booleans too, unless the field takes text."""
-    if text.lower() in ("true", "false") and (path.startswith(FREE) or not _takes_text(known_paths()[path])):
-        return text.lower() == "true"
-    return parse_value(text)
 
 
 def from_tables(tables: Mapping[str, Any], where: str) -> list[Setting]:
     """The settings of an overlay file's tables `contract`, `tuning`, `framework` and `data`."""
     settings = []
     for path, value in flattened(tables):
-        full = path if path.startswith(FREE) else _exact(path, where)
-        settings.append(Setting(full, typed(full, value, where), where))
+        if not path.startswith(FREE) and path not in known_paths():
+            raise unknown(where, "path", path, known_paths(), listing=LISTING)
+        settings.append(Setting(path, typed(path, value, where), where))
     return settings
-
-
-def _exact(path: str, where: str) -> str:
-    if path not in known_paths():
-        raise unknown(where, "path", path, known_paths(), listing=LISTING)
-    return path
 
 
 def flattened(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

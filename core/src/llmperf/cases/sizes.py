@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Contract, Tuning
 from llmperf.types.texts import Text
@@ -26,25 +24,13 @@ REASONS = {
 
 def size_problems(contract: Contract, tuning: Tuning) -> list[Problem]:
     """Settings beyond the limits; call it before anything is computed from the settings."""
-    values = {
-        "contract.seq_len": contract.seq_len,
-        "tuning.micro_batch": tuning.micro_batch,
-        "tuning.gradient_accumulation": tuning.gradient_accumulation or 1,
-        "tuning.devices": tuning.devices,
-    }
-    return [*_too_large(values), *_too_many_ranks(tuning)]
-
-
-def _too_large(values: dict[str, int]) -> Iterator[Problem]:
-    for path, value in values.items():
-        most, why = REASONS[path]
+    problems = []
+    for path, (most, why) in REASONS.items():
+        name = path.split(".")[1]
+        value = getattr(contract if path.startswith("contract.") else tuning, name) or 1
         if value > most:
-            name = path.split(".")[1]
             message = Text("expected at most {} {}; found {}, the nearest is --set {}={}", most, why, value, name, most)
-            yield Problem(code="value_too_large", where=path, message=message)
-
-
-def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
+            problems.append(Problem(code="value_too_large", where=path, message=message))
     if tuning.nodes * tuning.devices > MOST_RANKS:
         nearest = max(1, MOST_RANKS // tuning.devices)
         message = Text(
@@ -52,7 +38,8 @@ def _too_many_ranks(tuning: Tuning) -> Iterator[Problem]:
             " nearest is {} nodes",
             *(MOST_RANKS, tuning.nodes, tuning.devices, tuning.nodes * tuning.devices, nearest),
         )
-        yield Problem(code="value_too_large", where="tuning.nodes", message=message)
+        problems.append(Problem(code="value_too_large", where="tuning.nodes", message=message))
+    return problems
 
 
 def accumulation_problems(contract: Contract, tuning: Tuning, data_parallel: int) -> list[Problem]:

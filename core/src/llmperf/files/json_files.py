@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from errno import EINVAL, EISDIR, ENXIO
 from pathlib import Path
-from typing import IO, Any, BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO, Generic, TypeVar
 
 import msgspec
 
@@ -111,21 +111,16 @@ def _irregular(path: Path, mode: int) -> OSError:
 
 def read_bytes(path: Path, limit: int = MAX_DOCUMENT_BYTES) -> bytes:
     """A file's content; UserError if it cannot be read or is larger than `limit`."""
+    data = bytearray()
     try:
         with open_regular(path) as file:
-            data = b"".join(_blocks(file, limit + 1))
+            while len(data) <= limit and (block := file.read(BLOCK_BYTES)):  # read(limit) would allocate all of it
+                data += block
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from None
     if len(data) > limit:
         raise UserError(f"{path}: larger than the {limit // 2**20} MiB that are read")
-    return data
-
-
-def _blocks(file: IO[bytes], most: int) -> Iterator[bytes]:
-    """Up to `most` bytes of a file; `read(most)` would allocate memory for all of them, even for a short file."""
-    while most > 0 and (block := file.read(min(most, BLOCK_BYTES))):
-        most -= len(block)
-        yield block
+    return bytes(data)
 
 
 def load(path: Path, kind: type[T]) -> T:

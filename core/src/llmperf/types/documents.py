@@ -164,10 +164,6 @@ class DocumentKind:
     """A table of many documents, each with its file, for `llmperf summary`."""
 
 
-def _no_rows(figures: Any, result: Result) -> Iterable[Row]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultSection:
     """Optional figures of results, under `sections.NAME` of `result.json`."""
@@ -179,7 +175,7 @@ class ResultSection:
     compute: Callable[[Plan, Result, Path], Any]
     """The figures, or None, of a plan, of its result without sections, and of the records in its run folder. `llmperf
     validate` computes them again, so that they must follow from these alone."""
-    rows: Callable[[Any, Result], Iterable[Row]] = _no_rows
+    rows: Callable[[Any, Result], Iterable[Row]] = lambda figures, result: ()
     """Rows of the sheet for figures and their result; none unless given."""
 
     def of(self, result: Result) -> Any:

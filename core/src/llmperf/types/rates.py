@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import field
 from datetime import date as calendar_date
 from typing import Literal
@@ -122,12 +122,21 @@ LONGEST_TEXT = 2_000
 
 def wrong_rate(rates: DeviceRates) -> str | None:
     """The first figure that cannot be a rate: where, what was expected, what was found; None if all can."""
-    for where, value in _speeds(rates):
-        if not LOWEST_RATE <= value <= HIGHEST_RATE:
-            return f"{where}: expected {LOWEST_RATE:g} to {HIGHEST_RATE:g}, found {value:g}"
-    for where, value in _latencies(rates):
-        if not 0 <= value <= LONGEST_LATENCY:
-            return f"{where}: expected 0 to {LONGEST_LATENCY:g} s, found {value:g}"
+    speeds = {
+        **{f"matmul_flops_per_second.{dtype}": rate for dtype, rate in rates.matmul_flops_per_second.items()},
+        **{f"attention_flops_per_second.{dtype}": rate for dtype, rate in rates.attention_flops_per_second.items()},
+        "memory_bytes_per_second": rates.memory_bytes_per_second,
+        "memory_read_bytes_per_second": rates.memory_read_bytes_per_second,
+        **{f"links.{place}.bytes_per_second": link.bytes_per_second for place, link in enumerate(rates.links)},
+        **{f"matmuls.{place}.flops_per_second": rate.flops_per_second for place, rate in enumerate(rates.matmuls)},
+    }
+    for where, speed in speeds.items():
+        if speed is not None and not LOWEST_RATE <= speed <= HIGHEST_RATE:
+            return f"{where}: expected {LOWEST_RATE:g} to {HIGHEST_RATE:g}, found {speed:g}"
+    links = {f"links.{place}.latency_seconds": link.latency_seconds for place, link in enumerate(rates.links)}
+    for where, latency in {"launch_seconds": rates.launch_seconds, **links}.items():
+        if not 0 <= latency <= LONGEST_LATENCY:
+            return f"{where}: expected 0 to {LONGEST_LATENCY:g} s, found {latency:g}"
     for where, size in (("memory_bytes", rates.memory_bytes), ("overhead_bytes", rates.overhead_bytes)):
         if size is not None and not 0 <= size <= MOST_MEMORY:
             return f"{where}: expected 0 to {MOST_MEMORY:,} bytes, found {size:,}"
@@ -139,23 +148,3 @@ def wrong_rate(rates: DeviceRates) -> str | None:
     except ValueError:
         return f"date: expected a date such as 2026-01-31, found {rates.date[:40]!r}"
     return None
-
-
-def _speeds(rates: DeviceRates) -> Iterator[tuple[str, float]]:
-    for dtype, rate in rates.matmul_flops_per_second.items():
-        yield f"matmul_flops_per_second.{dtype}", rate
-    for dtype, rate in rates.attention_flops_per_second.items():
-        yield f"attention_flops_per_second.{dtype}", rate
-    yield "memory_bytes_per_second", rates.memory_bytes_per_second
-    if rates.memory_read_bytes_per_second is not None:
-        yield "memory_read_bytes_per_second", rates.memory_read_bytes_per_second
-    for place, link in enumerate(rates.links):
-        yield f"links.{place}.bytes_per_second", link.bytes_per_second
-    for place, product in enumerate(rates.matmuls):
-        yield f"matmuls.{place}.flops_per_second", product.flops_per_second
-
-
-def _latencies(rates: DeviceRates) -> Iterator[tuple[str, float]]:
-    yield "launch_seconds", rates.launch_seconds
-    for place, link in enumerate(rates.links):
-        yield f"links.{place}.latency_seconds", link.latency_seconds

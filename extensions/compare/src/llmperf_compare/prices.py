@@ -15,12 +15,31 @@ from pathlib import Path
 from llmperf import catalogued_names, config_file, own_config, read_bytes, read_options, read_toml
 from llmperf.errors import UserError
 from llmperf.reporting import printable
-from llmperf.types.devices import device_words, same_device
 from llmperf.types.units import NonNegative
 
 NAME = "llmperf.toml"
 MOST_NAMED = 5
 """Devices that one line names."""
+
+_BETWEEN = re.compile(r"[\s_-]+|(?<=[^\x00-\x7f])(?=[a-z0-9])|(?<=[a-z])(?=[^\x00-\x7f])")
+"""Between two words; the scripts of `昆仑芯AI加速卡R300` are words of their own."""
+
+
+def device_words(name: str) -> tuple[str, ...]:
+    """The words of a name, in small letters; `_` and `-` separate words, as spaces do."""
+    return tuple(_BETWEEN.split(name.strip().casefold()))
+
+
+def same_device(name: str, other: str) -> bool:
+    """Check whether two names are equal but for their spelling and a vendor's name, a word without digits, before one.
+
+    In other scripts there may be several words: `昆仑芯AI加速卡R300` is `R300`.
+    """
+    first, second = sorted((device_words(name), device_words(other)), key=len)
+    before = second[: len(second) - len(first)]
+    one_name = len(before) <= 1 or not all(map(str.isascii, before))
+    named = all(map(str.isalpha, before)) and any(char.isdigit() for word in first for char in word)
+    return first == second[len(before) :] and (not before or (one_name and named))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
