@@ -18,10 +18,9 @@ import tempfile
 from pathlib import Path
 
 from llmperf_sweep.tune.candidates import Planned, Search, planned
-from llmperf_sweep.tune.objectives import OBJECTIVES
 from llmperf_sweep.tune.space import Candidate, Dimension, Space, parsed
 from llmperf_sweep.tune.study import Study, key
-from llmperf_sweep.tune.trials import Trial, Trials
+from llmperf_sweep.tune.trials import OBJECTIVES, Trial, Trials
 
 THROUGHPUT = [OBJECTIVES["throughput"]]
 SEARCHES = (

@@ -10,12 +10,13 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 
 import pytest
 from llmperf.cli.main import call
 from llmperf.measuring.processes import left_of_run
 from llmperf_sweep.matrix_file import read_matrix
-from llmperf_sweep.matrix_folder import Attempt, CellRun, document_of, working_in
+from llmperf_sweep.matrix_folder import Attempt, CellRun, MatrixFolder, document_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 
@@ -97,7 +98,7 @@ def test_a_matrix_from_its_file_to_its_table(matrix):
 def test_a_dry_run_shows_what_is_complete_and_refuses_what_resume_would(matrix, tmp_path, ran, capsys):
     folder = matrix()
     content = read_matrix(tmp_path / "sweep.toml")
-    with working_in(folder, None) as opened:
+    with closing(MatrixFolder(folder)) as opened:
         opened.open(document_of(content, "local"))
         ended = Attempt(run="run", began="2026-01-01T00:00:00Z", state="complete", tokens_per_second_per_device=1000.0)
         opened.write(CellRun(cell=content.cells[0].identity, repeat=1, attempts=(ended,)))

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.cases.settings import from_command_line, setting_text
 from llmperf.errors import UserError
-from llmperf_sweep.matrix_file import MOST_CELLS, dealt, own_files, read_matrix
+from llmperf_sweep.matrix_file import MOST_CELLS, read_matrix
 from llmperf_sweep.matrix_runs import runs_of
 
 
@@ -88,7 +88,6 @@ def test_own_files_start_from_the_folder_of_the_matrix(tmp_path):
     with pytest.raises(UserError, match=r"mine\.toml"):
         read_matrix(written(tmp_path, 'cases = ["mine.toml"]'))
     matrix = read_matrix(written(tmp_path, '[settings]\nmodel = ["llama_tiny", "own.toml"]'))
-    assert own_files(matrix) == {"own.toml": tmp_path / "own.toml"}
     assert matrix.cells[1].choice(matrix.folder).settings == {"contract.model": f"{tmp_path}/own.toml"}
 
 
@@ -142,7 +141,3 @@ def test_expansion_exclusion_and_parts(tmp_path_factory, devices, sizes, repeats
     dealt_out = [runs_of(matrix, (part, parts)) for part in range(1, parts + 1)]
     assert sorted(run for part in dealt_out for run in part) == sorted(whole)
     assert max(map(len, dealt_out)) - min(map(len, dealt_out)) <= 1
-
-
-def test_dealing_is_in_turn():
-    assert [dealt(range(7), part, 3) for part in (1, 2, 3)] == [[0, 3, 6], [1, 4], [2, 5]]

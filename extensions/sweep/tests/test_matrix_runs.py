@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,10 +14,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf_sweep.cell_plans import PlannedCell
 from llmperf_sweep.matrix_file import Cell, Matrix
-from llmperf_sweep.matrix_folder import MatrixFolder, document_of, made_for_matrix, working_in
-from llmperf_sweep.matrix_runs import MatrixRun, line, runs_of
+from llmperf_sweep.matrix_folder import MatrixFolder, document_of, made_for_matrix
+from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, line, runs_of
 
 
 class Killed(BaseException):
@@ -35,7 +35,7 @@ class FakeRuns:
         self.ended = []
         """Cells of the runs that came to their end."""
 
-    def plan(self, cell):
+    def prepare(self, cell):
         self.tick()
         self.cell = cell
         return SimpleNamespace(run_id=f"run-{next(NUMBERS):04}")
@@ -78,9 +78,11 @@ def planned(matrix, costs=None, refused=()):
 def worked(folder, matrix, runs, part=None, **known):
     """Run what is left of a matrix; the cells in the order in which they ran, as their number of devices."""
     order = []
-    with working_in(folder, part) as opened:
+    with closing(MatrixFolder(folder, part)) as opened:
         opened.open(document_of(matrix, "local"))
-        work = MatrixRun(opened, matrix, planned(matrix, **known), runs)
+        work = MatrixRun(
+            opened, matrix, planned(matrix, **known), runs, {cell.identity: cell.identity for cell in matrix.cells}
+        )
         finished = work.run_all(lambda run, whole: order.append((run, whole)))
     numbers = {cell.identity: cell.devices for cell in matrix.cells}
     return finished, work.whole(), [(numbers[run.cell], run.repeat) for run, _ in order]
@@ -125,7 +127,7 @@ def test_time_left_follows_the_costs():
 
 
 def test_a_second_controller_is_refused(tmp_path):
-    with working_in(tmp_path, None):
+    with closing(MatrixFolder(tmp_path, None)):
         for part in (None, (1, 2)):
             with pytest.raises(UserError, match=r"process \d+ on .* works in this folder \(matrix.lock\)"):
                 MatrixFolder(tmp_path, part)
@@ -133,7 +135,7 @@ def test_a_second_controller_is_refused(tmp_path):
 
 
 def test_parts_work_side_by_side_each_once(tmp_path):
-    with working_in(tmp_path, (1, 3)), working_in(tmp_path, (2, 3)):
+    with closing(MatrixFolder(tmp_path, (1, 3))), closing(MatrixFolder(tmp_path, (2, 3))):
         for part, lock in ((None, "matrix.lock"), ((1, 3), "part-1-of-3.lock"), ((1, 2), "part-1-of-3.lock")):
             with pytest.raises(UserError) as error:
                 MatrixFolder(tmp_path, part)

@@ -19,11 +19,10 @@ from llmperf.errors import UserError
 from llmperf.types import StepProgress
 from llmperf_sweep.tune.candidates import Planned
 from llmperf_sweep.tune.early_stop import EarlyStop, Limit
-from llmperf_sweep.tune.objectives import OBJECTIVES
 from llmperf_sweep.tune.search import Confirmation
 from llmperf_sweep.tune.space import Dimension, Space, parsed
 from llmperf_sweep.tune.study import Study, front, key
-from llmperf_sweep.tune.trials import Trial
+from llmperf_sweep.tune.trials import OBJECTIVES, Trial
 
 STUB = ("--vendor", "stub", "--framework", "stub", "--devices", "1", "--set", "model=llama_tiny", "--set", "steps=8",
         "--set", "warmup_steps=1", "--set", "sharding_stage=0")  # fmt: skip

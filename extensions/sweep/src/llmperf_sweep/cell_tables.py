@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+import click
+from llmperf import print_table
 from llmperf.reporting import PERCENT, THROUGHPUT, UNKNOWN, Column, printable, rounded
 from llmperf.types.units import Count
 
@@ -84,48 +86,35 @@ def _shown(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
-def columns(keys: Sequence[str]) -> list[Column]:
-    """The columns of the table of cells."""
-    named = [Column(title=key.rpartition(".")[2], importance=3, wraps=16) for key in keys or ["case"]]
-    return [
-        *named,
+def print_cells(summaries: Sequence[CellSummary]) -> None:
+    """Print a row for each cell, and why some have no result; cells with the same reasons share a line."""
+    keys = varying([summary.cell for summary in summaries])
+    rows = []
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for summary in summaries:
+        values = [summary.cell.value(key) for key in keys or ["case"]]
+        middle, errors = median(summary.throughputs) if summary.throughputs else None, summary.error_findings
+        rows.append([
+            *(UNKNOWN if value is None else printable(_shown(value)) for value in values),
+            f"{summary.complete}/{summary.runs}",
+            rounded(middle, THROUGHPUT),
+            UNKNOWN if summary.spread is None else rounded(summary.spread, PERCENT),
+            f"invalid: {errors:,} error{'s' * (errors != 1)}" if errors else summary.status,
+        ])  # fmt: skip
+        for kind, lines in (("failed", summary.failures), ("refused", summary.refusals)):
+            for line in dict.fromkeys(lines):
+                reasons.setdefault((kind, line), []).append(label(summary.cell, keys))
+    columns = [
+        *(Column(title=key.rpartition(".")[2], importance=3, wraps=16) for key in keys or ["case"]),
         Column(title="runs", importance=4, right=True),
         Column(title="token/p/s", importance=1, right=True),
         Column(title="spread", importance=5, right=True),
         Column(title="status", importance=2),
     ]
-
-
-def rows(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iterator[list[str]]:
-    """A row for each cell."""
-    for summary in summaries:
-        values = [summary.cell.value(key) for key in keys or ["case"]]
-        middle = median(summary.throughputs) if summary.throughputs else None
-        yield [
-            *(UNKNOWN if value is None else printable(_shown(value)) for value in values),
-            f"{summary.complete}/{summary.runs}",
-            rounded(middle, THROUGHPUT),
-            UNKNOWN if summary.spread is None else rounded(summary.spread, PERCENT),
-            _invalid(summary.error_findings) if summary.error_findings else summary.status,
-        ]
-
-
-def _invalid(errors: int) -> str:
-    return f"invalid: {errors:,} error{'s' * (errors != 1)}"
-
-
-def problem_lines(summaries: Sequence[CellSummary], keys: Sequence[str]) -> Iterator[str]:
-    """Lines with the reasons why cells failed or were refused; cells with the same reasons share a line."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for summary in summaries:
-        for kind, lines in (("failed", summary.failures), ("refused", summary.refusals)):
-            for line in dict.fromkeys(lines):
-                reasons.setdefault((kind, line), []).append(label(summary.cell, keys))
+    print_table(columns, rows)
+    if reasons:
+        click.echo()
     for (kind, line), names in reasons.items():
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        yield printable(f"{kind}: {'; '.join(names[:3])}{more}: {line}", 1000)
-
-
-def count_text(counts: Mapping[str, int]) -> str:
-    """Such as `1 failed, 2 refused`: the counts that are not 0."""
-    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        text = printable(f"{kind}: {'; '.join(names[:3])}{more}: {line}", 1000)
+        click.echo(click.style(text, fg={"failed": "red", "refused": "yellow"}[kind]))

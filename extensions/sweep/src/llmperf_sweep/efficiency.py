@@ -77,45 +77,37 @@ class ScalingDocument:
 
 def scaling_document(case: str, scaling: Scaling, measured: Sequence[Measured], device: str) -> ScalingDocument:
     """The scaling of runs with different numbers of ranks, in ascending order."""
-    base = measured[0]
-    points = tuple(_point(each, base) for each in measured)
-    return ScalingDocument(
-        schema=SCHEMA, case=case, scaling=scaling, points=points, notes=tuple(_notes(points, device))
-    )
-
-
-def _point(measured: Measured, base: Measured) -> ScalingPoint:
-    ideal = measured.ranks / base.ranks
-    ours, theirs = measured.throughputs, base.throughputs
-    known = bool(ours and theirs and fmean(theirs))
-    efficiency = fmean(ours) / fmean(theirs) if known else None
-    low, high = (ratio_interval(ours, theirs) if known and measured is not base else None) or (None, None)
-    return ScalingPoint(
-        measured=measured,
-        tokens_per_second=measured.ranks * fmean(ours) if ours else None,
-        speed_up=None if efficiency is None else efficiency * ideal,
-        ideal_speed_up=ideal,
-        efficiency=efficiency,
-        efficiency_low=low,
-        efficiency_high=high,
-    )
-
-
-def _notes(points: Sequence[ScalingPoint], device: str) -> list[str]:
+    base, points = measured[0], []
+    for each in measured:
+        ideal, ours, theirs = each.ranks / base.ranks, each.throughputs, base.throughputs
+        known = bool(ours and theirs and fmean(theirs))
+        efficiency = fmean(ours) / fmean(theirs) if known else None
+        low, high = (ratio_interval(ours, theirs) if known and each is not base else None) or (None, None)
+        points.append(
+            ScalingPoint(
+                measured=each,
+                tokens_per_second=each.ranks * fmean(ours) if ours else None,
+                speed_up=None if efficiency is None else efficiency * ideal,
+                ideal_speed_up=ideal,
+                efficiency=efficiency,
+                efficiency_low=low,
+                efficiency_high=high,
+            )
+        )
     notes = []
-    if any(point.measured.device_share < 1 for point in points):
+    if any(each.device_share < 1 for each in measured):
         notes.append(
             f"the ranks of a node share one {device}: more ranks on a node get no more hardware; a speed-up of 1 there"
             " means that sharing costs nothing, and the efficiency then is 1 / ranks"
         )
-    few = [point.measured.ranks for point in points if len(point.measured.throughputs) < 2]
+    few = [each.ranks for each in measured if len(each.throughputs) < 2]
     if few:
         notes.append(f"no interval where there are less than 2 complete runs: {', '.join(map(str, few))} ranks")
     wide = [point.measured.ranks for point in points[1:] if point.efficiency and point.efficiency_low is None]
     if wide and not few:
         ranks = ", ".join(map(str, wide))
         notes.append(f"no interval for {ranks} ranks: the runs differ too much for so few; ask for more with --repeat")
-    return notes
+    return ScalingDocument(schema=SCHEMA, case=case, scaling=scaling, points=tuple(points), notes=tuple(notes))
 
 
 def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float] | None:
@@ -146,20 +138,15 @@ def ratio_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[floa
 def t_quantile(degrees: int) -> float:
     """The t that Student's distribution exceeds in absolute value with probability 1 - LEVEL, by bisection."""
     degrees = min(degrees, MOST_DEGREES)
-    low, high = 0.0, math.pi / 2
+    odd, low, high = degrees % 2, 0.0, math.pi / 2
     for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, degrees) < LEVEL else (low, middle)
+        angle = (low + high) / 2
+        # P(|T| < t) for t = tan(angle) sqrt(degrees): Abramowitz and Stegun, 26.7.3 and 26.7.4
+        sine, cosine, total = math.sin(angle), math.cos(angle), 0.0
+        term = cosine if odd else 1.0
+        for number in range(1 + odd, degrees, 2):
+            total += term
+            term *= cosine**2 * number / (number + 1)
+        within = (angle + sine * total) * 2 / math.pi if odd else sine * total
+        low, high = (angle, high) if within < LEVEL else (low, angle)
     return math.tan((low + high) / 2) * math.sqrt(degrees)
-
-
-def _within(angle: float, degrees: int) -> float:
-    """P(|T| < t) for t = tan(angle) sqrt(degrees): Abramowitz and Stegun, 26.7.3 and 26.7.4."""
-    sine, cosine = math.sin(angle), math.cos(angle)
-    odd = degrees % 2
-    term = cosine if odd else 1.0
-    total = 0.0
-    for number in range(1 + odd, degrees, 2):
-        total += term
-        term *= cosine**2 * number / (number + 1)
-    return (angle + sine * total) * 2 / math.pi if odd else sine * total

@@ -5,21 +5,21 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
-from llmperf import print_json, print_table
+from llmperf import print_json
 from llmperf.errors import Interrupted, Refused, Terminated, UserError
 from llmperf.reporting import THROUGHPUT, duration, printable, rounded
 from llmperf.types import CalledRun, RunSeries
 
-from llmperf_sweep.cell_plans import MeasuredRuns, PlannedCell, plan_cells
-from llmperf_sweep.cell_tables import CellSummary, columns, count_text, label, problem_lines, rows, varying
-from llmperf_sweep.matrix_file import Cell, Matrix
-from llmperf_sweep.matrix_folder import CellRun, checked, document_of, made_for_matrix, read_run, working_in
-from llmperf_sweep.matrix_runs import MatrixRun, Whole, runs_of
+from llmperf_sweep.cell_tables import CellSummary, label, print_cells, varying
+from llmperf_sweep.matrix_file import Matrix
+from llmperf_sweep.matrix_folder import CellRun, MatrixFolder, checked, document_of, made_for_matrix, read_run
+from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, Whole, plan_cells, runs_of
 
 Show = Callable[[Path, Sequence[CellSummary], bool], dict[str, Any]]
 """Shows the outcome of all cells in a folder, unless the third argument is True; returns what JSON has besides."""
@@ -34,12 +34,19 @@ IN_THE_FILE = {
 """Options of `llmperf run` for which a matrix file has keys."""
 
 
-def refuse_what_the_file_says(called: CalledRun) -> None:
-    """UserError for an option whose values belong into the matrix file."""
+def run_matrix(called: CalledRun, series: RunSeries, matrix: Matrix) -> int:
+    """Run a matrix file and print its cells; UserError for an option whose values belong into the file."""
     given = next((name for name in IN_THE_FILE if called.given(name)), None)
     if given is not None:
         option = "CASE" if given == "case" else "--set" if given == "settings" else f"--{given}"
         raise UserError(f"{option}: expected in the matrix file, as {IN_THE_FILE[given]!r}")
+
+    def show(_: Path, summaries: Sequence[CellSummary], quiet: bool) -> dict[str, Any]:
+        if not quiet:
+            print_cells(summaries)
+        return {}
+
+    return run_cells(called, series, matrix, show)
 
 
 def run_cells(called: CalledRun, series: RunSeries, matrix: Matrix, show: Show) -> int:
@@ -65,10 +72,10 @@ def run_cells(called: CalledRun, series: RunSeries, matrix: Matrix, show: Show) 
             runs = [read_run(out, cell, repeat) for cell, repeat in names]
         _show_plan(matrix, runs, planned, quiet)
         return 0
-    with working_in(out, part) as folder:
+    with closing(MatrixFolder(out, part)) as folder:
         folder.open(document_of(matrix, launcher))
         try:
-            work = MatrixRun(folder, matrix, planned, MeasuredRuns(series, choices))
+            work = MatrixRun(folder, matrix, planned, series, choices)
             begun = work.whole()
             if begun.complete:
                 click.echo(f"{begun.complete} of {begun.runs} runs are complete already", err=True)
@@ -79,7 +86,8 @@ def run_cells(called: CalledRun, series: RunSeries, matrix: Matrix, show: Show) 
         summaries = summarised(matrix, list(work.states.values()), planned)
         further = show(folder.path, summaries, quiet)
         if quiet:
-            print_json(_document(matrix, folder.path, work.whole(), summaries) | further)
+            document = {"name": matrix.name, "folder": str(folder.path), "whole": work.whole()}
+            print_json({**document, "cells": [summary.document() for summary in summaries], **further})
         else:
             click.echo(f"\nruns: {folder.path / 'runs'}")
             if any(summary.error_findings for summary in summaries):
@@ -123,8 +131,8 @@ def _say_ended(matrix: Matrix, run: CellRun, whole: Whole) -> None:
     figure = f"{rounded(attempt.tokens_per_second_per_device, THROUGHPUT)} token/p/s"
     ended = figure if attempt.state == "complete" else f"{click.style('failed', fg='red')}: {printable(attempt.reason)}"
     left = "" if whole.seconds_left is None else f"{duration(whole.seconds_left)} left"
-    counts = count_text({"failed": whole.failed, "refused": whole.refused})
-    rest = "; ".join(part for part in (counts, left) if part)
+    counts = {"failed": whole.failed, "refused": whole.refused}
+    rest = "; ".join(filter(None, (", ".join(f"{count:,} {name}" for name, count in counts.items() if count), left)))
     place = f"[{whole.complete + whole.failed}/{whole.runs}]"
     click.echo(f"{place} {_named(matrix, run)}: {ended} ({rest})", err=True)
 
@@ -133,44 +141,26 @@ def summarised(matrix: Matrix, all_runs: Sequence[CellRun], planned: dict[str, P
     """Each cell of which this controller has runs, with their outcome."""
     summaries = []
     for cell in matrix.cells:
-        runs = [run for run in all_runs if run.cell == cell.identity]
+        runs, plan = [run for run in all_runs if run.cell == cell.identity], planned[cell.identity]
+        complete = [attempt for run in runs if (attempt := run.complete) is not None]
+        others = [run.attempts[-1] for run in runs if run.complete is None and run.attempts]
+        figures = [attempt.tokens_per_second_per_device for attempt in complete]
         if runs:
-            summaries.append(_summary(cell, runs, planned[cell.identity]))
+            summaries.append(
+                CellSummary(
+                    cell=cell,
+                    runs=len(runs),
+                    throughputs=tuple(figure for figure in figures if figure is not None),
+                    complete=len(complete),
+                    error_findings=sum(attempt.error_findings for attempt in complete),
+                    folders=tuple(attempt.run for attempt in complete if attempt.run is not None),
+                    failures=tuple(attempt.reason for attempt in others if attempt.state == "failed"),
+                    refusals=plan.problems if len(complete) < len(runs) else (),
+                    expected_step_seconds=plan.expected_step_seconds,
+                    expected_peak_bytes=plan.expected_peak_bytes,
+                )
+            )
     return summaries
-
-
-def _summary(cell: Cell, runs: Sequence[CellRun], planned: PlannedCell) -> CellSummary:
-    complete = [attempt for run in runs if (attempt := run.complete) is not None]
-    others = [run.attempts[-1] for run in runs if run.complete is None and run.attempts]
-    figures = [attempt.tokens_per_second_per_device for attempt in complete]
-    return CellSummary(
-        cell=cell,
-        runs=len(runs),
-        throughputs=tuple(figure for figure in figures if figure is not None),
-        complete=len(complete),
-        error_findings=sum(attempt.error_findings for attempt in complete),
-        folders=tuple(attempt.run for attempt in complete if attempt.run is not None),
-        failures=tuple(attempt.reason for attempt in others if attempt.state == "failed"),
-        refusals=planned.problems if len(complete) < len(runs) else (),
-        expected_step_seconds=planned.expected_step_seconds,
-        expected_peak_bytes=planned.expected_peak_bytes,
-    )
-
-
-def show_table(_: Path, summaries: Sequence[CellSummary], quiet: bool) -> dict[str, Any]:
-    """Print the cells, and why some have no result, unless `quiet`; nothing further for JSON."""
-    if not quiet:
-        print_cells(summaries)
-    return {}
-
-
-def print_cells(summaries: Sequence[CellSummary]) -> None:
-    """Print the cells, and why some have no result."""
-    keys = varying([summary.cell for summary in summaries])
-    print_table(columns(keys), rows(summaries, keys))
-    if lines := list(problem_lines(summaries, keys)):
-        colours = {"failed": "red", "refused": "yellow"}
-        click.echo("\n" + "\n".join(click.style(line, fg=colours[line.partition(":")[0]]) for line in lines))
 
 
 def _show_plan(matrix: Matrix, runs: Sequence[CellRun], planned: dict[str, PlannedCell], quiet: bool) -> None:
@@ -185,8 +175,3 @@ def _show_plan(matrix: Matrix, runs: Sequence[CellRun], planned: dict[str, Plann
     complete = sum(run.complete is not None for run in runs)
     already = f"; {complete} complete already" if complete else ""
     click.echo(f"\n{len(summaries) - len(refused)} cells, {total} runs{already}; {len(refused)} cells refused")
-
-
-def _document(matrix: Matrix, folder: Path, whole: Whole, summaries: Sequence[CellSummary]) -> dict[str, Any]:
-    cells = [summary.document() for summary in summaries]
-    return {"name": matrix.name, "folder": str(folder), "whole": whole, "cells": cells}

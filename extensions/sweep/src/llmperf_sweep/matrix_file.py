@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from itertools import product
 from math import prod
@@ -77,12 +77,17 @@ class Cell:
 
     def choice(self, folder: Path = Path()) -> RunChoice:
         """One run of the cell; paths of files start from `folder`."""
+
+        def placed(path: str, value: Any) -> Any:
+            own_model = path == "contract.model" and str(value).endswith(".toml")
+            return str(folder / value) if own_model or (path == "data.path" and value is not None) else value
+
         return RunChoice(
             case=str(folder / self.case) if self.case.endswith(".toml") else self.case,
             vendor=self.vendor,
             framework=self.framework,
             devices=self.devices,
-            settings={path: _placed(path, value, folder) for path, value in self.settings.items()},
+            settings={path: placed(path, value) for path, value in self.settings.items()},
         )
 
     @property
@@ -95,11 +100,6 @@ class Cell:
     def value(self, key: str) -> Any:
         """The value on one axis: a key of AXES, or the full path of a setting; None if it has none."""
         return getattr(self, key) if key in AXES else self.settings.get(key)
-
-
-def _placed(path: str, value: Any, folder: Path) -> Any:
-    own_model = path == "contract.model" and str(value).endswith(".toml")
-    return str(folder / value) if own_model or (path == "data.path" and value is not None) else value
 
 
 def _toml(value: Any) -> str:
@@ -130,8 +130,14 @@ class Matrix:
 def read_matrix(path: Path) -> Matrix:
     """A matrix from its file; UserError for the first invalid key or value, with the closest valid one."""
     where = str(path)
-    table = _listed(read_toml(path))
-    _check_plain(table, where)
+    table = read_toml(path)
+    table |= {key: [table[key]] for key in AXES.values() if not isinstance(table.get(key, []), list)}
+    if table.get("order", ORDERS[0]) not in ORDERS:
+        raise UserError(f"{where}: order: expected one of {', '.join(ORDERS)}, found {table['order']!r}")
+    for key in ("repeats", "retries", "tasks"):
+        value = table.get(key, 1)
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise UserError(f"{where}: {key}: expected a whole number, found {value!r}")
     content = read_options(table, MatrixFile, where)
     for name in content.cases:
         _check_case(name, path)
@@ -162,22 +168,6 @@ def read_matrix(path: Path) -> Matrix:
         order=content.order,
         tasks=content.tasks,
     )
-
-
-def _check_plain(table: Mapping[str, Any], where: str) -> None:
-    """UserError for an order that does not exist, or a number that is written as something else."""
-    if table.get("order", ORDERS[0]) not in ORDERS:
-        raise UserError(f"{where}: order: expected one of {', '.join(ORDERS)}, found {table['order']!r}")
-    for key in ("repeats", "retries", "tasks"):
-        value = table.get(key, 1)
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise UserError(f"{where}: {key}: expected a whole number, found {value!r}")
-
-
-def _listed(table: dict[str, Any]) -> dict[str, Any]:
-    """The table with a list wherever one value may be written instead."""
-    lists = set(AXES.values()) & set(table)
-    return table | {key: table[key] if isinstance(table[key], list) else [table[key]] for key in lists}
 
 
 def _check_case(name: str, path: Path) -> None:
@@ -222,7 +212,10 @@ def _exclusion(rule: Mapping[str, Any], axes: Mapping[str, list[Any]], where: st
     if not rule:
         raise UserError(f"{where}: expected at least one of {', '.join(axes)}, found an empty table")
     for given, value in flattened(rule):
-        key = given if given in AXES else _known(given, axes, where)
+        ending = [key for key in axes if key == given or (given not in AXES and key.endswith(f".{given}"))]
+        if given not in AXES and len(ending) != 1:
+            raise unknown(where, "axis", given, axes)
+        key = given if given in AXES else ending[0]
         if axes.get(key, [None]) == [None]:
             raise unknown(where, "axis", given, [name for name, values in axes.items() if values != [None]])
         wanted[key] = [_typed(key, one, where) for one in (value if isinstance(value, list) else [value])]
@@ -231,14 +224,6 @@ def _exclusion(rule: Mapping[str, Any], axes: Mapping[str, list[Any]], where: st
             listed = ", ".join(map(_toml, axes[key]))
             raise UserError(f"{where}: {given}: expected one of {listed}, as in the matrix; found {_toml(missing)}")
     return wanted
-
-
-def _known(given: str, axes: Iterable[str], where: str) -> str:
-    """The axis with this path or this ending; UserError with the closest if there is none."""
-    ending = [key for key in axes if key == given or key.endswith(f".{given}")]
-    if len(ending) != 1:
-        raise unknown(where, "axis", given, axes)
-    return ending[0]
 
 
 def _typed(key: str, value: Any, where: str) -> Any:
@@ -270,14 +255,3 @@ def _cell(values: Mapping[str, Any]) -> Cell:
     named = {key: values.get(key) for key in AXES}
     settings = {path: json.loads(json.dumps(value)) for path, value in sorted(values.items()) if path not in AXES}
     return Cell(**named, settings=settings)  # type: ignore[arg-type]
-
-
-def own_files(matrix: Matrix) -> dict[str, Path]:
-    """The case and model files of the user that cells name, by the name that they use."""
-    names = {cell.case for cell in matrix.cells} | {str(cell.value("contract.model")) for cell in matrix.cells}
-    return {name: matrix.folder / name for name in sorted(names) if name.endswith(".toml")}
-
-
-def dealt(runs: Iterable[Any], part: int, parts: int) -> list[Any]:
-    """The runs of part `part` (from 1) of `parts`: dealt out in turn, in the order given."""
-    return list(runs)[part - 1 :: parts]

@@ -14,19 +14,19 @@ import hashlib
 import json
 import os
 import re
+import socket
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib.metadata import distributions
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from llmperf import __version__, encode_pretty, read_bytes, read_options, utc_time, write_bytes
 from llmperf.errors import UserError
 from llmperf.types.units import Count, NonNegative, Positive
 
-from llmperf_sweep.matrix_file import Cell, Matrix, own_files
+from llmperf_sweep.matrix_file import Cell, Matrix
 
 T = TypeVar("T")
 
@@ -67,29 +67,22 @@ class MatrixDocument:
 
 def document_of(matrix: Matrix, launcher: str) -> MatrixDocument:
     """The document of a matrix as it is now."""
+    versions = {"llmperf-core": __version__}
+    for installed in distributions():
+        if any(_PLUGINS.fullmatch(entry.group) for entry in installed.entry_points):
+            versions.setdefault(installed.name, installed.version)
+    names = {cell.case for cell in matrix.cells} | {str(cell.value("contract.model")) for cell in matrix.cells}
+    own = {name: matrix.folder / name for name in sorted(names) if name.endswith(".toml")}
     return MatrixDocument(
         schema=SCHEMA,
         name=matrix.name,
         created=utc_time(),
         repeats=matrix.repeats,
         launcher=launcher,
-        versions={"llmperf-core": __version__} | _plugin_versions(),
-        files={name: hashlib.sha256(read_bytes(path)).hexdigest() for name, path in own_files(matrix).items()},
+        versions=versions,
+        files={name: hashlib.sha256(read_bytes(path)).hexdigest() for name, path in own.items()},
         cells={cell.identity: cell for cell in matrix.cells},
     )
-
-
-def _plugin_versions() -> dict[str, str]:
-    """The version of each installed distribution that has a plugin."""
-    versions: dict[str, str] = {}
-    for installed in distributions():
-        if any(_PLUGINS.fullmatch(entry.group) for entry in installed.entry_points):
-            versions.setdefault(installed.name, installed.version)
-    return versions
-
-
-def _save(path: Path, document: Any) -> None:
-    write_bytes(path, encode_pretty(document))
 
 
 def _load(path: Path, kind: type[T]) -> T:
@@ -198,17 +191,13 @@ class MatrixFolder:
         """Make `matrix.json`, or check that it describes the same matrix; UserError with what has changed."""
         before = checked(self.path, document)
         if before is None:
-            _save(self.path / MATRIX, document)
+            write_bytes(self.path / MATRIX, encode_pretty(document))
         elif document.repeats > before.repeats:
-            _save(self.path / MATRIX, replace(before, repeats=document.repeats))
-
-    def read(self, cell: str, repeat: int) -> CellRun:
-        """The state of a run; without attempts if there is no file yet."""
-        return read_run(self.path, cell, repeat)
+            write_bytes(self.path / MATRIX, encode_pretty(replace(before, repeats=document.repeats)))
 
     def write(self, run: CellRun) -> None:
         """Save the state of a run."""
-        _save(_file(self.path, run), run)
+        write_bytes(self.path / CELLS / f"{run.name}.json", encode_pretty(run))
 
     def set_aside(self, name: str) -> None:
         """Move the folder of a run that was cut off, if it had been made, to those that do not count."""
@@ -235,7 +224,7 @@ def checked(path: Path, document: MatrixDocument) -> MatrixDocument | None:
 def read_run(path: Path, cell: str, repeat: int) -> CellRun:
     """The state of a run in the folder of a matrix; without attempts if there is no file yet."""
     empty = CellRun(cell=cell, repeat=repeat)
-    file = _file(path, empty)
+    file = path / CELLS / f"{empty.name}.json"
     if not file.exists():
         return empty
     run = _load(file, CellRun)
@@ -243,10 +232,6 @@ def read_run(path: Path, cell: str, repeat: int) -> CellRun:
     if (run.cell, run.repeat) != (cell, repeat) or not all(map(_RUN_NAME.fullmatch, names)):
         raise UserError(f"{file}: expected run {repeat} of cell {cell} with run folders below {RUNS}/, found others")
     return run
-
-
-def _file(path: Path, run: CellRun) -> Path:
-    return path / CELLS / f"{run.name}.json"
 
 
 def made_for_matrix(path: Path) -> bool:
@@ -295,25 +280,7 @@ def _locked(path: Path, name: str, kind: int) -> int:
     except OSError as error:
         os.close(lock)
         raise UserError(f"{path}: this file system has no locks ({error.strerror}); choose another --out") from None
+    os.ftruncate(lock, 0)
     if kind == fcntl.LOCK_EX:
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, _holder().encode(), 0)
-    else:
-        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}, since {utc_time()},".encode(), 0)
     return lock
-
-
-def _holder() -> str:
-    import socket
-
-    return f"process {os.getpid()} on {socket.gethostname()}, since {utc_time()},"
-
-
-@contextmanager
-def working_in(path: Path, part: tuple[int, int] | None) -> Iterator[MatrixFolder]:
-    """The folder while this controller works in it."""
-    folder = MatrixFolder(path, part)
-    try:
-        yield folder
-    finally:
-        folder.close()

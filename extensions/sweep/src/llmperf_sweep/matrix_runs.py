@@ -6,31 +6,64 @@ import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean
-from typing import Protocol
 
 from llmperf import utc_time
 from llmperf.errors import UserError
 from llmperf.reporting import failure_text
-from llmperf.types import Plan, Result
+from llmperf.types import Result, RunChoice, RunSeries
 
-from llmperf_sweep.cell_plans import PlannedCell
-from llmperf_sweep.matrix_file import Matrix, dealt
-from llmperf_sweep.matrix_folder import RUNS, Attempt, CellRun, MatrixFolder
+from llmperf_sweep.matrix_file import Matrix
+from llmperf_sweep.matrix_folder import RUNS, Attempt, CellRun, MatrixFolder, read_run
 
 
-class Runs(Protocol):
-    """Starts the runs; `cell_plans.MeasuredRuns`, except in tests."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCell:
+    """A cell as planned, before it runs."""
 
-    def plan(self, cell: str) -> Plan:
-        """The plan of the next run of a cell, by its identity; UserError if it cannot run."""
+    cost: float
+    """FLOPs of one run on each of its devices; infinite if it is refused."""
+    problems: tuple[str, ...] = ()
+    """Reasons why it cannot run; empty if it can."""
+    expected_step_seconds: float | None = None
+    """Estimated time of a step; None without rates of the device."""
+    expected_peak_bytes: int | None = None
+    """Estimated peak of the rank that needs most."""
 
-    def run(self, plan: Plan, folder: Path) -> Result:
-        """Run a plan below a folder; the checked result."""
 
-    def recover(self, folder: Path) -> Result | None:
-        """The checked result of a run whose controller was killed; None for a run that was cut off."""
+def plan_cells(
+    series: RunSeries, choices: Mapping[str, RunChoice], show: Callable[[int], None]
+) -> dict[str, PlannedCell]:
+    """Plan all cells, without their peaks; `show` gets the number of those that are done.
+
+    Cells that use the same nodes come in a row. A choice that is not valid is a cell with a problem too.
+    """
+
+    def nodes_asked(identity: str) -> tuple[str, str, str]:
+        choice = choices[identity]
+        return choice.vendor or "", str(choice.settings.get("tuning.nodes", "")), str(choice.devices)
+
+    cells: dict[str, PlannedCell] = {}
+    for identity in sorted(choices, key=nodes_asked):
+        try:
+            planned = series.plan(choices[identity])
+        except UserError as error:
+            cells[identity] = PlannedCell(cost=float("inf"), problems=(str(error),))
+        else:
+            plan = planned.plan
+            if planned.problems or plan is None:
+                lines = tuple(f"{problem.where}: {problem.message} [{problem.code}]" for problem in planned.problems)
+                cells[identity] = PlannedCell(cost=float("inf"), problems=lines)
+            else:
+                tokens = plan.batch.tokens_per_step * plan.spec.contract.steps
+                devices = plan.layout.world_size * plan.device_share
+                cells[identity] = PlannedCell(
+                    cost=plan.flops.of("nominal").flops * tokens / devices,
+                    expected_step_seconds=plan.expected_step_seconds,
+                    expected_peak_bytes=max((memory.peak_bytes for memory in plan.memory), default=None),
+                )
+        show(len(cells))
+    return cells
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +90,34 @@ class MatrixRun:
     again, after those that were never begun: a run that ends its controller does not keep the others from running.
     """
 
-    def __init__(self, folder: MatrixFolder, matrix: Matrix, planned: Mapping[str, PlannedCell], runs: Runs) -> None:
-        """Read the states of all runs, and settle those that were running when their controller ended."""
+    def __init__(
+        self,
+        folder: MatrixFolder,
+        matrix: Matrix,
+        planned: Mapping[str, PlannedCell],
+        series: RunSeries,
+        choices: Mapping[str, RunChoice],
+    ) -> None:
+        """Read the states of all runs, and settle those that were running when their controller ended.
+
+        `planned` and `choices` have each cell by its identity.
+        """
         self._folder = folder
         self._matrix = matrix
         self._planned = planned
-        self._runs = runs
+        self._series = series
+        self._choices = choices
         self._seconds: dict[str, float] = {}
         self._place = {cell.identity: place for place, cell in enumerate(matrix.cells)}
         names = runs_of(matrix, folder.part)
-        self.states = {(cell, repeat): self._settled(folder.read(cell, repeat)) for cell, repeat in names}
+        self.states = {(cell, repeat): self._settled(read_run(folder.path, cell, repeat)) for cell, repeat in names}
         """Each run by the identity of its cell and its number."""
 
     def _settled(self, run: CellRun) -> CellRun:
         last = run.attempts[-1] if run.attempts else None
         if last is None or last.state != "running" or last.run is None:
             return run
-        result = self._runs.recover(self._folder.path / RUNS / last.run)
+        result = self._series.recover(self._folder.path / RUNS / last.run)
         ended = replace(last, state="unfinished") if result is None else _ended(last, result, None)
         if result is None:
             self._folder.set_aside(last.run)
@@ -115,13 +159,13 @@ class MatrixRun:
         cell, _ = name
         run, began = self.states[name], time.monotonic()
         try:
-            plan = self._runs.plan(cell)
+            plan = self._series.prepare(self._choices[cell])
         except UserError as error:
             return self._save(run, Attempt(run=None, began=utc_time(), state="failed", reason=str(error)))
         attempt = Attempt(run=plan.run_id, began=utc_time(), state="running")
         self._save(run, attempt)
         try:
-            result = self._runs.run(plan, self._folder.path / RUNS)
+            result = self._series.run(plan, self._folder.path / RUNS)
         except UserError as error:
             return self._save(run, replace(attempt, state="failed", reason=str(error)))
         seconds = time.monotonic() - began
@@ -206,5 +250,5 @@ def runs_of(matrix: Matrix, part: tuple[int, int] | None = None) -> list[tuple[s
     if part is None:
         return runs
     mixed = sorted(runs, key=lambda run: (run[1], hashlib.sha256(f"{run[0]} {run[1]}".encode()).digest()))
-    chosen = set(dealt(mixed, *part))
+    chosen = set(mixed[part[0] - 1 :: part[1]])
     return [run for run in runs if run in chosen]

@@ -69,14 +69,13 @@ def begin(called: CalledRun) -> int | None:
         raise UserError("--scale: expected without --matrix, which has numbers of devices of its own")
     with called.series() as series:
         if matrix is None:
-            from llmperf_sweep.scaling import run_scaling
+            from llmperf_sweep.scaling_runs import run_scaling
 
             return run_scaling(called, series)
-        from llmperf_sweep.matrix import refuse_what_the_file_says, run_cells, show_table
+        from llmperf_sweep.matrix import run_matrix
         from llmperf_sweep.matrix_file import read_matrix
 
-        refuse_what_the_file_says(called)
-        return run_cells(called, series, read_matrix(matrix), show_table)
+        return run_matrix(called, series, read_matrix(matrix))
 
 
 def _handed_over(called: CalledRun) -> int | None:

@@ -1,4 +1,4 @@
-"""The runs of a scaling measurement: one cell of a matrix for each number of ranks."""
+"""`llmperf run CASE --scale 1,2,4`: one cell of a matrix for each number of ranks, and the efficiency over them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import click
+from llmperf import encode_pretty, print_table, write_bytes
 from llmperf.errors import UserError
-from llmperf.types import Plan, RunChoice, RunSeries
+from llmperf.reporting import PERCENT, THROUGHPUT, UNKNOWN, Column, rounded
+from llmperf.types import CalledRun, Plan, RunChoice, RunSeries
 
-from llmperf_sweep.efficiency import Measured, Scaling
+from llmperf_sweep.cell_tables import CellSummary, print_cells
+from llmperf_sweep.efficiency import Measured, Scaling, ScalingDocument, scaling_document
+from llmperf_sweep.matrix import run_cells
 from llmperf_sweep.matrix_file import Cell, Matrix
 
 MOST_NUMBERS = 100
+SCALING = "scaling.json"
+REPEATS = 3
+"""Runs with each number of ranks, unless `--repeat` says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,29 +38,69 @@ class Size:
         return self.nodes * self.devices
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScalingRuns:
-    """A scaling measurement before it runs."""
+def run_scaling(called: CalledRun, series: RunSeries) -> int:
+    """Run with each number of ranks in turn, several times; the exit code."""
+    values = called.values
+    repeats = values["repeat"] if called.given("repeat") else REPEATS
+    local = values["launcher"] == "local"
+    matrix, plans = scaling_runs(series, called.choice, values["scale"], values["scaling"], repeats, local=local)
+    places = {cell.identity: place for place, cell in enumerate(matrix.cells)}
 
-    matrix: Matrix
-    """One cell for each number of ranks, ascending."""
-    plans: tuple[Plan, ...]
-    """The plan of each cell, without peaks."""
-    device: str
-    """Model of the devices."""
+    def show(folder: Path, summaries: Sequence[CellSummary], quiet: bool) -> dict[str, Any]:
+        measured = []
+        for summary in summaries:
+            plan = plans[places[summary.cell.identity]]
+            measured.append(
+                Measured(
+                    ranks=plan.layout.world_size,
+                    nodes=plan.layout.nodes,
+                    devices=plan.layout.devices_per_node,
+                    global_batch=plan.batch.global_batch,
+                    device_share=plan.device_share,
+                    throughputs=summary.throughputs,
+                    runs=summary.folders,
+                )
+            )
+        device = plans[0].probe.devices[0].model
+        document = scaling_document(plans[0].spec.case, values["scaling"], measured, device)
+        if values["part"] is None:  # a part has not all runs
+            write_bytes(folder / SCALING, encode_pretty(document))
+        if not quiet:
+            if any(summary.status != "complete" for summary in summaries):
+                print_cells(summaries)
+                click.echo()
+            print_scaling(document)
+        return {"scaling": document}
 
-    def measured(self, place: int, throughputs: Sequence[float], runs: Sequence[str]) -> Measured:
-        """The runs of one cell."""
-        plan = self.plans[place]
-        return Measured(
-            ranks=plan.layout.world_size,
-            nodes=plan.layout.nodes,
-            devices=plan.layout.devices_per_node,
-            global_batch=plan.batch.global_batch,
-            device_share=plan.device_share,
-            throughputs=tuple(throughputs),
-            runs=tuple(runs),
-        )
+    return run_cells(called, series, matrix, show)
+
+
+def print_scaling(document: ScalingDocument) -> None:
+    """Print a row for each number of ranks, and what has to be known to read it."""
+    click.echo(f"{document.case}: {document.scaling} scaling\n")
+    titles = ("ranks", "nodes x devices", "global batch", "runs", "tokens/s", "token/p/s", "speed-up", "efficiency")
+    importance = {"ranks": 1, "efficiency": 2, "95 % interval": 3, "speed-up": 4, "tokens/s": 5}
+    columns = [Column(title=title, importance=importance.get(title, 6), right=True)
+               for title in (*titles, "95 % interval")]  # fmt: skip
+    rows = []
+    for point in document.points:
+        measured, total, interval = point.measured, point.tokens_per_second, UNKNOWN
+        if point.efficiency_low is not None and point.efficiency_high is not None:
+            interval = f"{rounded(point.efficiency_low, PERCENT)} to {rounded(point.efficiency_high, PERCENT)}"
+        rows.append([
+            str(measured.ranks),
+            f"{measured.nodes} x {measured.devices}",
+            f"{measured.global_batch:,}",
+            str(len(measured.throughputs)),
+            rounded(total, THROUGHPUT),
+            rounded(None if total is None else total / measured.ranks, THROUGHPUT),
+            UNKNOWN if point.speed_up is None else f"{point.speed_up:.2f} of {point.ideal_speed_up:g}",
+            UNKNOWN if point.efficiency is None else rounded(point.efficiency, PERCENT),
+            interval,
+        ])  # fmt: skip
+    print_table(columns, rows)
+    for note in document.notes:
+        click.echo(f"\n{note}")
 
 
 def parse_scale(text: str) -> tuple[str, tuple[int, ...]]:
@@ -70,8 +118,10 @@ def parse_scale(text: str) -> tuple[str, tuple[int, ...]]:
 
 def scaling_runs(
     series: RunSeries, choice: RunChoice, text: str, scaling: Scaling, repeats: int, *, local: bool = True
-) -> ScalingRuns:
-    """Plan a scaling measurement; UserError or Refused if it cannot run with every number of ranks.
+) -> tuple[Matrix, list[Plan]]:
+    """A cell for each number of ranks, ascending, and its plan without peaks.
+
+    UserError or Refused if it cannot run with every number of ranks.
 
     `local` runs are on this machine, without a launcher.
     """
@@ -88,21 +138,11 @@ def scaling_runs(
             found = f"{plan.layout.world_size}, the framework's layout"
             raise UserError(f"--scale: expected {size.ranks} ranks, found {found}")
     cells = tuple(
-        Cell(
-            case=one.case,
-            vendor=one.vendor,
-            framework=one.framework,
-            devices=size.devices,
-            settings=one.settings,
-        )
+        Cell(case=one.case, vendor=one.vendor, framework=one.framework, devices=size.devices, settings=one.settings)
         for one, size in zip(choices, sizes, strict=True)
     )
     name = f"{Path(choice.case).stem}-{scaling}-scaling"
-    return ScalingRuns(
-        matrix=Matrix(name=name, folder=Path(), cells=cells, repeats=repeats, order="shuffled"),
-        plans=tuple(plans),
-        device=base.probe.devices[0].model,
-    )
+    return Matrix(name=name, folder=Path(), cells=cells, repeats=repeats, order="shuffled"), plans
 
 
 def _sizes(series: RunSeries, choice: RunChoice, what: str, counts: Sequence[int], local: bool) -> list[Size]:

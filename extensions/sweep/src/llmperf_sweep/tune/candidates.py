@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from llmperf import write_bytes
 from llmperf.errors import UserError
@@ -46,43 +45,30 @@ class Planned:
     """Reasons why it cannot run; empty if it can."""
     step_seconds: float | None = None
     """By the estimate; None without one."""
-    peak_bytes: int | None = None
-    """Estimated peak of the rank with the most; None without an estimate."""
 
 
 def planned(search: Search, candidates: Sequence[Candidate], folder: Path) -> list[Planned]:
     """Plan all candidates by one matrix file in the search's folder; UserError if none of them can run."""
-    path = folder / "space.toml"
-    write_bytes(path, _matrix(search, candidates).encode())
-    words = ["run", "--matrix", str(path), "--dry-run", "--json", *search.options]
-    cells = asked(words, folder / "planning.log")["cells"][1:]
-    if len(cells) != len(candidates):
-        raise UserError(f"{path}: {len(candidates)} candidates, but {len(cells)} cells were planned")
-    return [_planned(values, cell) for values, cell in zip(candidates, cells, strict=True)]
-
-
-def _planned(values: Candidate, cell: Mapping[str, Any]) -> Planned:
-    return Planned(
-        values=values,
-        refusals=tuple(cell["refusals"]),
-        step_seconds=cell["expected_step_seconds"],
-        peak_bytes=cell["expected_peak_bytes"],
-    )
-
-
-def _matrix(search: Search, candidates: Sequence[Candidate]) -> str:
-    """A matrix file: the case as it is, then one cell for each candidate."""
     case = str(Path(search.case).absolute()) if search.case.endswith(".toml") else search.case
     named = {"vendor": search.vendor, "framework": search.framework, "devices": search.devices}
     common = {name: value for name, value in named.items() if value is not None}
     fixed = dict(text.partition("=")[::2] for text in search.settings)
-    lines = [f"cases = [{json.dumps(case)}]"]
+    lines = [f"cases = [{json.dumps(case)}]"]  # the first cell is the case as it is
     for candidate in candidates:
         lines += ["", "[[include]]"]
         lines += [f"{name} = {json.dumps(value)}" for name, value in common.items()]
-        lines += [f"{json.dumps(path.strip())} = {literal(value.strip())}" for path, value in fixed.items()]
-        lines += [f"{json.dumps(path)} = {literal(value)}" for path, value in given(candidate).items()]
-    return "\n".join(lines) + "\n"
+        lines += [f"{json.dumps(name.strip())} = {literal(value.strip())}" for name, value in fixed.items()]
+        lines += [f"{json.dumps(name)} = {literal(value)}" for name, value in given(candidate).items()]
+    path = folder / "space.toml"
+    write_bytes(path, "\n".join([*lines, ""]).encode())
+    words = ["run", "--matrix", str(path), "--dry-run", "--json", *search.options]
+    cells = asked(words, folder / "planning.log")["cells"][1:]
+    if len(cells) != len(candidates):
+        raise UserError(f"{path}: {len(candidates)} candidates, but {len(cells)} cells were planned")
+    return [
+        Planned(values=values, refusals=tuple(cell["refusals"]), step_seconds=cell["expected_step_seconds"])
+        for values, cell in zip(candidates, cells, strict=True)
+    ]
 
 
 def literal(text: str) -> str:

@@ -61,12 +61,24 @@ def command(ctx: click.Context, /, case: str, out: Path | None, resume: bool, as
 
     Exits with 1 if no trial was complete, 2 for bad input, 130 if interrupted.
     """
+    from llmperf_sweep.tune.candidates import Search
     from llmperf_sweep.tune.overlay import write_overlay
     from llmperf_sweep.tune.search import Tuner, Wishes, working_in
     from llmperf_sweep.tune.space import parsed
 
     space = parsed(options["searches"])
-    search = _search(case, options, {each.path for each in space.dimensions})
+    searched = {each.path for each in space.dimensions}
+    for text in options["settings"]:
+        path = text.partition("=")[0].strip()
+        if path in searched or f"tuning.{path}" in searched:
+            raise UserError(f"--set {path}: the setting is searched; expected it either in --search or in --set")
+    named = ("launcher", "hosts", "python")
+    words = [word for name in named if options[name] is not None for word in (f"--{name}", options[name])]
+    search = Search(
+        case=case,
+        options=tuple(words),
+        **{name: options[name] for name in ("vendor", "framework", "devices", "settings")},
+    )
     wishes = Wishes(
         objectives=tuple(dict.fromkeys(options["objectives"])),
         **{name: options[name] for name in ("trials", "steps", "warmup_steps", "confirm", "seed")},
@@ -92,25 +104,6 @@ def command(ctx: click.Context, /, case: str, out: Path | None, resume: bool, as
     else:
         _report(outcome, overlay)
     ctx.exit(0 if outcome.best else 1)
-
-
-def _search(case: str, options: dict[str, Any], searched: set[str]) -> Any:
-    from llmperf_sweep.tune.candidates import Search
-
-    for text in options["settings"]:
-        path = text.partition("=")[0].strip()
-        if path in searched or f"tuning.{path}" in searched:
-            raise UserError(f"--set {path}: the setting is searched; expected it either in --search or in --set")
-    named = ("launcher", "hosts", "python")
-    words = [word for name in named if options[name] is not None for word in (f"--{name}", options[name])]
-    return Search(
-        case=case,
-        options=tuple(words),
-        vendor=options["vendor"],
-        framework=options["framework"],
-        devices=options["devices"],
-        settings=options["settings"],
-    )
 
 
 def _say(line: str) -> None:

@@ -31,13 +31,18 @@ def write_overlay(outcome: Outcome, folder: Path) -> Path | None:
         return None
     if outcome.confirmation is not None and outcome.confirmation.ratio <= 1:
         return None
-    write_bytes(path, overlay_text(outcome, folder).encode())
-    return path
-
-
-def overlay_text(outcome: Outcome, folder: Path) -> str:
-    """The text of the overlay: evidence in comments, conditions, settings."""
-    best, spec = outcome.best[0], outcome.plan["spec"]
+    best, objective, spec = outcome.best[0], outcome.objectives[0], outcome.plan["spec"]
+    date = datetime.now(timezone.utc).date().isoformat()
+    complete = sum(trial.state == "complete" for trial in outcome.trials)
+    evidence = [
+        f"Found by llmperf tune on {date}: {len(outcome.trials)} trials ({complete} complete) of {outcome.space.size}"
+        f" combinations; folder {folder}.",
+        f"Best trial {best.folder}: {_figure(best.figures.get(objective.name))} {objective.title}.",
+    ]
+    default = next((trial for trial in outcome.trials if dict(trial.values) == dict(outcome.default)), None)
+    if default is not None:
+        figure = _figure(default.figures.get(objective.name))
+        evidence.append(f"The case as it is, in a run of the same length: {figure}.")
     when = {
         "case": spec["case"],
         "model": spec["contract"]["model"],
@@ -45,7 +50,7 @@ def overlay_text(outcome: Outcome, folder: Path) -> str:
         "framework": spec["tuning"]["framework"],
         "ranks": spec["tuning"]["nodes"] * spec["tuning"]["devices"],
     }
-    lines = [f"# {printable(line, ' ')}" for line in evidence(outcome, folder)]
+    lines = [f"# {printable(line, ' ')}" for line in (*evidence, confirmed_text(outcome))]
     lines += ["", "[when]", *(f"{name} = {json.dumps(value)}" for name, value in when.items())]
     tables: dict[str, list[str]] = {}
     for setting, value in changes(outcome, best).items():
@@ -53,24 +58,8 @@ def overlay_text(outcome: Outcome, folder: Path) -> str:
         tables.setdefault(table, []).append(f"{name} = {literal(value)}")
     for table, entries in sorted(tables.items()):
         lines += ["", f"[{table}]", *entries]
-    return "\n".join(lines) + "\n"
-
-
-def evidence(outcome: Outcome, folder: Path) -> list[str]:
-    """Evidence for the overlay, one line each."""
-    best, objective = outcome.best[0], outcome.objectives[0]
-    date = datetime.now(timezone.utc).date().isoformat()
-    complete = sum(trial.state == "complete" for trial in outcome.trials)
-    lines = [
-        f"Found by llmperf tune on {date}: {len(outcome.trials)} trials ({complete} complete) of {outcome.space.size}"
-        f" combinations; folder {folder}.",
-        f"Best trial {best.folder}: {_figure(best.figures.get(objective.name))} {objective.title}.",
-    ]
-    default = next((trial for trial in outcome.trials if dict(trial.values) == dict(outcome.default)), None)
-    if default is not None:
-        lines.append(f"The case as it is, in a run of the same length: {_figure(default.figures.get(objective.name))}.")
-    lines.append(confirmed_text(outcome))
-    return lines
+    write_bytes(path, "\n".join([*lines, ""]).encode())
+    return path
 
 
 def confirmed_text(outcome: Outcome) -> str:

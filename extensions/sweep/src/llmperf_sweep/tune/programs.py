@@ -49,22 +49,15 @@ def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = Non
             process.send_signal(signal.SIGINT)
             process.wait()
             raise
-    return Ended(code=process.returncode, document=_json(output), error=_last_line(log, begin))
-
-
-def _json(output: bytes) -> Any:
     try:
-        return json.loads(output)
+        document = json.loads(output)
     except ValueError:
-        return None
-
-
-def _last_line(log: Path, begin: int) -> str:
+        document = None
     with log.open("rb") as file:
         file.seek(begin)
         lines = file.read()[-4000:].decode(errors="replace").splitlines()
-    line = next((line for line in reversed(lines) if line.strip()), "")
-    return line.removeprefix(PREFIX)
+    last = next((line for line in reversed(lines) if line.strip()), "")
+    return Ended(code=process.returncode, document=document, error=last.removeprefix(PREFIX))
 
 
 def asked(words: Sequence[str], log: Path) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,10 @@ from llmperf import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import UserError
 
 from llmperf_sweep.tune.candidates import Planned, Search, planned
-from llmperf_sweep.tune.objectives import OBJECTIVES, Objective
 from llmperf_sweep.tune.programs import asked
-from llmperf_sweep.tune.space import UNSET, Candidate, Dimension, Space, checked, default_space, without_unused
+from llmperf_sweep.tune.space import UNSET, Candidate, Dimension, Space, checked, default_space
 from llmperf_sweep.tune.study import Study, key
-from llmperf_sweep.tune.trials import Trial, Trials
+from llmperf_sweep.tune.trials import OBJECTIVES, Objective, Trial, Trials
 
 SETTINGS = "tune.json"
 MAX_SETTINGS_BYTES = 2**20
@@ -83,46 +82,6 @@ class Outcome:
     confirmation: Confirmation | None = None
 
 
-def base_plan(search: Search, folder: Path) -> dict[str, Any]:
-    """The plan of the case as it is; UserError with its first problem if it cannot run."""
-    document = asked(["plan", *search.words({}), "--json"], folder / "planning.log")
-    if document["problems"]:
-        problem = document["problems"][0]
-        raise UserError(f"{problem['where']}: {problem['message']}")
-    plan: dict[str, Any] = document["plan"]
-    return plan
-
-
-def default_values(space: Space, plan: Mapping[str, Any]) -> dict[str, str]:
-    """The values of the case for the searched settings, as `--set` takes them."""
-    values = {}
-    for dimension in space.dimensions:
-        table, _, name = dimension.path.partition(".")
-        value = plan["spec"].get(table, {}).get(name)
-        if value is None:
-            values[dimension.path] = UNSET if table == "framework" else "none"
-        else:
-            values[dimension.path] = value if isinstance(value, str) else json.dumps(value).replace('", "', '","')
-    return values
-
-
-def with_defaults(space: Space, default: Mapping[str, str]) -> Space:
-    """The space with the values of the case, so that it is among the candidates."""
-    dimensions = []
-    for each in space.dimensions:
-        value = default[each.path]
-        values = each.values if value in each.values else _in_order((*each.values, value))
-        dimensions.append(Dimension(path=each.path, values=values))
-    return checked(Space(dimensions=tuple(dimensions)))
-
-
-def _in_order(values: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(values, key=float))
-    except ValueError:
-        return values
-
-
 class Tuner:
     """One search in one folder."""
 
@@ -130,17 +89,40 @@ class Tuner:
         """Plan the candidates. UserError if the case cannot run, or only as it is."""
         self._search, self._wishes, self._folder, self._say = search, wishes, folder, say
         self.objectives = tuple(OBJECTIVES[name] for name in wishes.objectives)
-        self._plan = base_plan(search, folder)
-        space = given if given.dimensions else default_space(self._plan)
-        self.default = default_values(space, self._plan)
-        space = with_defaults(space, self.default)
+        document = asked(["plan", *search.words({}), "--json"], folder / "planning.log")
+        if document["problems"]:
+            problem = document["problems"][0]
+            raise UserError(f"{problem['where']}: {problem['message']}")
+        self._plan: dict[str, Any] = document["plan"]
+        self.default: dict[str, str] = {}
+        dimensions = []
+        for each in (given if given.dimensions else default_space(self._plan)).dimensions:
+            table, _, name = each.path.partition(".")
+            value, values = self._plan["spec"].get(table, {}).get(name), each.values
+            if value is None:
+                own = UNSET if table == "framework" else "none"
+            else:
+                own = value if isinstance(value, str) else json.dumps(value).replace('", "', '","')
+            if own not in values:  # the case itself is a candidate too
+                values = (*values, own)
+                with suppress(ValueError):
+                    values = tuple(sorted(values, key=float))
+            self.default[each.path] = own
+            dimensions.append(Dimension(path=each.path, values=values))
+        space = checked(Space(dimensions=tuple(dimensions)))
         say(f"planning {space.size} combinations of {', '.join(each.path for each in space.dimensions)}")
         self.candidates = tuple(planned(search, list(space.candidates()), folder))
         self.usable = [each for each in self.candidates if not each.refusals]
         if len(self.usable) < 2:
             reasons = dict.fromkeys(reason for each in self.candidates for reason in each.refusals)
             raise UserError(f"--search: no combination but the case itself can run here: {next(iter(reasons), 'none')}")
-        self.space = without_unused(space, [each.values for each in self.usable])
+        left = []  # without values that no usable candidate has, and settings with one value left
+        for each in space.dimensions:
+            seen = {candidate.values[each.path] for candidate in self.usable}
+            values = tuple(value for value in each.values if value in seen)
+            if len(values) > 1:
+                left.append(Dimension(path=each.path, values=values))
+        self.space = Space(dimensions=tuple(left))
         self._study = Study(folder, self.space, self.usable, self.objectives, wishes.seed)
         if self._study.trials:
             say(f"{len(self._study.trials)} trials taken over from the interrupted search")
@@ -153,27 +135,21 @@ class Tuner:
             values = self._study.ask(self.default, self.cannot_win())
             if values is None:
                 return
-            best = self._best_throughput() if len(self.objectives) == 1 else None
-            trial = self._trials.run(values, self.objectives, best if self._by_time() else None)
-            self._check(trial)
+            complete = [trial for trial in self._study.trials if trial.state == "complete"]
+            rates = [rate for trial in complete if (rate := trial.figures.get("throughput")) is not None]
+            best = max(rates, default=None) if self._by_time() else None
+            trial = self._trials.run(values, self.objectives, best)
+            for objective in self.objectives:
+                if trial.state == "complete" and trial.figures.get(objective.name) is None:
+                    raise UserError(
+                        f"--objective {objective.name}: {objective.title} is unknown on this machine"
+                        f" (run {trial.folder}); nearest: --objective throughput"
+                    )
             self._study.tell(trial)
             show(len(self._study.trials), trial, trial in self._study.best())
 
     def _by_time(self) -> bool:
         return self._wishes.objectives == ("throughput",)
-
-    def _check(self, trial: Trial) -> None:
-        """UserError if a complete run lacks a figure that is to be optimised."""
-        for objective in self.objectives:
-            if trial.state == "complete" and trial.figures.get(objective.name) is None:
-                raise UserError(
-                    f"--objective {objective.name}: {objective.title} is unknown on this machine (run {trial.folder});"
-                    " nearest: --objective throughput"
-                )
-
-    def _best_throughput(self) -> float | None:
-        rates = [trial.figures.get("throughput") for trial in self._study.trials if trial.state == "complete"]
-        return max((rate for rate in rates if rate is not None), default=None)
 
     def cannot_win(self) -> list[Candidate]:
         """Candidates that an estimate leaves no chance, compared with the best trial and its own estimate."""
@@ -241,7 +217,14 @@ def working_in(
     if path.exists() and not resume:
         raise UserError(f"{folder}: there is a search already: continue it with --resume, or choose another --out")
     if resume:
-        _compare(path, document)
+        try:
+            before = json.loads(read_bytes(path, limit=MAX_SETTINGS_BYTES))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{path}: not valid JSON: {error}") from None
+        same = before if isinstance(before, dict) else {}
+        if changed := [name for name, value in document.items() if name not in same or same[name] != value]:
+            names = ", ".join(changed)
+            raise UserError(f"{path}: --resume needs the options of the search's beginning; different: {names}")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
@@ -253,18 +236,6 @@ def working_in(
         except OSError:
             raise UserError(f"{folder}: another search is running in it") from None
         yield partial(write_bytes, path, encode_pretty(document))
-
-
-def _compare(path: Path, document: Mapping[str, Any]) -> None:
-    try:
-        before = json.loads(read_bytes(path, limit=MAX_SETTINGS_BYTES))
-    except (ValueError, RecursionError) as error:
-        raise UserError(f"{path}: not valid JSON: {error}") from None
-    changed = [name for name, value in document.items() if not isinstance(before, dict) or before.get(name) != value]
-    if changed:
-        raise UserError(
-            f"{path}: --resume needs the options of the search's beginning; different: {', '.join(changed)}"
-        )
 
 
 def reasons(candidates: Sequence[Planned]) -> list[tuple[int, str]]:

@@ -112,8 +112,8 @@ def default_space(plan: Mapping[str, Any]) -> Space:
     dimensions = [_numbers("micro_batch", [1, 2, 4, 8, 16, 32], tuning, share)]
     if contract["lora"] is None and ranks > 1:
         dimensions.append(_numbers("sharding_stage", [0, 1, 2, 3], tuning, 3))
-    dimensions.append(_flags("gradient_checkpointing", tuning))
-    dimensions.append(_flags("compile", tuning))
+    dimensions.append(Dimension(path="tuning.gradient_checkpointing", values=("false", "true")))
+    dimensions.append(Dimension(path="tuning.compile", values=("false", "true")))
     if ranks > 1:
         dimensions.append(_numbers("tensor_parallel", [1, 2, 4, 8], tuning, ranks))
     return Space(dimensions=tuple(each for each in dimensions if len(each.values) > 1))
@@ -122,19 +122,3 @@ def default_space(plan: Mapping[str, Any]) -> Space:
 def _numbers(name: str, values: Sequence[int], tuning: Mapping[str, Any], most: int) -> Dimension:
     numbers = {value for value in values if value <= most} | {tuning[name]}
     return Dimension(path=f"tuning.{name}", values=tuple(str(number) for number in sorted(numbers)))
-
-
-def _flags(name: str, tuning: Mapping[str, Any]) -> Dimension:
-    del tuning
-    return Dimension(path=f"tuning.{name}", values=("false", "true"))
-
-
-def without_unused(space: Space, usable: Sequence[Candidate]) -> Space:
-    """The space without values that no usable candidate has, and without settings with one value left."""
-    dimensions = []
-    for dimension in space.dimensions:
-        seen = {candidate[dimension.path] for candidate in usable}
-        values = tuple(value for value in dimension.values if value in seen)
-        if len(values) > 1:
-            dimensions.append(Dimension(path=dimension.path, values=values))
-    return Space(dimensions=tuple(dimensions))

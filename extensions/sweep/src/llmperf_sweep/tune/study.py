@@ -6,10 +6,9 @@ import json
 import math
 import random
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import optuna
 from llmperf.errors import UserError
@@ -19,10 +18,9 @@ from optuna.trial import Trial as OptunaTrial
 from optuna.trial import TrialState
 
 from llmperf_sweep.tune.candidates import Planned
-from llmperf_sweep.tune.objectives import Objective
 from llmperf_sweep.tune.space import Candidate, Space
-from llmperf_sweep.tune.surrogate import logarithm, most_promising
-from llmperf_sweep.tune.trials import Trial
+from llmperf_sweep.tune.surrogate import most_promising
+from llmperf_sweep.tune.trials import Objective, Trial
 
 JOURNAL = "study.jsonl"
 NAME = "search"
@@ -65,7 +63,11 @@ class Study:
         for trial in kept:
             if trial.state == TrialState.RUNNING:
                 self._study.tell(trial.number, state=TrialState.FAIL)
-        self.trials = [_read(trial.user_attrs[EVIDENCE]) for trial in kept if EVIDENCE in trial.user_attrs]
+        try:
+            documents = [trial.user_attrs[EVIDENCE] for trial in kept if EVIDENCE in trial.user_attrs]
+            self.trials = [Trial(**json.loads(json.dumps(document))) for document in documents]
+        except TypeError as error:
+            raise UserError(f"{JOURNAL}: not a trial of a search: {error}") from None
         """Those that ended, in their order."""
         self._asked: OptunaTrial | None = None
 
@@ -80,33 +82,28 @@ class Study:
             return None
         if first is not None and key(first) in left:
             return self._begin(first)
-        names = list(left)
-        measured = self._measured()
-        names += [key(values) for values, _ in measured]
+        drawn = random.Random(f"{self._seed} {len(self.trials)}")
+        weights = [drawn.expovariate(1.0) for _ in self._objectives]
+        measured = []  # the logarithm of what is to be high: that of a figure, negative where low figures are good
+        for trial in self.trials:
+            values = [trial.figures.get(objective.name) for objective in self._objectives]
+            if trial.state == "failed" or None in values:
+                continue
+            logarithms = [math.log(max(value, 1e-300)) for value in values if value is not None]
+            signed = [
+                value if each.highest else -value for each, value in zip(self._objectives, logarithms, strict=True)
+            ]
+            total = sum(weight * value for weight, value in zip(weights, signed, strict=True))
+            measured.append((trial.values, total / sum(weights)))
+        names = [*left, *(key(candidate) for candidate, _ in measured)]
         prior = {
             index: -math.log(seconds)
             for index, name in enumerate(names)
             if name in self._usable and (seconds := self._usable[name].step_seconds)
         }
         candidates = list(left.values())
-        return self._begin(most_promising(self._space, candidates, measured, prior if self._by_time() else {}))
-
-    def _by_time(self) -> bool:
-        return [objective.name for objective in self._objectives] == ["throughput"]
-
-    def _measured(self) -> list[tuple[Candidate, float]]:
-        """The trials that have figures, each with the logarithm of what is to be high."""
-        drawn = random.Random(f"{self._seed} {len(self.trials)}")
-        weights = [drawn.expovariate(1.0) for _ in self._objectives]
-        figures = []
-        for trial in self.trials:
-            values = [trial.figures.get(objective.name) for objective in self._objectives]
-            if trial.state == "failed" or None in values:
-                continue
-            pairs = zip(self._objectives, values, weights, strict=True)
-            terms = [weight * logarithm(value, each.highest) for each, value, weight in pairs if value is not None]
-            figures.append((trial.values, sum(terms) / sum(weights)))
-        return figures
+        by_time = [objective.name for objective in self._objectives] == ["throughput"]
+        return self._begin(most_promising(self._space, candidates, measured, prior if by_time else {}))
 
     def _begin(self, values: Candidate) -> Candidate:
         self._study.enqueue_trial(dict(values))
@@ -134,21 +131,14 @@ class Study:
 
 def front(trials: Sequence[Trial], objectives: Sequence[Objective]) -> list[Trial]:
     """Trials that no other one equals or surpasses in all figures and surpasses in one."""
-    return [trial for trial in trials if not any(_surpasses(other, trial, objectives) for other in trials)]
 
+    def surpasses(first: Trial, second: Trial) -> bool:
+        pairs = [(first.figures[each.name], second.figures[each.name], each) for each in objectives]
+        known = [(mine, its, each) for mine, its, each in pairs if mine is not None and its is not None]
+        return (
+            len(known) == len(pairs)
+            and not any(each.better(its, mine) for mine, its, each in known)
+            and any(each.better(mine, its) for mine, its, each in known)
+        )
 
-def _surpasses(first: Trial, second: Trial, objectives: Sequence[Objective]) -> bool:
-    pairs = [(first.figures[each.name], second.figures[each.name], each) for each in objectives]
-    known = [(mine, its, each) for mine, its, each in pairs if mine is not None and its is not None]
-    return (
-        len(known) == len(pairs)
-        and not any(each.better(its, mine) for mine, its, each in known)
-        and any(each.better(mine, its) for mine, its, each in known)
-    )
-
-
-def _read(document: Mapping[str, Any]) -> Trial:
-    try:
-        return Trial(**json.loads(json.dumps(document)))
-    except TypeError as error:
-        raise UserError(f"{JOURNAL}: not a trial of a search: {error}") from None
+    return [trial for trial in trials if not any(surpasses(other, trial) for other in trials)]

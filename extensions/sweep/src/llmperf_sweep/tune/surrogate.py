@@ -9,7 +9,6 @@ candidates, 56 of 60 simulated searches of 12 trials end within 2 % of the best 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -44,31 +43,17 @@ def most_promising(
         np.zeros(len(everyone))  # fmt: skip
     known = slice(len(left), None)
     seen = np.array([figure for _, figure in measured]) - expected[known]
-    covariance = _covariance(space, everyone)
+    # EFFECT^2 for each setting in which two candidates agree, of which neighbours of an ordered setting share a part,
+    # and COMBINATION^2 for the same candidate
+    covariance: Floats = COMBINATION**2 * np.eye(len(everyone))
+    for dimension in space.dimensions:
+        places = np.array([dimension.values.index(values[dimension.path]) for values in everyone])
+        apart = np.abs(places[:, None] - places[None, :])
+        near = np.exp(-(apart.astype(float) ** 2)) if dimension.ordered else (apart == 0).astype(float)
+        covariance += EFFECT**2 * near
     between = covariance[known, known] + NOISE**2 * np.eye(len(measured))
     weights = np.linalg.solve(between, covariance[known, : len(left)])
     mean = expected[: len(left)] + seen.mean() + weights.T @ (seen - seen.mean())
     explained = np.einsum("ij,ij->j", covariance[known, : len(left)], weights)
     variance = np.maximum(np.diag(covariance)[: len(left)] - explained, 0.0)
     return left[int(np.argmax(mean + CURIOSITY * np.sqrt(variance)))]
-
-
-def _covariance(space: Space, candidates: Sequence[Candidate]) -> Floats:
-    """EFFECT^2 for each setting in which two candidates agree, COMBINATION^2 for the same candidate.
-
-    Neighbours of an ordered setting share a part of it.
-    """
-    total = COMBINATION**2 * np.eye(len(candidates))
-    for dimension in space.dimensions:
-        places = np.array([dimension.values.index(values[dimension.path]) for values in candidates])
-        apart = np.abs(places[:, None] - places[None, :])
-        near = np.exp(-(apart.astype(float) ** 2)) if dimension.ordered else (apart == 0).astype(float)
-        total += EFFECT**2 * near
-    result: Floats = total
-    return result
-
-
-def logarithm(figure: float, highest: bool) -> float:
-    """The logarithm of a figure, negative where low figures are good."""
-    value = math.log(max(figure, 1e-300))
-    return value if highest else -value

@@ -1,9 +1,9 @@
-"""Trials: short runs of candidates, with what became of them."""
+"""Trials: short runs of candidates, with what became of them, and the figures that a search optimises."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +19,40 @@ State = Literal["complete", "behind", "failed"]
 BEHIND = 0.7
 """Share of the best throughput below which a trial is ended early."""
 STEPS_BEFORE_STOP = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Objective:
+    """A figure of a result that is to be high or low."""
+
+    name: str
+    """Name for `--objective`."""
+    title: str
+    """For people, with the unit."""
+    highest: bool
+    """More is better."""
+    figure: Callable[[Mapping[str, Any]], float | None]
+    """Takes `result.metrics`; None if the result does not have it."""
+
+    def better(self, first: float, second: float) -> bool:
+        """Check whether `first` is better than `second`."""
+        return first > second if self.highest else first < second
+
+
+def _memory(metrics: Mapping[str, Any]) -> float | None:
+    peaks = [rank["peak_bytes"] for rank in metrics["rank_memory"]]
+    return None if not peaks or None in peaks else float(max(peaks))
+
+
+OBJECTIVES = {
+    name: Objective(name=name, title=title, highest=highest, figure=figure)
+    for name, title, highest, figure in (
+        ("throughput", "token/p/s", True, lambda metrics: metrics["tokens_per_second_per_device"]),
+        ("energy", "J/token", False, lambda metrics: metrics["joules_per_token"]),
+        ("memory", "peak bytes of a rank", False, _memory),
+    )
+}
+"""By name; the first is the default."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +80,7 @@ class Trials:
         self._folder = folder
         self._short = (f"contract.steps={steps}", f"contract.warmup_steps={warmup_steps}")
 
-    def run(self, values: Candidate, objectives: Sequence[Any], best: float | None) -> Trial:
+    def run(self, values: Candidate, objectives: Sequence[Objective], best: float | None) -> Trial:
         """Run one candidate for a few steps. `best` is the highest throughput so far, for ending it early."""
         limit_file, env = self._folder / "limit.json", {}
         if best is not None:
@@ -64,8 +98,7 @@ class Trials:
 
     def whole(self, values: Candidate) -> tuple[float | None, str | None, str]:
         """Run one candidate as long as the case says: its throughput, the run folder, and why there is none."""
-        ended = self._call(values, (), {})
-        trial = self._trial(values, ended, (), 0.0)
+        trial = self._trial(values, self._call(values, (), {}), (), 0.0)
         return trial.figures.get("throughput"), trial.folder, trial.reason
 
     def _call(self, values: Candidate, settings: Sequence[str], env: Mapping[str, str]) -> Ended:
@@ -73,7 +106,7 @@ class Trials:
         return llmperf(words, self._folder / "trials.log", env)
 
     @staticmethod
-    def _trial(values: Candidate, ended: Ended, objectives: Sequence[Any], seconds: float) -> Trial:
+    def _trial(values: Candidate, ended: Ended, objectives: Sequence[Objective], seconds: float) -> Trial:
         if not isinstance(ended.document, dict):
             reason = ended.error or f"llmperf run ended with {ended.code} and no result"
             return Trial(values=values, state="failed", reason=reason, seconds=seconds)
