@@ -12,7 +12,7 @@ from llmperf.types import ProfiledOperation, StepProfile
 from llmperf_trace import chrome_traces
 from llmperf_trace.chrome_traces import is_trace, read_trace
 from llmperf_trace.differences import TracedRun
-from llmperf_trace.trace_operations import of_file, of_run
+from llmperf_trace.trace_operations import of_files, of_run
 
 
 def event(name, begin, length, category="cpu_op", thread=1, **more):
@@ -168,7 +168,7 @@ def test_files_are_compared_by_themselves(tmp_path, monkeypatch, ran, capsys):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "a.json.gz", HOST)
     written(tmp_path / "b.json.gz", [*HOST[1:], event("aten::mm", 80, 4000, thread=3)])
-    assert of_file(tmp_path / "a.json.gz").steps == 1
+    assert of_files([tmp_path / "a.json.gz"]).steps == 1
     lines = ran(0, "compare", "a.json.gz", "b.json.gz", "--explain").out.splitlines()
     assert lines[0] == "A: a.json.gz: calls on the host, means of 1 steps"
     (row,) = [line.split() for line in lines if line.startswith("aten.mm")]

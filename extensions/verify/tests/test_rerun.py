@@ -166,6 +166,17 @@ def test_what_cannot_be_trained_here_is_impossible(result, changed, options, tol
     assert told in impossible(changed(result), **options)
 
 
+def test_without_an_estimate_the_limit_is_that_of_a_slow_machine(result, monkeypatch):
+    def planned(*arguments):
+        rerun = plan_rerun(*arguments)
+        flops = replace(rerun.plan.flops, parameters=10**15, active_parameters=None)
+        return replace(rerun, plan=replace(rerun.plan, expected_step_seconds=None, flops=flops))
+
+    monkeypatch.setattr(rerun_module, "plan_rerun", planned)
+    assert "5 steps would take about" in (message := impossible(result))
+    assert "h, more than the limit of 6 h" in message
+
+
 @pytest.mark.slow
 def test_data_of_this_python_are_used(result):
     same = replace(result, software=replace(result.software, python=platform.python_version()))

@@ -69,12 +69,9 @@ def shown(found: Verdict, others_failed: bool) -> Iterator[str]:
         yield ""
     if found.path_mtu:
         yield f"path MTU: {', '.join(map(str, found.path_mtu))} bytes"
-    for line in found.not_measured:
-        yield f"not measured: {printable(line, ' ')}"
-    for line in found.unreachable:
-        yield f"{click.style('error', fg='red')}: {printable(line, ' ')}"
-    for line in found.slow:
-        yield f"{click.style('warning', fg='yellow')}: {printable(line, ' ')}"
+    error, warning = click.style("error", fg="red"), click.style("warning", fg="yellow")
+    groups = (("not measured", found.not_measured), (error, found.unreachable), (warning, found.slow))
+    yield from (f"{kind}: {printable(line, ' ')}" for kind, lines in groups for line in lines)
     if not found.sick:
         which = "none of the other nodes" if others_failed else "no node"
         yield f"{which} stands out; screened in {found.seconds:.0f} s"

@@ -62,11 +62,6 @@ def compared(figures: Sequence[Iterable[Figure]]) -> Iterator[Compared]:
             yield Compared(rank=rank, figure=figure, others=others)
 
 
-def slow_ranks(figures: Sequence[Iterable[Figure]]) -> set[int]:
-    """The nodes with a slow figure."""
-    return {item.rank for item in compared(figures) if item.slow}
-
-
 def better(known: Figure, second: Figure) -> Figure:
     """The higher figure if both are of one check and device, otherwise the known one."""
     same = (known.check, known.device) == (second.check, second.device)

@@ -147,7 +147,10 @@ def transfer_as_client(rank: int, peer: Peer, own_address: str, secret: str, num
             sent = float(_line(connection, TRANSFER_SECONDS + DRAIN_SECONDS + CONNECT_SECONDS))
             if not 0 <= sent < math.inf:
                 raise ValueError("no rate")
-            mtu = _path_mtu(connection)
+            mtu = None
+            if connection.family == socket.AF_INET:
+                with suppress(OSError):
+                    mtu = connection.getsockopt(socket.IPPROTO_IP, IP_MTU) or None
         with _connected(peer, own_address, secret, f"return {number} {own_rank}") as connection:
             received = _receive(connection)
     except (OSError, ValueError) as error:
@@ -219,12 +222,3 @@ def _line(connection: socket.socket, seconds: float) -> str:
             break
         data += byte
     return data.decode(errors="replace").strip()
-
-
-def _path_mtu(connection: socket.socket) -> int | None:
-    if connection.family != socket.AF_INET:
-        return None
-    try:
-        return connection.getsockopt(socket.IPPROTO_IP, IP_MTU) or None
-    except OSError:
-        return None

@@ -64,7 +64,11 @@ class NodeScreening:
             return ScreenAnswer(figures=self._checks(task))
         partners = task.partners[self._rank]
         if task.stage == "reach":
-            return ScreenAnswer(contacts=self._reach(task, partners))
+            with ThreadPoolExecutor(CONTACTS_AT_ONCE) as pool:
+                reached = [
+                    pool.submit(contact, rank, task.peers[rank], self._address, self._secret) for rank in partners
+                ]
+                return ScreenAnswer(contacts=tuple(each.result() for each in reached))
         if not partners:
             return ScreenAnswer()
         if task.stage == "collective":
@@ -78,13 +82,6 @@ class NodeScreening:
         if task.devices:
             figures += self._measured(CheckRequest(scope="device", devices=task.devices), CHECKS_SECONDS)
         return figures
-
-    def _reach(self, task: ScreenTask, partners: tuple[int, ...]) -> tuple[Contact, ...]:
-        def reached(rank: int) -> Contact:
-            return contact(rank, task.peers[rank], self._address, self._secret)
-
-        with ThreadPoolExecutor(CONTACTS_AT_ONCE) as pool:
-            return tuple(pool.map(reached, partners))
 
     def _transfer(self, task: ScreenTask, partner: int) -> Contact:
         if self._listener is None:

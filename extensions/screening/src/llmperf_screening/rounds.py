@@ -16,13 +16,14 @@ def rounds(ranks: Sequence[int]) -> list[list[Pair]]:
     Up to ALL_PAIRS nodes, each meets every other by the circle method of tournaments: N - 1 rounds for an even N, N
     for an odd one. More nodes meet their neighbours in a ring, in 2 rounds, or 3 for an odd number.
     """
-    if len(ranks) < 2:
+    count = len(ranks)
+    if count < 2:
         return []
-    return _ring(ranks) if len(ranks) > ALL_PAIRS else _tournament(ranks)
-
-
-def _tournament(ranks: Sequence[int]) -> list[list[Pair]]:
-    circle: list[int | None] = [*ranks, *([None] if len(ranks) % 2 else [])]
+    if count > ALL_PAIRS:
+        edges = [(min(pair), max(pair)) for pair in ((ranks[i], ranks[(i + 1) % count]) for i in range(count))]
+        even, odd, last = edges[0 : count - count % 2 : 2], edges[1::2], edges[count - 1 :] if count % 2 else []
+        return [turn for turn in (even, odd, last) if turn]
+    circle: list[int | None] = [*ranks, *([None] if count % 2 else [])]
     played = []
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
@@ -30,13 +31,6 @@ def _tournament(ranks: Sequence[int]) -> list[list[Pair]]:
         played.append([(min(a, b), max(a, b)) for a, b in pairs if a is not None and b is not None])
         circle = [circle[0], circle[-1], *circle[1:-1]]
     return played
-
-
-def _ring(ranks: Sequence[int]) -> list[list[Pair]]:
-    count = len(ranks)
-    edges = [(min(pair), max(pair)) for pair in ((ranks[i], ranks[(i + 1) % count]) for i in range(count))]
-    even, odd, last = edges[0 : count - count % 2 : 2], edges[1::2], edges[count - 1 :] if count % 2 else []
-    return [turn for turn in (even, odd, last) if turn]
 
 
 def partners(pairs: Sequence[Pair], count: int) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from llmperf import compact_hosts, convert
 from llmperf.errors import UserError
 from llmperf.types import ReachedNodes
 
-from llmperf_screening.comparison import better, faster, slow_pairs, slow_ranks
+from llmperf_screening.comparison import better, compared, faster, slow_pairs
 from llmperf_screening.rounds import partners, rounds
 from llmperf_screening.stages import TASK, Contact, Figure, Peer, ScreenAnswer, ScreenTask, checked_answer, short
 
@@ -103,7 +103,9 @@ class Screening:
             task = ScreenTask(stage="checks", ranks=tuple(ranks), devices=devices)
             for rank, answer in self._ask(task, CHECKS_SECONDS).items():
                 self._figures[rank] += answer.figures
-        for rank in sorted(slow_ranks(self._figures)):  # a short disturbance does not last until the second time
+        for rank in sorted(
+            {item.rank for item in compared(self._figures) if item.slow}
+        ):  # a short disturbance does not last until the second time
             task = ScreenTask(stage="checks", ranks=(rank,), devices=devices)
             answer = self._ask(task, CHECKS_SECONDS).get(rank, ScreenAnswer())
             for figure in answer.figures:

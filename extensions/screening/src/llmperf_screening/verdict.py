@@ -70,12 +70,25 @@ class Verdict:
 
 def verdict(screened: Screened) -> Verdict:
     """Compare every figure of a screening."""
-    figures = list(_of_hosts(screened))
+    figures = []
+    for item in compared(screened.figures):  # a device: with all devices of the other nodes and of its own
+        figure, device = item.figure, "" if item.figure.device is None else f" of device {item.figure.device}"
+        host, what, others = screened.hosts[item.rank], f"{figure.check}{device}", item.others
+        figures.append(
+            Measured(host=host, what=what, unit=figure.unit, value=figure.value, others=others, slow=item.slow)
+        )
     network, links = _of_network(screened)
     pairs, slow_pairs = _of_pairs(screened)
     measured = [*figures, *network]
     silent = _silent(screened)
-    slow = [_slow_line(item) for item in measured if item.slow and item.value]
+    slow = []
+    for each in measured:
+        if each.slow and each.value and each.unit == "s":
+            times = f"{1e3 * each.value:.2f} ms, {1e3 * (each.others or 0.0):.2f} ms on other nodes"
+            slow.append(f"node {each.host}: {each.what} of {times}")
+        elif each.slow and each.value:
+            share = -100 * (each.relative or 0.0)
+            slow.append(f"node {each.host}: {each.what} is {share:.0f} % slower than the median of the others")
     slow_hosts = {item.host for item in network if item.slow}
     slow_hosts |= {host for pair in silent for host in pair}
     slow += [line for pair, line in (*links, *slow_pairs) if not slow_hosts & set(pair)]
@@ -87,24 +100,6 @@ def verdict(screened: Screened) -> Verdict:
         path_mtu=tuple(sorted({mtu for contacts in screened.transfers for c in contacts if (mtu := c.path_mtu)})),
         seconds=screened.seconds,
     )
-
-
-def _slow_line(item: Measured) -> str:
-    if item.unit == "s":
-        assert item.value is not None
-        assert item.others is not None
-        return f"node {item.host}: {item.what} of {1e3 * item.value:.2f} ms, {1e3 * item.others:.2f} ms on other nodes"
-    share = -100 * (item.relative or 0.0)
-    return f"node {item.host}: {item.what} is {share:.0f} % slower than the median of the others"
-
-
-def _of_hosts(screened: Screened) -> Iterator[Measured]:
-    """Figures of hosts and devices; a device is compared with all devices of the other nodes and of its own."""
-    for item in compared(screened.figures):
-        figure = item.figure
-        what = figure.check if figure.device is None else f"{figure.check} of device {figure.device}"
-        host = screened.hosts[item.rank]
-        yield Measured(host=host, what=what, unit=figure.unit, value=figure.value, others=item.others, slow=item.slow)
 
 
 def _of_network(screened: Screened) -> tuple[list[Measured], list[tuple[tuple[str, str], str]]]:

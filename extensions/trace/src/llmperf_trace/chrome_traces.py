@@ -101,7 +101,9 @@ class _Text:
     def __init__(self, stream: IO[bytes]) -> None:
         self._stream = stream
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")("replace")
-        self._decode = json.JSONDecoder(parse_int=_integer).raw_decode
+        # digits that are too many for an integer of Python make a float
+        decoder = json.JSONDecoder(parse_int=lambda digits: int(digits) if len(digits) < 20 else float(digits))
+        self._decode = decoder.raw_decode
         self._text = ""
         self._at = 0
         self._length = 0
@@ -149,11 +151,6 @@ class _Text:
         if self._length > MAX_BYTES:
             raise ValueError(f"expected a Chrome trace of at most {MAX_BYTES} bytes, found more")
         return bool(block)
-
-
-def _integer(digits: str) -> float:
-    """A number of the text, also one with too many digits for an integer of Python."""
-    return int(digits) if len(digits) < 20 else float(digits)
 
 
 def _events(text: _Text) -> Iterator[object]:

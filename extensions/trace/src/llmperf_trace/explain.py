@@ -14,7 +14,7 @@ from llmperf.types import Result
 from llmperf_trace.chrome_traces import is_trace
 from llmperf_trace.differences import TraceDifference, TracedRun, trace_difference, traced_run
 from llmperf_trace.explanation_page import explanation_page, operations_page
-from llmperf_trace.trace_operations import SOURCE, TracedOperations, joined, of_file, of_run
+from llmperf_trace.trace_operations import SOURCE, TracedOperations, joined, of_files, of_run
 
 Joined = tuple[TracedOperations, TracedOperations]
 """The operations of a side and of the reference."""
@@ -40,13 +40,12 @@ class Explanations:
 
     def show(self, wanted: str, language: str) -> None:
         """Print a page for each side."""
-
         for name, difference in self.differences.items():
             click.echo()
             print_page(explanation_page(name, self.reference, difference), wanted, language)
             if name in self.operations:
                 click.echo()
-                _print_operations(name, self.reference, self.operations[name], wanted, language)
+                print_page(operations_page(name, self.reference, *self.operations[name]), wanted, language)
 
 
 def explained(
@@ -75,11 +74,22 @@ def explained(
         for name in others
         if (ours := traced[name]) is not None and theirs is not None
     }
-    return Explanations(reference=reference, differences=differences, operations=_chrome_traces(differences))
+    read: dict[TracedRun, TracedOperations | None] = {}
+    for run in dict.fromkeys(run for found in differences.values() for run in (found.reference, found.run)):
+        try:
+            read[run] = of_run(run)
+        except UserError as error:
+            read[run] = None
+            warn(f"--explain: {error}: the figures of the records alone are shown")
+    operations = {
+        name: (mine, other)  # where both sides have kept their Chrome traces
+        for name, found in differences.items()
+        if (mine := read[found.run]) is not None and (other := read[found.reference]) is not None
+    }
+    return Explanations(reference=reference, differences=differences, operations=operations)
 
 
 def _check_format(wanted: str) -> None:
-
     if wanted not in ("terminal", "markdown", "json"):
         raise UserError(f"--explain: expected --format terminal, markdown or json, found {wanted}")
 
@@ -92,7 +102,6 @@ def compared_trace_files(
     UserError if other sides are not, for a file that cannot be read or is on two sides, without `--explain`, and with
     `--fail-below`.
     """
-
     traces = {name: path for name, path in folders.items() if path.is_file() and is_trace(path)}
     if not traces:
         return False
@@ -105,8 +114,7 @@ def compared_trace_files(
     places = [path.resolve() for path in folders.values()]
     if twice := [path for path, place in zip(folders.values(), places, strict=True) if places.count(place) > 1]:
         raise UserError(f"{twice[0]}: expected different files on all sides")
-
-    sides = {name: of_file(path) for name, path in folders.items()}
+    sides = {name: of_files([path]) for name, path in folders.items()}
     _check_format(wanted)
     reference, *further = sides
     pairs = {name: (sides[name], sides[reference]) for name in further}
@@ -121,32 +129,11 @@ def compared_trace_files(
         return True
     for place, (name, pair) in enumerate(pairs.items()):
         click.echo("\n" if place else "", nl=False)
-        _print_operations(name, reference, pair, wanted, language)
+        print_page(operations_page(name, reference, *pair), wanted, language)
     return True
-
-
-def _print_operations(name: str, reference: str, pair: Joined, wanted: str, language: str) -> None:
-    """Print the operations of two sides by name."""
-
-    print_page(operations_page(name, reference, *pair), wanted, language)
 
 
 def _document(pair: Joined) -> dict[str, object]:
     """The operations of two sides, for JSON."""
-
     sides = {"traced": pair[0].document(), "reference": pair[1].document()}
     return {"source": SOURCE, **sides, "operations": [part.document() for part in joined(*pair)]}
-
-
-def _chrome_traces(differences: Mapping[str, TraceDifference]) -> dict[str, Joined]:
-    """The Chrome traces of explained runs, where both sides have kept theirs; a warning for one that is unreadable."""
-
-    read: dict[TracedRun, TracedOperations | None] = {}
-    for run in dict.fromkeys(run for found in differences.values() for run in (found.reference, found.run)):
-        try:
-            read[run] = of_run(run)
-        except UserError as error:
-            read[run] = None
-            warn(f"--explain: {error}: the figures of the records alone are shown")
-    pairs = {name: (read[found.run], read[found.reference]) for name, found in differences.items()}
-    return {name: (ours, theirs) for name, (ours, theirs) in pairs.items() if ours is not None and theirs is not None}

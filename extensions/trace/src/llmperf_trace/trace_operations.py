@@ -55,7 +55,7 @@ def of_run(run: TracedRun) -> TracedOperations | None:
     files = [run.folder / name for name in names]
     if not files:
         return None
-    found = _of(files, [steps[name] for name in names])
+    found = of_files(files, [steps[name] for name in names])
     # calls on the host must take the time that the profile has; times of devices are those of other names
     known = {operation.name: operation.seconds for operation in run.profile.operations}
     theirs, ours = sum(known.values()), sum(found.operations[name][0] for name in known if name in found.operations)
@@ -63,11 +63,6 @@ def of_run(run: TracedRun) -> TracedOperations | None:
     if len(files) == len(run.ranges) and not differs:
         return found
     return replace(found, notes=(*found.notes, OTHER))
-
-
-def of_file(path: Path) -> TracedOperations:
-    """The operations in one Chrome trace; UserError if it cannot be read."""
-    return _of([path], [None])
 
 
 def joined(run: TracedOperations, reference: TracedOperations) -> tuple[PartDifference, ...]:
@@ -82,8 +77,11 @@ def joined(run: TracedOperations, reference: TracedOperations) -> tuple[PartDiff
     return largest_first(parts)
 
 
-def _of(files: Sequence[Path], known_steps: Sequence[int | None]) -> TracedOperations:
-    """Several traces of one side as one. Steps are those of the records, else those that the profiler marked."""
+def of_files(files: Sequence[Path], known_steps: Sequence[int | None] = (None,)) -> TracedOperations:
+    """The Chrome traces of one side as one; UserError if one cannot be read.
+
+    Steps are those of the records, else those that the profiler marked.
+    """
     traces = [read_trace(file) for file in files]
     if len({trace.clock for trace in traces}) > 1:
         raise UserError(f"{files[0].parent}: expected traces of one clock, found some of the device, some of the host")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from importlib import import_module
 from pathlib import Path
 
 from llmperf.errors import UserError
@@ -10,62 +11,39 @@ from llmperf.types import Observer
 
 from llmperf_tracking.run_log import RunLog
 
-
-def open_tensorboard(value: str) -> Observer:
-    """Event files in `DIR/<run id>/`."""
-    folder = _folder("tensorboard", value)
-    try:
-        from llmperf_tracking.tensorboard_sink import TensorBoardSink
-    except ImportError as error:
-        raise _missing("tensorboard", "tensorboard", error) from None
-    return RunLog("tensorboard", TensorBoardSink(folder))
-
-
-def open_mlflow(value: str) -> Observer:
-    """A run of the experiment `llmperf` in the file store `DIR`."""
-    folder = _folder("mlflow", value)
-    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # read by the library; without it a file store is refused
-    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    try:
-        from llmperf_tracking.mlflow_sink import MlflowSink
-    except ImportError as error:
-        raise _missing("mlflow", "mlflow-skinny", error) from None
-    return RunLog("mlflow", MlflowSink(folder))
+LIBRARIES = {
+    "tensorboard": ("TensorBoardSink", "tensorboard"),
+    "mlflow": ("MlflowSink", "mlflow-skinny"),
+    "wandb": ("WandbSink", "wandb"),
+    "openmetrics": ("OpenMetricsSink", None),
+}
+"""The sink of each logger, in the module of its name, and the package whose library it imports."""
+SETTINGS = {
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # without it the library refuses a file store
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "WANDB_ERROR_REPORTING": "false",
+}
+"""Variables that the libraries read when they are imported, unless the user has set them."""
 
 
-def open_wandb(value: str) -> Observer:
-    """An offline run of the project `llmperf` in `DIR/wandb/`; nothing is sent anywhere."""
-    folder = _folder("wandb", value)
-    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
-    try:
-        from llmperf_tracking.wandb_sink import WandbSink
-    except ImportError as error:
-        raise _missing("wandb", "wandb", error) from None
-    return RunLog("wandb", WandbSink(folder))
-
-
-def open_openmetrics(value: str) -> Observer:
-    """The present figures in one text file, replaced as a whole."""
-    from llmperf_tracking.openmetrics_sink import OpenMetricsSink
-
+def opened(name: str, value: str) -> Observer:
+    """The observer of one logger; UserError if its folder or file cannot be written, or its library is missing."""
     path = Path(value).absolute()
-    if path.is_dir():
-        raise UserError(f"--log openmetrics={value}: expected a file, found a folder")
-    _folder("openmetrics", value, path.parent)
-    return RunLog("openmetrics", OpenMetricsSink(path))
-
-
-def _folder(name: str, value: str, path: Path | None = None) -> Path:
-    """The folder with this value or path, which is made."""
-    path = Path(value).absolute() if path is None else path
+    if name == "openmetrics" and path.is_dir():
+        raise UserError(f"--log {name}={value}: expected a file, found a folder")
+    folder = path.parent if name == "openmetrics" else path
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--log {name}={value}: expected a folder that can be written: {error.strerror}") from None
-    if not os.access(path, os.W_OK):
+    if not os.access(folder, os.W_OK):
         raise UserError(f"--log {name}={value}: expected a folder that can be written, found one that cannot")
-    return path
-
-
-def _missing(name: str, package: str, error: ImportError) -> UserError:
-    return UserError(f"--log {name}: {error}; install the library with: pip install {package}")
+    for variable, setting in SETTINGS.items():
+        if variable.startswith(name.upper()):
+            os.environ.setdefault(variable, setting)
+    sink, package = LIBRARIES[name]
+    try:
+        module = import_module(f"llmperf_tracking.{name}_sink")
+    except ImportError as error:
+        raise UserError(f"--log {name}: {error}; install the library with: pip install {package}") from None
+    return RunLog(name, getattr(module, sink)(path))

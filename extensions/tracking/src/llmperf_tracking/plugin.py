@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
@@ -15,11 +16,9 @@ def llmperf_loggers() -> list[Logger]:
     """TensorBoard, MLflow, Weights & Biases and OpenMetrics; their libraries are imported when one is opened."""
     from llmperf.types import Logger
 
-    from llmperf_tracking.opening import open_mlflow, open_openmetrics, open_tensorboard, open_wandb
+    from llmperf_tracking.opening import LIBRARIES, opened
 
     return [
-        Logger(name="mlflow", value="DIR", open=open_mlflow),
-        Logger(name="openmetrics", value="FILE", open=open_openmetrics),
-        Logger(name="tensorboard", value="DIR", open=open_tensorboard),
-        Logger(name="wandb", value="DIR", open=open_wandb),
+        Logger(name=name, value="FILE" if name == "openmetrics" else "DIR", open=partial(opened, name))
+        for name in sorted(LIBRARIES)
     ]

@@ -42,7 +42,9 @@ def unpacked(archive: Path) -> Iterator[Path]:
     UserError if it cannot be read, is too large or has too many members, or if a member is a link, a device, appears
     twice, is encrypted, or has a name that leaves the folder.
     """
+    from tarfile import TarError
     from tempfile import TemporaryDirectory
+    from zipfile import BadZipFile
 
     with TemporaryDirectory(prefix="llmperf-") as scratch:
         folder = Path(scratch).resolve()
@@ -53,19 +55,12 @@ def unpacked(archive: Path) -> Iterator[Path]:
         except _Unacceptable as error:
             raise UserError(f"{archive}: {error}") from None
         except Exception as error:  # zipfile, tarfile and each compression raise many kinds on damaged archives
-            if not _of_damage(error):
+            kinds = (OSError, EOFError, NotImplementedError, ValueError, RecursionError, BadZipFile, TarError)
+            if not isinstance(error, kinds) and type(error).__name__ not in ("error", "LZMAError"):
                 raise
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise UserError(f"{archive}: cannot be unpacked: {reason}") from None
         yield folder
-
-
-def _of_damage(error: Exception) -> bool:
-    import tarfile
-    import zipfile
-
-    known = (OSError, EOFError, NotImplementedError, ValueError, RecursionError, zipfile.BadZipFile, tarfile.TarError)
-    return isinstance(error, known) or type(error).__name__ in ("error", "LZMAError")
 
 
 def _unzip(archive: Path, writer: _Writer) -> None:

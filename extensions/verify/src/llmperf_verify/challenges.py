@@ -140,8 +140,15 @@ def challenge_check(
         return _check("failed", wrong, challenge, received)
     if earlier is not None and earlier.result_sha256 != digest:
         return _check("failed", _answered(earlier, result, note), challenge, received)
-    if (refusal := _not_noted(findings, challenge, received)) is not None:
-        return refusal
+    errors = [finding for finding in findings if finding.severity == "error"]
+    if any(finding.code in ALONE for finding in findings):
+        message = Text("no plan and no records beside it: challenge {} is not used up", challenge.nonce[:8])
+        return _check("impossible", message, challenge, received)
+    if errors:
+        count = Text("{} error" if len(errors) == 1 else "{} errors", len(errors))
+        wrong = Text("llmperf validate finds {}, the first {}: {}", count, errors[0].code, errors[0].message)
+        message = Text("{}; challenge {} is not used up", wrong, challenge.nonce[:8])
+        return _check("failed", message, challenge, received)
     use = ChallengeUse(nonce=challenge.nonce, run_id=result.run_id, result_sha256=digest, received=_text(received))
     first = earlier or _noted(note, use)
     if first.result_sha256 != digest:
@@ -170,20 +177,6 @@ def _answered(first: ChallengeUse, result: Result, note: Path) -> str:
         what = Text("another result has answered challenge {}, of run {}", first.nonce[:8], first.run_id[:80])
     digest = Text("SHA-256 {}..., handed in {}", first.result_sha256[:16], first.received)
     return Text("{} ({}); to take that answer back, delete {}", what, digest, note.name)
-
-
-def _not_noted(findings: Sequence[Finding], challenge: Challenge, received: datetime.datetime) -> LevelCheck | None:
-    """The outcome for a result that must not use up the challenge; None if it may."""
-    if any(finding.code in ALONE for finding in findings):
-        message = Text("no plan and no records beside it: challenge {} is not used up", challenge.nonce[:8])
-        return _check("impossible", message, challenge, received)
-    errors = [finding for finding in findings if finding.severity == "error"]
-    if errors:
-        count = Text("{} error" if len(errors) == 1 else "{} errors", len(errors))
-        found = Text("llmperf validate finds {}, the first {}: {}", count, errors[0].code, errors[0].message)
-        message = Text("{}; challenge {} is not used up", found, challenge.nonce[:8])
-        return _check("failed", message, challenge, received)
-    return None
 
 
 def _issued(where: Path, nonce: str) -> tuple[Path, Challenge] | None:

@@ -55,23 +55,48 @@ def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) 
 
     `other_layout` says why the rerun is not in the submission's own layout and tuning; None if it is.
     """
-    there, machine = submitted.result, _other_machine(submitted, here)
-    setup = machine or other_layout or _other_setup(there, here.result)
-    busy = _busy(here.result)
-    tolerance = ALIKE if busy is None and _alike(submitted, here) else TOLERANCE
+    there, mine, busy = submitted.result, here.result, _busy(here.result)
+    theirs, ours, machine = there.hardware, mine.hardware, None
+    if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
+        template = "it ran on {} ({}), the rerun on {} ({})"
+        machine = Text(template, theirs.device_model, theirs.vendor, ours.device_model, ours.vendor)
+    elif here.on_cpu and submitted.cores != here.cores:
+        cores = submitted.cores or "unknown", here.cores or "unknown"
+        machine = Text("it ran on {} cores, the rerun on {} cores", *cores)
+    options = sorted(name for name in {**there.framework, **mine.framework}
+                     if there.framework.get(name) != mine.framework.get(name))  # fmt: skip
+    setup = machine or other_layout
+    if setup is None and there.contract.precision != mine.contract.precision:
+        setup = Text("it is in {}, the rerun in {}", there.contract.precision, mine.contract.precision)
+    elif setup is None and options:
+        setup = Text("a rerun takes no framework options from a submission: {}", ", ".join(options))
+    hosts = [(run.software.os, run.software.kernel, run.hardware.host_memory_bytes) for run in (there, mine)]
+    same = hosts[0] == hosts[1] and submitted.cores == here.cores and not differences(there, mine)
+    alike = busy is None and same and next(disturbances(there), None) is None
+    tolerance = ALIKE if alike else TOLERANCE
     checks = [_speed(submitted, here, setup or busy, tolerance)]
     ranks = {rank.rank: rank.peak_bytes for rank in there.metrics.rank_memory if rank.peak_bytes}
     if ranks:
-        checks.append(_memory_of_ranks(ranks, here.result, setup, tolerance))
+        known = {rank.rank: rank.peak_bytes for rank in mine.metrics.rank_memory if rank.peak_bytes}
+        rank = max(ranks.keys() & known.keys(), key=lambda rank: known[rank] / ranks[rank], default=None)
+        if rank is None:
+            checks.append(_lower("memory", 0, None, setup, str))
+        else:  # the rank whose peak is lowest by that of the same rank here
+            peaks, on = (ranks[rank], known[rank]), rank
+            checks.append(
+                _lower(
+                    "memory", *peaks, setup, lambda size: Text("{:,.0f} MiB on rank {}", size / 2**20, on), tolerance
+                )
+            )
     used = there.metrics.device_memory_used_bytes
     if used and not submitted.on_cpu:  # else it is that of all programs of the host
-        mine = here.result.metrics.device_memory_used_bytes
-        checks.append(_lower("device-memory", used, mine, setup or busy, lambda size: f"{size / GIB:.2f} GiB"))
+        own = mine.metrics.device_memory_used_bytes
+        checks.append(_lower("device-memory", used, own, setup or busy, lambda size: f"{size / GIB:.2f} GiB"))
     joules = there.metrics.joules_per_token
     if joules:
-        drawn = here.result.metrics.joules_per_token
+        drawn = mine.metrics.joules_per_token
         checks.append(_lower("energy", joules, drawn, setup or busy, lambda value: Text("{:.3g} J per token", value)))
-    if (peak := _peak(there, here.result, machine, busy)) is not None:
+    if (peak := _peak(there, mine, machine, busy)) is not None:
         checks.append(peak)
     return tuple(checks)
 
@@ -112,36 +137,6 @@ def differences(there: Result, here: Result) -> str:
     return Text("; different here: {}{}", ", ".join(texts[:MOST_DIFFERENCES]), more) if texts else ""
 
 
-def _other_machine(submitted: Measured, here: Measured) -> str | None:
-    """Difference of the devices; None if they are of one model, and host CPUs of as many cores."""
-    theirs, ours = submitted.result.hardware, here.result.hardware
-    if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):
-        return Text(
-            "it ran on {} ({}), the rerun on {} ({})",
-            *(theirs.device_model, theirs.vendor, ours.device_model, ours.vendor),
-        )
-    if here.on_cpu and submitted.cores != here.cores:
-        return Text("it ran on {} cores, the rerun on {} cores", submitted.cores or "unknown", here.cores or "unknown")
-    return None
-
-
-def _alike(submitted: Measured, here: Measured) -> bool:
-    """Check whether the machines differ in nothing that is known, and nothing disturbed the submission."""
-    there, mine = submitted.result, here.result
-    hosts = [(run.software.os, run.software.kernel, run.hardware.host_memory_bytes) for run in (there, mine)]
-    same = hosts[0] == hosts[1] and submitted.cores == here.cores and not differences(there, mine)
-    return same and next(disturbances(there), None) is None
-
-
-def _other_setup(there: Result, here: Result) -> str | None:
-    """Settings of the submission that a rerun does not take over."""
-    if there.contract.precision != here.contract.precision:
-        return Text("it is in {}, the rerun in {}", there.contract.precision, here.contract.precision)
-    options = sorted(name for name in {**there.framework, **here.framework}
-                     if there.framework.get(name) != here.framework.get(name))  # fmt: skip
-    return Text("a rerun takes no framework options from a submission: {}", ", ".join(options)) if options else None
-
-
 def _busy(here: Result) -> str | None:
     """The reason why the times of a rerun cannot be compared; None if nothing else went on."""
     before = [node.before for node in here.conditions if node.before is not None]
@@ -177,25 +172,6 @@ def _speed(submitted: Measured, here: Measured, reason: str | None, tolerance: M
         *(steps[-1], median(theirs), median(ours), claimed, fastest),
     )
     return _check("speed", good, claimed, median(ours), figures, tolerance)
-
-
-def _memory_of_ranks(
-    ranks: Mapping[int, int], here: Result, reason: str | None, tolerance: Mapping[Claim, float]
-) -> ClaimCheck:
-    """The rank whose peak memory is lowest by that of the same rank here."""
-    mine = {rank.rank: rank.peak_bytes for rank in here.metrics.rank_memory if rank.peak_bytes}
-    both = ranks.keys() & mine.keys()
-    rank = max(both, key=lambda rank: mine[rank] / ranks[rank], default=None)
-    if rank is None:
-        return _lower("memory", 0, None, reason, str)
-    return _lower(
-        "memory",
-        ranks[rank],
-        mine[rank],
-        reason,
-        lambda size: Text("{:,.0f} MiB on rank {}", size / 2**20, rank),
-        tolerance,
-    )
 
 
 def _peak(there: Result, here: Result, machine: str | None, busy: str | None) -> ClaimCheck | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,6 +15,7 @@ from llmperf_verify.rules import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
 from llmperf_verify.verification import (
     Level,
     LevelCheck,
+    Outcome,
     VerifiedResult,
     recorded_levels,
     verification_path,
@@ -30,9 +31,9 @@ ALONE: tuple[Level, ...] = ("signed", "witnessed")
 """Levels that are looked at without being asked for: an unknown key is only a note."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """The checks that the user asked for."""
+@dataclass(kw_only=True)
+class LevelChecks:
+    """Makes the checks that the user asked for, for one result after the other, and keeps them for `record`."""
 
     signers: Path | None = None
     """A file of allowed signers of those who hand in results."""
@@ -52,13 +53,6 @@ class Wanted:
     """Framework of the rerun; None for the submission's own, or another that can."""
     challenges: Path | None = None
     """A challenge, or the folder of those that the user has issued."""
-
-
-@dataclass
-class LevelChecks:
-    """Makes the checks for one result after the other, and keeps them for `record`."""
-
-    wanted: Wanted = Wanted()
     kept: bool = False
     """`record` will be called."""
     say: Callable[[str], None] = lambda line: None
@@ -74,12 +68,12 @@ class LevelChecks:
         `findings` are those of the rules.
         """
         checks = list(self._checks(result, path, archive))
-        if self.wanted.challenges is not None and _place(path) != path:
+        if self.challenges is not None and _place(path) != path:
             from llmperf_verify.challenges import challenge_check
 
             # last, since a result with errors does not use the challenge up
             known = (*findings, *map(_finding, checks))
-            checks.append(challenge_check(path.parent, result, self.wanted.challenges, findings=known))
+            checks.append(challenge_check(path.parent, result, self.challenges, findings=known))
         if self.kept:
             entry = VerifiedResult(run_id=result.run_id, result_sha256=sha256(path), checks=tuple(checks))
             self._made.setdefault(archive or _place(path), []).append(entry)
@@ -92,37 +86,50 @@ class LevelChecks:
     def _checks(self, result: Result, path: Path, archive: Path | None) -> Iterator[LevelCheck]:
         from llmperf_verify.signed import bundle_check, signature_check
 
-        wanted = self.wanted
-        for allowed, witness in ((wanted.signers, False), (wanted.witnesses, True)):
+        for allowed, witness in ((self.signers, False), (self.witnesses, True)):
             if (check := signature_check(path, archive, allowed, witness=witness)) is not None:
                 yield check
-        for identity, witness in ((wanted.sigstore, False), (wanted.sigstore_witness, True)):
+        for identity, witness in ((self.sigstore, False), (self.sigstore_witness, True)):
             if identity is not None:
                 yield bundle_check(path, archive, identity, witness)
         folder = _place(path)
         if folder == path:
             message = Text("expected {} in its run folder, with {} and the records, found a result alone", RESULT, PLAN)
             asked: dict[Level, object] = {
-                "spot-checked": wanted.spot, "challenged": wanted.challenges, "rerun": wanted.rerun,
+                "spot-checked": self.spot, "challenged": self.challenges, "rerun": self.rerun,
             }  # fmt: skip
             for level, value in asked.items():
                 if value is not None:
                     yield LevelCheck(level=level, outcome="impossible", message=message)
             return
-        if wanted.spot is not None:
+        if self.spot is not None:
             from llmperf_verify.spot import spot_check
 
-            yield spot_check(folder, result, wanted.spot, seed=wanted.spot_seed, show=self.say)
-        if wanted.rerun is not None:
+            yield spot_check(folder, result, self.spot, seed=self.spot_seed, show=self.say)
+        if self.rerun is not None:
             from llmperf_verify.rerun import default_steps, rerun_check
 
-            steps = default_steps(result) if wanted.rerun == "default" else wanted.rerun
-            yield rerun_check(folder, result, steps, wanted.framework, self.say)
+            steps = default_steps(result) if self.rerun == "default" else self.rerun
+            yield rerun_check(folder, result, steps, self.framework, self.say)
 
     def record(self, files: Sequence[FileFindings]) -> Iterator[Path]:
         """Write a verification for each run folder and archive; `files` are all findings. Yields what was written."""
+        levels = {rule.code for rule in (*LEVEL_RULES.values(), NOT_CHECKED, BETTER_CLAIM)}
         for place, entries in self._made.items():
-            consistent = _consistent(file for file in files if file.path.is_relative_to(place))
+            of_place = [finding for file in files if file.path.is_relative_to(place) for finding in file.findings]
+            findings = [finding for finding in of_place if finding.code not in levels]
+            errors = [finding for finding in findings if finding.severity == "error"]
+            outcome: Outcome = "passed"
+            message = Text("no errors; the figures were computed again from the plan and the records")
+            if errors:
+                outcome = "failed"
+                message = Text("{} errors, the first {}: {}", len(errors), errors[0].code, errors[0].message)
+            elif any(finding.code == "LP705" for finding in findings):
+                outcome = "impossible"
+                message = Text("no plan and no records, from which the figures could be computed again")
+            warnings = sum(finding.severity == "warning" for finding in findings)
+            figures = {"errors": len(errors), "warnings": warnings}
+            consistent = LevelCheck(level="consistent", outcome=outcome, message=message, figures=figures)
             if (earlier := recorded_levels(verification_path(place))) is not None:
                 self.say(f"{verification_path(place)}: replaces an earlier verification: {earlier}")
             yield write_verification(place, [replace(entry, checks=(consistent, *entry.checks)) for entry in entries])
@@ -141,20 +148,3 @@ def _finding(check: LevelCheck) -> Finding:
         return NOT_CHECKED.finding("", Text("{}: {}", Text(check.level), check.message))
     finding = rule.finding("", check.message)
     return finding if check.outcome == "failed" else replace(finding, severity="note")
-
-
-def _consistent(files: Iterable[FileFindings]) -> LevelCheck:
-    """The level of the rules, of a run folder or of a whole archive."""
-    levels = {rule.code for rule in (*LEVEL_RULES.values(), NOT_CHECKED, BETTER_CLAIM)}
-    findings = [finding for file in files for finding in file.findings if finding.code not in levels]
-    errors = [finding for finding in findings if finding.severity == "error"]
-    warnings = sum(finding.severity == "warning" for finding in findings)
-    figures = {"errors": len(errors), "warnings": warnings}
-    if errors:
-        message = Text("{} errors, the first {}: {}", len(errors), errors[0].code, errors[0].message)
-        return LevelCheck(level="consistent", outcome="failed", message=message, figures=figures)
-    if any(finding.code == "LP705" for finding in findings):
-        message = Text("no plan and no records, from which the figures could be computed again")
-        return LevelCheck(level="consistent", outcome="impossible", message=message, figures=figures)
-    message = Text("no errors; the figures were computed again from the plan and the records")
-    return LevelCheck(level="consistent", outcome="passed", message=message, figures=figures)

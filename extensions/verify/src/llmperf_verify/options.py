@@ -105,7 +105,7 @@ def begin_validate(called: CalledValidate, values: dict[str, Any]) -> None:
     if all(value in (None, False) for value in values.values()):
         called.check_results(unasked)
         return
-    from llmperf_verify.levels import LevelChecks, Wanted
+    from llmperf_verify.levels import LevelChecks
     from llmperf_verify.rules import verified_note
     from llmperf_verify.sigstore_bundles import identity
     from llmperf_verify.ssh_signatures import check_allowed_signers
@@ -123,7 +123,7 @@ def begin_validate(called: CalledValidate, values: dict[str, Any]) -> None:
     for name in ("sigstore", "sigstore_witness"):
         if values[name] is not None:
             values[name] = identity(values[name], f"--{name.replace('_', '-')}")
-    levels = LevelChecks(Wanted(**values), kept=kept, say=lambda line: click.echo(line, err=True))
+    levels = LevelChecks(**values, kept=kept, say=lambda line: click.echo(line, err=True))
     called.check_results(lambda result, path, archive, findings: verified_note(path))
     called.check_results(levels)
 

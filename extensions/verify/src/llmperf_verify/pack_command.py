@@ -67,7 +67,16 @@ def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: boo
     failed or was simulated is packed with a warning. Of runs through a launcher, names and addresses of hosts are
     replaced by node-000, address-000 and so on. The archive is written completely or not at all.
     """
-    runs = _runs_at(paths)
+    runs: list[Path] = []
+    for path in paths:
+        if (path / RESULT).is_file():
+            runs.append(path)
+            continue
+        documents = documents_in(path, open_catalogue())  # hidden folders and links are passed over
+        folders = [document.path.parent for document in documents if document.path.name == RESULT]
+        if not folders:
+            raise UserError(f"{path}: expected a run folder with {RESULT}, or a folder of them, found none")
+        runs += folders
     results, count = pack(runs, output, language, with_logs, with_hosts)
     for run, result in zip(runs, results, strict=True):
         if result.status != "complete":
@@ -112,7 +121,7 @@ def pack(
     for name, run in zip(names, runs, strict=True):
         files = _files(run, with_logs)
         if not with_hosts:
-            files = without_host_names(files, lambda result: render_results([result]))
+            files = without_host_names(files)
         results.append(decode(files[RESULT], Result, str(run / RESULT)))
         members |= {f"{name}/{inner}": data for inner, data in files.items()}
     members[README] = render_results(results, language).encode("utf-8", "backslashreplace")
@@ -135,24 +144,6 @@ def pack(
     return results, len(members)
 
 
-def _runs_at(paths: Sequence[Path]) -> list[Path]:
-    """The run folders at some paths: run folders, their result.json, or folders with runs in or below them.
-
-    UserError for a path without a result. Hidden folders and links are passed over, as in `llmperf validate`.
-    """
-    runs: list[Path] = []
-    for path in paths:
-        if (path / RESULT).is_file():
-            runs.append(path)
-            continue
-        documents = documents_in(path, open_catalogue())
-        folders = [document.path.parent for document in documents if document.path.name == RESULT]
-        if not folders:
-            raise UserError(f"{path}: expected a run folder with {RESULT}, or a folder of them, found none")
-        runs += folders
-    return runs
-
-
 def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
     """The regular files that a run's result was computed from; logs on request, as they may contain anything."""
     files = {name: read_bytes(run / name) for name in SINGLE if (run / name).is_file()}
@@ -165,10 +156,10 @@ def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
     return files
 
 
-def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], str]) -> dict[str, bytes]:
+def without_host_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
     """The files of one run, by path in its folder, without names of its hosts; the result has the new hashes.
 
-    `report` renders the report of a result anew. Files of a run on one machine are returned as they are.
+    Files of a run on one machine are returned as they are.
     """
     plan = decode(files[PLAN], Plan, PLAN) if PLAN in files else None
     names = {} if plan is None else replacements(plan)
@@ -181,7 +172,7 @@ def without_host_names(files: Mapping[str, bytes], report: Callable[[Result], st
     result = replace(result, files={name: hashes.get(name, digest) for name, digest in result.files.items()})
     hidden[RESULT] = encode_pretty(result)
     if REPORT in hidden:
-        hidden[REPORT] = report(result).encode()
+        hidden[REPORT] = render_results([result]).encode()
     return hidden
 
 

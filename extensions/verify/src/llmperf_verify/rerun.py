@@ -56,8 +56,12 @@ def rerun_check(
         rerun = plan_rerun(result, submitted[-1].step, framework)
         try:
             plan, device = rerun.plan, rerun.plan.probe.devices[0]
-            _check_time(plan, limit_seconds)
-            pace = "" if (seconds := plan.expected_step_seconds) is None else f", about {seconds:.2g} s each"
+            seconds = plan.expected_step_seconds
+            pace = "" if seconds is None else f", about {seconds:.2g} s each"
+            if seconds is None:  # then that of a slow machine
+                work = 6 * (plan.flops.active_parameters or plan.flops.parameters)
+                seconds = plan.batch.tokens_per_step * work / SLOW_FLOPS
+            _check_limit(plan, seconds * plan.steps, limit_seconds)
             what = f"{plan.spec.contract.model} by {plan.spec.tuning.framework} in {plan.spec.contract.precision}"
             where = printable(Text("{} on {} x {} ({})", what, plan.layout.world_size, device.model, plan.vendor), " ")
             say(Text("rerun: {}, {} of {} steps{}", where, plan.steps, plan.spec.contract.steps, pace))
@@ -66,8 +70,17 @@ def rerun_check(
                 skipped = first_skipped(folder, steps)
 
             def judged(run: Path, here: Result) -> LevelCheck:
-                check = compared(rerun, here, submitted, result, steps, skipped)
-                return check if check.outcome == "failed" else _with_claims(check, folder, result, rerun, run, here)
+                check, last = compared(rerun, here, submitted, result, steps, skipped), plan.steps
+                if check.outcome == "failed":
+                    return check
+                if rerun.other_layout is None and here.peak_again is None:
+                    here = replace(here, peak_again=rerun.run.peak_again())
+                # the first step is the only one that the rerun does not measure
+                both = measured(folder, result, last), measured(run, here, last)
+                claims = claim_checks(*both, rerun.other_layout)
+                text = claims_text(claims, differences(result, here))
+                message = Text("{}; {}", check.message, text) if text else check.message
+                return replace(check, claims=claims, message=message)
 
             def trained() -> LevelCheck:
                 return _trained(rerun, _Progress(rerun.plan, submitted, say, limit_seconds), judged)
@@ -120,14 +133,6 @@ def first_skipped(folder: Path, steps: int) -> int | None:
     return min(skipped, default=None)
 
 
-def _check_time(plan: Plan, limit_seconds: float) -> None:
-    """Impossible if the estimated time is beyond the limit; without an estimate, that of a slow machine."""
-    seconds = plan.expected_step_seconds
-    if seconds is None:
-        seconds = plan.batch.tokens_per_step * 6 * (plan.flops.active_parameters or plan.flops.parameters) / SLOW_FLOPS
-    _check_limit(plan, seconds * plan.steps, limit_seconds)
-
-
 def _check_limit(plan: Plan, seconds: float, limit_seconds: float) -> None:
     if seconds > limit_seconds:
         hours, limit = seconds / 3600, limit_seconds / 3600
@@ -177,19 +182,6 @@ def _trained(rerun: RerunPlan, watching: _Progress, judged: Callable[[Path, Resu
     finally:
         if not kept:
             shutil.rmtree(temporary, ignore_errors=True)
-
-
-def _with_claims(
-    check: LevelCheck, folder: Path, result: Result, rerun: RerunPlan, run: Path, here: Result
-) -> LevelCheck:
-    """The same check with the claims of the submission beside the figures of the rerun."""
-    last = rerun.plan.steps
-    if rerun.other_layout is None and here.peak_again is None:
-        here = replace(here, peak_again=rerun.run.peak_again())
-    # the first step is the only one that the rerun does not measure
-    claims = claim_checks(measured(folder, result, last), measured(run, here, last), rerun.other_layout)
-    text = claims_text(claims, differences(result, here))
-    return replace(check, claims=claims, message=Text("{}; {}", check.message, text) if text else check.message)
 
 
 def measured(folder: Path, result: Result, last: int) -> Measured:

@@ -49,9 +49,14 @@ def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
     own = _own_layout(result, framework, contract, data)
     if isinstance(own, GivenRun):
         return _stopping(own, steps, contract.precision, result.data_fingerprint, None)
-    problems: dict[str, str] = {}
-    divisible = False
-    for name in _frameworks(result, framework):
+    known, problems, divisible = installed("framework"), dict[str, str](), False
+    if framework is None:
+        frameworks = sorted(known, key=lambda name: name != result.tuning.framework)
+    elif framework in known:
+        frameworks = [framework]
+    else:
+        raise unknown("--framework", "framework", framework, known)
+    for name in frameworks:
         for precision, emulated in _recipes(contract.precision, result.tuning.emulate_precision):
             for ranks, stage, checkpointing in _layouts(contract.global_batch):
                 if ranks > 1 and divisible:
@@ -138,16 +143,6 @@ def _checked(result: Result) -> Contract:
         template = "contract.lora.dropout is {:g}: what it drops depends on framework and layout, and so do the losses"
         raise Impossible(Text(template, contract.lora.dropout))
     return contract
-
-
-def _frameworks(result: Result, framework: str | None) -> list[str]:
-    """The frameworks to try, the submission's own first."""
-    known = installed("framework")
-    if framework is None:
-        return sorted(known, key=lambda name: name != result.tuning.framework)
-    if framework not in known:
-        raise unknown("--framework", "framework", framework, known)
-    return [framework]
 
 
 def _recipes(precision: Precision, emulated: bool) -> Iterator[tuple[Precision, bool]]:

@@ -61,24 +61,18 @@ def verified_note(result: Path) -> Iterator[Finding]:
     except UserError:
         return  # an error of verification.json itself
     if known is not None:
-        text = (
-            Text("verified: {}", known.label)
-            if known.by
-            else Text("{}, signer unknown)", known.label.removesuffix(")"))
-        )
+        unknown = Text("{}, signer unknown)", known.label.removesuffix(")"))
+        text = Text("verified: {}", known.label) if known.by else unknown
         yield replace(OTHER_RESULT.finding("", Text("{} says: {}", VERIFICATION, text)), severity="note")
 
 
 def verification_row(result: Path) -> Row:
     """The levels of verification that somebody recorded beside a result; unknown without a record."""
+    row = Row(key="verification", label="verified", value=None)
     try:
-        known = standing(result)
-        outdated = known is None and stale(result)
+        if (known := standing(result)) is not None:
+            return replace(row, value=known.passed or Text("nothing verified"), text=known.label)
+        outdated = stale(result)
     except UserError as error:
-        return Row(key="verification", label="verified", value=None, text=Text("unknown: {}", error), own_words=True)
-    if outdated:
-        text = "verification of another result.json"
-        return Row(key="verification", label="verified", value=None, text=text, own_words=True)
-    if known is None:
-        return Row(key="verification", label="verified", value=None)
-    return Row(key="verification", label="verified", value=known.passed or Text("nothing verified"), text=known.label)
+        return replace(row, text=Text("unknown: {}", error), own_words=True)
+    return replace(row, text="verification of another result.json", own_words=True) if outdated else row

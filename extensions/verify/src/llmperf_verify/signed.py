@@ -11,7 +11,7 @@ from llmperf.errors import UserError
 from llmperf.types import Row, Text
 
 from llmperf_verify.sigstore_bundles import Identity, bundle_path, verify
-from llmperf_verify.ssh_signatures import Namespace, Signature, check_allowed_signers, signature_path, verified
+from llmperf_verify.ssh_signatures import Namespace, check_allowed_signers, signature_path, verified
 from llmperf_verify.verification import Level, LevelCheck
 
 
@@ -29,7 +29,11 @@ def signature_check(
         names = " or ".join(signature_path(path, namespace).name for path in files)
         return LevelCheck(level=level, outcome="failed", message=Text("expected a signature {}, found none", names))
     try:
-        signature = verified(signed, namespace, allowed) if allowed else _known(signed, namespace)
+        signature = verified(signed, namespace, allowed)
+        configured = None if allowed else own_config().allowed_signers("witnesses" if witness else "signers")
+        if configured is not None:  # nobody asked for it: its signer counts if the user's `[trust]` knows the key
+            with suppress(UserError):
+                signature = verified(signed, namespace, configured)
     except UserError as error:
         return LevelCheck(level=level, outcome="failed", message=str(error))
     figures = {"key": signature.key, "principal": signature.principal, "file": signed.name}
@@ -39,16 +43,6 @@ def signature_check(
     option = "--witnesses" if level == "witnessed" else "--signers"
     message = Text("{} was signed with key {}; {} FILE shows whose key that is", signed.name, signature.key, option)
     return LevelCheck(level=level, outcome="impossible", message=message, figures=figures)
-
-
-def _known(signed: Path, namespace: Namespace) -> Signature:
-    """A signature that nobody asked for, with its signer if the user's `[trust]` knows the key."""
-    signature = verified(signed, namespace, None)
-    configured = own_config().allowed_signers("witnesses" if namespace == "llmperf-witness" else "signers")
-    if configured is not None:
-        with suppress(UserError):
-            return verified(signed, namespace, configured)
-    return signature
 
 
 def bundle_check(result: Path, archive: Path | None, expected: Identity, witness: bool) -> LevelCheck:

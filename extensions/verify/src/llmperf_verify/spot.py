@@ -29,7 +29,7 @@ from llmperf_verify.verification import LevelCheck, Outcome
 
 if TYPE_CHECKING:
     import numpy as np
-    from llmperf.types import Contract, Model, Result
+    from llmperf.types import Result
     from llmperf.types.records import Record
     from numpy.typing import NDArray
 
@@ -108,18 +108,29 @@ def _check(
 ) -> tuple[Outcome, str, Figures]:
     import numpy as np
 
+    from llmperf_verify.reference.decoder import pass_bytes
+
     plan = load_plan(folder)
     _check_possible(plan, result)
     recorded = recorded_losses(folder, plan)
     chosen = choose(plan, sequences, seed)
     dtype = np.float64 if double else np.float32
-    memory = _affordable(plan, len(chosen), dtype)
+    needed, present = pass_bytes(plan.spec.model, len(chosen), plan.spec.contract.seq_len, dtype), memory_bytes()
+    if needed > MEMORY_SHARE * present:
+        fewer = "" if len(chosen) == 1 else "; fewer sequences need less"
+        template = (
+            "{} sequences of {} tokens of {} need about {:,.0f} GiB of memory, of which this machine has {:,.0f}{}"
+        )
+        sizes = len(chosen), plan.spec.contract.seq_len, plan.spec.model.name, needed / 2**30, present / 2**30
+        raise Impossible(Text(template, *sizes, fewer))
     tokens, learnt = _tokens(plan, result, chosen)
-    of_tokens = _computed(plan, tokens, dtype, memory, show)
+    of_tokens = _computed(plan, tokens, dtype, needed, show)
     computed = [float(loss) for loss in np.nanmean(of_tokens, axis=1)]
     spread = float(np.mean(np.nanstd(of_tokens, axis=1) / np.sqrt(learnt)))
     differences = [recorded[place.rank][place.index] - loss for place, loss in zip(chosen, computed, strict=True)]
-    bounds = [bound_of(plan.spec.model, plan.spec.contract, count) for count in learnt]
+    model, contract = plan.spec.model, plan.spec.contract
+    most = BOUNDS[contract.precision][model.mixture is not None and contract.routing == "learned"]
+    bounds = [most * math.sqrt(max(1.0, MEASURED_TOKENS / count)) for count in learnt]
     outcome, message, figures = _judged(chosen, computed, differences, bounds, spread, seed)
     if sequences > len(chosen):
         message = Text("{}; asked for {}, step 1 has {}", message, sequences, len(chosen))
@@ -183,12 +194,6 @@ def _judged(
     return "passed", message, figures
 
 
-def bound_of(model: Model, contract: Contract, tokens: int) -> float:
-    """The bound of a sequence with so many learnt tokens."""
-    learned = model.mixture is not None and contract.routing == "learned"
-    return BOUNDS[contract.precision][learned] * math.sqrt(max(1.0, MEASURED_TOKENS / tokens))
-
-
 def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
     """The recorded losses of the sequences of step 1 by data-parallel rank, of all of them.
 
@@ -209,24 +214,20 @@ def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
             message = Text("{}: other losses of step 1 than another rank of data-parallel rank {}", path.name, rank)
             raise Refuted(message)
     if not losses:
-        raise Impossible(Text("no rank recorded the losses of its sequences of step 1: {}", _why_missing(folder, plan)))
+        files = _of_ranks(folder)
+        silent = [path for path, records in files if not any(isinstance(record, StepRecord) for record in records)]
+        why = Text("{} did not report them, or they were removed", plan.spec.tuning.framework)
+        if len(files) < plan.layout.world_size:
+            why = Text("expected the records of {} ranks, found {} files", plan.layout.world_size, len(files))
+        elif silent:
+            why = Text("{} has no steps", silent[0].name)
+        elif "verify" not in plan.recorders:
+            why = Text("llmperf-verify was not installed where it ran")
+        raise Impossible(Text("no rank recorded the losses of its sequences of step 1: {}", why))
     if len(losses) != plan.batch.data_parallel or max(losses) >= plan.batch.data_parallel:
         template = "expected losses of step 1 of {} data-parallel ranks, found those of {}"
         raise Refuted(Text(template, plan.batch.data_parallel, len(losses)))
     return losses
-
-
-def _why_missing(folder: Path, plan: Plan) -> str:
-    """The reason why there are no losses of sequences: no records, records that end early, or no support."""
-    files = _of_ranks(folder)
-    if len(files) < plan.layout.world_size:
-        return Text("expected the records of {} ranks, found {} files", plan.layout.world_size, len(files))
-    for path, records in files:
-        if not any(isinstance(record, StepRecord) for record in records):
-            return Text("{} has no steps", path.name)
-    if "verify" not in plan.recorders:
-        return Text("llmperf-verify was not installed where it ran")
-    return Text("{} did not report them, or they were removed", plan.spec.tuning.framework)
 
 
 def _of_ranks(folder: Path) -> list[tuple[Path, Iterator[Record]]]:
@@ -278,22 +279,6 @@ def memory_bytes() -> float:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return math.inf
-
-
-def _affordable(plan: Plan, sequences: int, dtype: type[np.floating]) -> int:
-    """The memory that the check takes; Impossible if this machine has too little."""
-    from llmperf_verify.reference.decoder import pass_bytes
-
-    needed, memory = pass_bytes(plan.spec.model, sequences, plan.spec.contract.seq_len, dtype), memory_bytes()
-    if needed > MEMORY_SHARE * memory:
-        fewer = "" if sequences == 1 else "; fewer sequences need less"
-        raise Impossible(
-            Text(
-                "{} sequences of {} tokens of {} need about {:,.0f} GiB of memory, of which this machine has {:,.0f}{}",
-                *(sequences, plan.spec.contract.seq_len, plan.spec.model.name, needed / 2**30, memory / 2**30, fewer),
-            )
-        )
-    return needed
 
 
 def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArray[np.int64], list[int]]:

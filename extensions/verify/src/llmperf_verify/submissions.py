@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from pathlib import Path, PurePosixPath
 
 from llmperf import load_plan, read_bytes, sha256
@@ -95,20 +95,16 @@ def judged_archive(archive: Path, validator: Validator) -> Iterator[FileFindings
         def named(text: str) -> str:
             return text.replace(str(folder), str(archive))
 
-        for file in _submission(folder, validator.inside(folder, archive)):
+        inside = validator.inside(folder, archive)
+        files, edited = [_manifest(folder, inside)], set()
+        if (folder / MANIFEST).is_file():
+            for path, line, message in differences(folder):
+                edited.add(path)
+                finding = NOT_RENDERED.finding("", Text("{}, line {}", message, line))
+                files.append(FileFindings(path=path, kind="readme", findings=(finding,), lines={finding.path: line}))
+        for file in chain(files, (file for file in inside.validated(folder) if file.path not in edited)):
             findings = tuple(replace(finding, message=changed(finding.message, named)) for finding in file.findings)
             yield replace(file, path=archive / file.path.relative_to(folder), findings=findings)
-
-
-def _submission(folder: Path, validator: Validator) -> Iterator[FileFindings]:
-    yield _manifest(folder, validator)
-    edited = set()
-    if (folder / MANIFEST).is_file():
-        for path, line, message in differences(folder):
-            edited.add(path)
-            finding = NOT_RENDERED.finding("", Text("{}, line {}", message, line))
-            yield FileFindings(path=path, kind="readme", findings=(finding,), lines={finding.path: line})
-    yield from (file for file in validator.validated(folder) if file.path not in edited)
 
 
 def _manifest(folder: Path, validator: Validator) -> FileFindings:

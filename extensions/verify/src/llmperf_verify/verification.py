@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -173,22 +173,11 @@ def stale(result: Path) -> bool:
 def standing(result: Path) -> Standing | None:
     """Standing of a result by a verification near it; None if there is none, or it is of another result.
 
-    That of `submission.zip` is found for the runs in a folder `submission` beside it.
+    It lies beside the result, above its folder, or beside the archive; that of `submission.zip` is found for the runs
+    in a folder `submission` beside it.
 
     UserError if it cannot be read, or its signature is not its own.
     """
-    for path in _verifications(result):
-        digest = sha256(result)
-        entries = [entry for entry in load(path, Verification).results if entry.result_sha256 == digest]
-        checks = [check for entry in entries for check in entry.checks]
-        if checks:
-            checks.sort(key=lambda check: LEVELS.index(check.level))
-            return Standing(checks=tuple(checks), by=_signer(path))
-    return None
-
-
-def _verifications(result: Path) -> Iterator[Path]:
-    """Places of the verification of a result: beside it, above its folder, or beside the archive."""
     run = result.absolute().parent
     places = (
         run / VERIFICATION,
@@ -196,7 +185,14 @@ def _verifications(result: Path) -> Iterator[Path]:
         run.parent / VERIFICATION,
         *(Path(f"{run.parent}{suffix}.{VERIFICATION}") for suffix in ARCHIVES),
     )
-    return (path for path in places if path.is_file())
+    for path in (path for path in places if path.is_file()):
+        digest = sha256(result)
+        entries = [entry for entry in load(path, Verification).results if entry.result_sha256 == digest]
+        checks = [check for entry in entries for check in entry.checks]
+        if checks:
+            checks.sort(key=lambda check: LEVELS.index(check.level))
+            return Standing(checks=tuple(checks), by=_signer(path))
+    return None
 
 
 def _signer(path: Path) -> str | None:
