@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 from llmperf.files import json_files
-from llmperf.launching.controller import Controller, Patience, is_waiting
+from llmperf.launching.controller import Controller, is_waiting
+from llmperf.launching.wakeup import Wakeup
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_ending, read_reports
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf.types import Result, StepRecord
 from llmperf.validation.check import validate_path
 
@@ -72,7 +73,7 @@ def processes_of(plan):
 
 
 def steps_of(run, rank):
-    return [one for one in read_records(filenames.records_path(run, rank)) if isinstance(one, StepRecord)]
+    return [one for one in RecordFile(filenames.records_path(run, rank)).new() if isinstance(one, StepRecord)]
 
 
 @pytest.fixture
@@ -557,6 +558,12 @@ class Hanging:
 
     notes, port = (), 0
 
+    def codes(self):
+        return (None, None)
+
+    def lost(self):
+        return None
+
     def stacks(self):
         return dict.fromkeys(
             (0, 1), DUMP.format(innermost='/x/torch/distributed/distributed_c10d.py", line 1 in barrier')
@@ -566,12 +573,13 @@ class Hanging:
 def test_ranks_on_several_nodes_that_wait_for_one_another_suggest_the_network(tmp_path, stub_plan):
     plan = stub_plan()
     layout = replace(plan.layout, nodes=2, devices_per_node=1)
-    plan = replace(plan, worker=replace(plan.worker, layout=layout))
+    plan = replace(plan, worker=replace(plan.worker, layout=layout), startup_seconds=0.5, expected_step_seconds=None)
     controller = Controller(tmp_path, plan, Hanging, ("torch/distributed/",))
-    controller._hung(301.0, Patience(300.0, "--stall-timeout"))
+    with Wakeup() as wakeup:
+        assert controller.watch(wakeup, None) == "hung"
     assert controller.rank is None
     assert controller.message == (
-        "no rank moved on for 301 s (limit 300 s: --stall-timeout); which rank hangs cannot be told: ranks 0, 1 have"
+        "no rank moved on for 1 s (limit 0.5 s: --startup-timeout); which rank hangs cannot be told: ranks 0, 1 have"
         " all finished 0 steps and wait for one another; the network between the nodes may carry no data:"
         " `llmperf doctor` with --hosts measures it"
     )

@@ -8,7 +8,7 @@ from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import PluginError
 from llmperf.measuring.expert_counts import ExpertCounts, llmperf_rank_records
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.runfolder.reader import Recorder, read_records
+from llmperf.runfolder.reader import Recorder, RecordFile
 from llmperf.types import Layout, Mixture, RankRecords, StepOutput
 
 
@@ -35,7 +35,7 @@ def test_tokens_of_the_warm_up_are_left_out(tmp_path, stub_site):
     with Recorder(tmp_path / "r.jsonl") as recorder:
         further = [RankRecords(kind="experts", begin=counts.begin, end=counts.end)]
         MeasuredLoop(trainer, StubDevice(), recorder, 0, further).run(10, 4, lambda phase, moment: None)
-    assert read_records(tmp_path / "r.jsonl")[-1].layers == ((30, 0, 0), (0, 6, 12))
+    assert RecordFile(tmp_path / "r.jsonl").new()[-1].layers == ((30, 0, 0), (0, 6, 12))
     assert trainer.asked_after == [4, 10]
 
 

@@ -9,7 +9,7 @@ from llmperf.errors import PluginError
 from llmperf.measuring import loop
 from llmperf.measuring.loop import MAX_STEPS_AHEAD, MeasuredLoop, NonfiniteLoss
 from llmperf.runfolder import reader
-from llmperf.runfolder.reader import Recorder, read_records
+from llmperf.runfolder.reader import Recorder, RecordFile
 from llmperf.types import StepOutput
 
 
@@ -93,7 +93,7 @@ class AsyncTrainer:
 def run_loop(tmp_path, trainer, device, steps, warmup):
     with Recorder(tmp_path / "r.jsonl") as records:
         window = MeasuredLoop(trainer, device, records, 3).run(steps, warmup, lambda phase, moment: None)
-    return window, read_records(tmp_path / "r.jsonl")
+    return window, RecordFile(tmp_path / "r.jsonl").new()
 
 
 @pytest.mark.parametrize("warmup", [0, 5])
@@ -122,7 +122,7 @@ def test_a_loss_that_is_no_number_is_recorded_and_ends_the_loop(tmp_path, loss, 
     trainer = AsyncTrainer(device, [1.0, 2.0, loss, *[1.0] * 100])
     with pytest.raises(NonfiniteLoss, match=f"the loss of step 3 is {name}"):
         run_loop(tmp_path, trainer, device, 100, 0)
-    last = read_records(tmp_path / "r.jsonl")[-1]
+    last = RecordFile(tmp_path / "r.jsonl").new()[-1]
     assert (last.step, last.loss, last.nonfinite) == (3, None, name)
     assert trainer.step < 3 + MAX_STEPS_AHEAD + 2
 

@@ -241,7 +241,7 @@ def test_a_node_that_recorded_nothing_is_still_listed(folder):
 def test_a_result_of_2048_nodes_stays_small(folder):
     from types import SimpleNamespace
 
-    from llmperf.results.node_figures import node_results
+    from llmperf.results.node_figures import node_facts, node_results
 
     count = 2048
     layout = Layout(nodes=count, devices_per_node=8, tensor_parallel=8, pipeline_parallel=8, data_parallel=256)
@@ -256,6 +256,6 @@ def test_a_result_of_2048_nodes_stays_small(folder):
                for node in range(count)},
         nodes={node: replace(folder.reached[0], node_rank=node) for node in range(count)},
     )  # fmt: skip
-    results = node_results(records)
+    results = node_results(records, *node_facts(records))
     assert results[2047].coordinates == {"tensor": (0, 7), "data": (255, 255), "pipeline": (7, 7)}
     assert len(json_files.encode(results)) < 2**20

@@ -14,7 +14,7 @@ import pytest
 from llmperf.errors import RunFailed, UserError
 from llmperf.measuring.sampler import Sampler
 from llmperf.measuring.worker import loaded_packages
-from llmperf.runfolder.reader import Recorder, RecordFile, read_records
+from llmperf.runfolder.reader import Recorder, RecordFile
 from llmperf.types import DeviceSample, FailureRecord, PhaseRecord, StepRecord
 
 
@@ -41,11 +41,11 @@ def test_what_is_written_is_read_back_in_order(tmp_path):
     with Recorder(tmp_path / "r.jsonl") as recorder:
         for one in written:
             recorder.write(one)
-    assert read_records(tmp_path / "r.jsonl") == written
+    assert RecordFile(tmp_path / "r.jsonl").new() == written
 
 
 def test_no_file_holds_no_records(tmp_path):
-    assert read_records(tmp_path / "none.jsonl") == []
+    assert RecordFile(tmp_path / "none.jsonl").new() == []
 
 
 def test_a_torn_last_line_is_left_out(tmp_path):
@@ -54,7 +54,7 @@ def test_a_torn_last_line_is_left_out(tmp_path):
         recorder.write(step(0))
         recorder.write(step(1))
     path.write_bytes(path.read_bytes()[:-20])
-    assert [one.step for one in read_records(path)] == [0]
+    assert [one.step for one in RecordFile(path).new()] == [0]
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_a_line_that_is_no_record_is_named(tmp_path, line, message):
     with path.open("a") as file:
         file.write(line + "\n")
     with pytest.raises(UserError) as caught:
-        read_records(path)
+        RecordFile(path).new()
     assert message in str(caught.value)
 
 
@@ -112,7 +112,7 @@ def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path):
     writer.kill()
     writer.wait()
     assert path.read_bytes().endswith(b"\n")
-    assert [one.step for one in read_records(path)] == list(range(len(path.read_bytes().splitlines())))
+    assert [one.step for one in RecordFile(path).new()] == list(range(len(path.read_bytes().splitlines())))
 
 
 @contextmanager
@@ -145,7 +145,7 @@ def test_a_write_cut_short_is_an_error_and_leaves_no_part_of_a_line(tmp_path):
             write_all(recorder)
         assert path.read_bytes().endswith(b"\n")
         assert not reserve.exists()
-    assert [one.step for one in read_records(path)] == list(range(len(read_records(path))))
+    assert [one.step for one in RecordFile(path).new()] == list(range(len(RecordFile(path).new())))
 
 
 def test_a_record_file_that_cannot_be_opened(tmp_path):
@@ -157,7 +157,7 @@ def test_text_from_anywhere_survives(tmp_path):
     failure = FailureRecord(rank=0, at=1.0, exception="E", message="zwölf\n\x1b[31m€", traceback="")
     with Recorder(tmp_path / "r.jsonl") as recorder:
         recorder.write(failure)
-    assert read_records(tmp_path / "r.jsonl") == [failure]
+    assert RecordFile(tmp_path / "r.jsonl").new() == [failure]
 
 
 def test_packages_are_those_imported_from_outside_the_standard_library():
@@ -172,10 +172,10 @@ def sampled(tmp_path, query):
     path = tmp_path / "memory.jsonl"
     sampler = Sampler(path, query, (0, 1), interval=0.02)
     sampler.start()
-    while sampler._thread.is_alive() and not (path.exists() and len(read_records(path)) >= 3):
+    while sampler._thread.is_alive() and not (path.exists() and len(RecordFile(path).new()) >= 3):
         time.sleep(0.01)
     sampler.stop(wait_seconds=60)
-    return sampler, read_records(path)
+    return sampler, RecordFile(path).new()
 
 
 def test_the_sampler_writes_what_the_vendor_says_and_what_it_cost(tmp_path):

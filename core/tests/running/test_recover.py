@@ -15,7 +15,7 @@ from llmperf.files import json_files
 from llmperf.measuring.processes import left_of_run
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf.running.launched import run_plan
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
@@ -52,7 +52,7 @@ def test_a_run_whose_controller_is_killed_is_failed_at_the_step_that_it_had_reac
     controller = subprocess.Popen([sys.executable, str(CONTROLLER), str(tmp_path / "plan-in.json"), str(run)])
     try:
         limit = time.monotonic() + 100
-        while len(read_records(filenames.records_path(run, 0))) < 12:
+        while len(RecordFile(filenames.records_path(run, 0)).new()) < 12:
             assert time.monotonic() < limit
             time.sleep(0.02)
         assert "expected a run that has ended, found that its llmperf still runs" in ran(2, "recover", run).err

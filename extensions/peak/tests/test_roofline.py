@@ -10,7 +10,8 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import plugins_for
-from llmperf.results.run_result import measured_peak
+from llmperf.results.run_result import result_of
+from llmperf.runfolder.contents import read_run
 from llmperf.types import Plan, Result
 from llmperf.validation.catalogue import Catalogue, forget_catalogues
 from llmperf.validation.check import findings
@@ -38,11 +39,13 @@ def test_intensity_is_known_without_rates_and_for_models_that_the_core_counts(pl
     assert roofline(replace(plan, flops=replace(plan.flops, counted_by="mixture")), 0.5) is None
 
 
-def test_assumed_rates_and_those_of_another_precision_give_no_measured_peak(plan):
+def test_assumed_rates_and_those_of_another_precision_give_no_measured_peak(plan, run_folder):
     assumed = replace(plan, rates=replace(plan.rates, basis="assumed"))
     other = replace(plan, rates=replace(plan.rates, matmul_flops_per_second={"bf16": 1e12}))
-    assert (roofline(assumed, 0.5).rates_basis, measured_peak(assumed)) == ("assumed", None)
-    assert (roofline(other, 0.5).bound, measured_peak(other)) == (None, None)
+    assert (roofline(assumed, 0.5).rates_basis, roofline(other, 0.5).bound) == ("assumed", None)
+    records = read_run(run_folder)
+    for known in (assumed, other):
+        assert result_of(replace(records, plan=replace(records.plan, rates=known.rates))).measured_peak is None
 
 
 def test_recomputation_raises_the_intensity_that_is_computed(plan):

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf.running.launched import run_plan
 from llmperf.types import Interpreter, PhaseRecord, Script, StepRecord
 from llmperf.validation.catalogue import Catalogue
@@ -55,11 +55,11 @@ def left_of(plan):
 
 
 def steps_of(run, rank):
-    return [one for one in read_records(filenames.records_path(run, rank)) if isinstance(one, StepRecord)]
+    return [one for one in RecordFile(filenames.records_path(run, rank)).new() if isinstance(one, StepRecord)]
 
 
 def phases_of(run, rank):
-    return [one.phase for one in read_records(filenames.records_path(run, rank)) if isinstance(one, PhaseRecord)]
+    return [one.phase for one in RecordFile(filenames.records_path(run, rank)).new() if isinstance(one, PhaseRecord)]
 
 
 PHASES = ["starting", "loading", "building", "warming up", "measuring", "evaluating", "done"]

@@ -8,7 +8,7 @@ import pytest
 from llmperf.errors import PluginError, RunFailed
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
-from llmperf.runfolder.reader import Moment, Recorder, read_records
+from llmperf.runfolder.reader import Moment, Recorder, RecordFile
 from llmperf.types import LoggedFacts, LoggedStep
 from llmperf_scripts.steps import ScriptSteps, logged_in
 
@@ -38,18 +38,18 @@ def test_steps_that_a_script_skips_keep_their_time_and_lose_their_tokens(steps_o
     other, _, other_path = steps_of(name="other")
     for step in range(1, 7):
         steps.take_line(LoggedStep(step=step, seconds=0.5, loss=1.0, skipped=step in (1, 3)), line(step / 2))
-    for record in read_records(path):
+    for record in RecordFile(path).new():
         other.take_record(record)
     assert steps.window() == (5, 4 * plan.batch.tokens_per_step, 2.5)
     for written in (path, other_path):
-        assert [record.skipped for record in read_records(written)] == [True, False, True, False, False, False]
+        assert [record.skipped for record in RecordFile(written).new()] == [True, False, True, False, False, False]
 
 
 def test_step_times_are_those_between_lines_where_the_script_prints_none(steps_of):
     steps, _, path = steps_of(steps=4)
     for step, at in enumerate((3.0, 3.5, 4.5, 5.0), start=1):
         steps.take_line(LoggedStep(step=step, loss=1.0), line(at))
-    assert [record.step_seconds for record in read_records(path)] == [3.0, 0.5, 1.0, 0.5]
+    assert [record.step_seconds for record in RecordFile(path).new()] == [3.0, 0.5, 1.0, 0.5]
     assert (steps.window()[2], steps.clock) == (2.0, "line arrivals")
 
 
@@ -105,7 +105,7 @@ def test_a_step_that_is_reported_again_is_ignored(steps_of):
     steps, _, path = steps_of()
     for step in (1, 2, 1, 2, 3):
         steps.take_line(LoggedStep(step=step, seconds=0.5, loss=1.0), line(step / 2))
-    assert [record.step for record in read_records(path)] == [1, 2, 3]
+    assert [record.step for record in RecordFile(path).new()] == [1, 2, 3]
 
 
 def test_tokens_are_held_against_the_plan(steps_of):

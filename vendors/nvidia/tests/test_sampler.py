@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from llmperf.measuring.sampler import Sampler
 from llmperf.plugins.loading import load_for
-from llmperf.runfolder.reader import read_records
+from llmperf.runfolder.reader import RecordFile
 from llmperf_nvidia import nvml
 
 
@@ -85,7 +85,7 @@ def test_a_gpu_lost_on_the_way_is_noted_and_ends_the_sampling_only(machines, tmp
         time.sleep(0.005)
     sampler.stop()
     assert sampler.problem == "reading the devices failed: OSError: GPU 1: GPU is lost (reset it or reboot)"
-    assert sum(bool(record.devices) for record in read_records(path)) == 3  # the last reading is of the host alone
+    assert sum(bool(record.devices) for record in RecordFile(path).new()) == 3  # the last reading is of the host alone
 
 
 def test_nvml_stays_open_between_readings(machines):

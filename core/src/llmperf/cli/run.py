@@ -90,7 +90,7 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
     from llmperf.cli.progress_line import begin_run
     from llmperf.planning.ready import ready
     from llmperf.reporting.terminal import result_card
-    from llmperf.runfolder.filenames import trace_files
+    from llmperf.runfolder.filenames import TRACES
     from llmperf.running.measure import measure, startable
 
     results: list[tuple[Path, Result]] = []
@@ -105,7 +105,7 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
         if repeat == 1:
             print_text(painted_severities(result_card(result, painted, language)))
             click.echo("\n" + sentence("run folder: {folder}", language, folder=folder))
-            for trace in trace_files(folder, 0):
+            for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
                 click.echo(sentence("Chrome trace: {path}", language, path=trace))
         else:
             click.echo(repeat_line(result, len(results) + 1, repeat, language), err=True)

@@ -121,26 +121,21 @@ class RankPhases:
                 file.seek(self._offset)
                 while block := file.read(READ_BYTES):
                     self._offset += len(block)
-                    self._take(block)
+                    *lines, self._rest = (self._rest + block).split(b"\n")
+                    if not lines and len(self._rest) > READ_BYTES:
+                        self.readable = False
+                    for line in lines:
+                        if line.startswith(PHASE):
+                            self.latest = json_files.decode(line, PhaseRecord, str(self._path)).phase
+                            if all(self.latest != seen.phase for seen in self.seen):
+                                now = time.monotonic()
+                                late = now - self._looks[0]
+                                entered = SeenPhase(phase=self.latest, monotonic=now, uptime=uptime(), late=late)
+                                self.seen += (entered,)
         except FileNotFoundError:
             pass
         except (OSError, UserError):  # the result reports the unreadable records
             self.readable = False
-
-    def _take(self, block: bytes) -> None:
-        if b"\n" not in block:
-            self._rest += block
-            self.readable = len(self._rest) <= READ_BYTES
-            return
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        for line in lines:
-            if line.startswith(PHASE):
-                phase = json_files.decode(line, PhaseRecord, str(self._path)).phase
-                self.latest = phase
-                if all(phase != seen.phase for seen in self.seen):
-                    now = time.monotonic()
-                    late = now - self._looks[0]
-                    self.seen += (SeenPhase(phase=phase, monotonic=now, uptime=uptime(), late=late),)
 
 
 def uptime() -> float | None:
@@ -233,7 +228,13 @@ class Agent:
         """Record the ranks that have ended since the last call, and end the processes that they left."""
         before = list(self._exits)
         for index, process in enumerate(self._processes):
-            if process.returncode is not None or not _has_ended(process):
+            if process.returncode is not None:
+                continue
+            if sys.platform == "linux":  # without reaping it
+                ended = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+            else:
+                ended = process.poll() is not None
+            if not ended:
                 continue
             at = time.time()
             send_group(process.pid, signal.SIGKILL)  # before it is reaped: the id is not reused until then
@@ -282,13 +283,6 @@ class Agent:
                 print(error, file=sys.stderr, flush=True)
 
 
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Check whether a process has ended; on Linux it is not reaped."""
-    if sys.platform == "linux":
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-    return process.poll() is not None
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """The command that `agent_argv` names."""
     parser = argparse.ArgumentParser(prog="llmperf.launching.agent")
@@ -297,17 +291,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master-addr", required=True)
     parser.add_argument("--master-port", type=int, required=True)
     options = parser.parse_args(arguments)
-    return guarded(lambda: _run(options))
 
+    def work() -> int:
+        with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
+            try:
+                plan = json_files.load(options.run_dir / filenames.PLAN, Plan)
+            except UserError as error:
+                print(error, file=sys.stderr, flush=True)
+                return UserError.exit_code
+            agent = Agent(options.run_dir, plan, options.node_rank, options.master_addr, options.master_port)
+            return agent.run(wakeup)
 
-def _run(options: argparse.Namespace) -> int:
-    with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
-        try:
-            plan = json_files.load(options.run_dir / filenames.PLAN, Plan)
-        except UserError as error:
-            print(error, file=sys.stderr, flush=True)
-            return UserError.exit_code
-        return Agent(options.run_dir, plan, options.node_rank, options.master_addr, options.master_port).run(wakeup)
+    return guarded(work)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from llmperf.errors import UserError
 from llmperf.launching.progress import Follower
@@ -39,13 +39,6 @@ FIRST_START = "first-start"
 """Folder below the logs with the logs and records of the start that failed."""
 
 Cause = Literal["ended", "lost", "hung", "interrupted", "controller"]
-
-
-class Patience(NamedTuple):
-    """The time without progress after which a run has hung, and which limit that is."""
-
-    seconds: float
-    why: str
 
 
 class Controller:
@@ -125,34 +118,30 @@ class Controller:
                 return "lost" if self.node is not None else "controller"
             if over:
                 return "ended"
-            patience = self._patience()
-            if time.monotonic() - moved > patience.seconds:
-                self._hung(time.monotonic() - moved, patience)
+            # the time for which the ranks may be silent in this phase, and which limit that is
+            plan, longest, stepping = self._plan, self._follower.longest_step_seconds, self._follower.stepping
+            patience, why = plan.startup_seconds, "--startup-timeout"
+            if stepping or self._follower.ending:
+                patience, why = plan.stall_seconds, "--stall-timeout"
+                if STEPS_OF_PATIENCE * longest > patience:
+                    patience, why = STEPS_OF_PATIENCE * longest, f"{STEPS_OF_PATIENCE} x the longest step so far"
+            elif not longest and plan.first_step_seconds > patience:
+                patience, why = plan.first_step_seconds, f"{SLOWEST_STEP} x the expected step"
+            if (silent := time.monotonic() - moved) > patience:
+                what = "no rank finished a step" if stepping else "no rank moved on"
+                limit = f"limit {round(patience, 1):g} s: {why}"
+                steps, stacks = self._follower.finished_steps, self._agents.stacks()
+                self.rank, cause = find_hanging(stacks, steps, self._waiting_frames)
+                self.message = f"{what} for {silent:.0f} s ({limit}); {cause}"
+                if self.rank is None and plan.layout.nodes > 1:
+                    self.message += (
+                        "; the network between the nodes may carry no data: `llmperf doctor` with --hosts measures it"
+                    )
                 return "hung"
 
     def latest(self) -> tuple[Progress, tuple[StepProgress, ...]]:
         """The present state, and the steps that have finished since the last call."""
         return self._follower.progress(), self._follower.take_steps()
-
-    def _patience(self) -> Patience:
-        """Time for which the ranks may be silent in this phase."""
-        plan, longest = self._plan, self._follower.longest_step_seconds
-        if self._follower.stepping or self._follower.ending:
-            if STEPS_OF_PATIENCE * longest > plan.stall_seconds:
-                return Patience(STEPS_OF_PATIENCE * longest, f"{STEPS_OF_PATIENCE} x the longest step so far")
-            return Patience(plan.stall_seconds, "--stall-timeout")
-        if not longest and plan.first_step_seconds > plan.startup_seconds:
-            return Patience(plan.first_step_seconds, f"{SLOWEST_STEP} x the expected step")
-        return Patience(plan.startup_seconds, "--startup-timeout")
-
-    def _hung(self, seconds: float, patience: Patience) -> None:
-        what = "no rank finished a step" if self._follower.stepping else "no rank moved on"
-        self.rank, why = find_hanging(self._agents.stacks(), self._follower.finished_steps, self._waiting_frames)
-        self.message = f"{what} for {seconds:.0f} s (limit {round(patience.seconds, 1):g} s: {patience.why}); {why}"
-        if self.rank is None and self._plan.layout.nodes > 1:
-            self.message += (
-                "; the network between the nodes may carry no data: `llmperf doctor` with --hosts measures it"
-            )
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
         """End all processes that still run, first by SIGTERM, then by SIGKILL; returns the agents' exit codes.
@@ -225,15 +214,12 @@ def find_hanging(
     if len(busy) == 1 or (len(mute) == 1 and len(behind) > 1):
         rank = busy[0] if len(busy) == 1 else mute[0]
         more = "; the others wait for it" if len(busy) == 1 else "; the others do"
-        return rank, f"rank {rank} {_doing(dumps[rank])}{more}"
+        stack = main_stack(dumps[rank])
+        doing = f"is at {Path(stack[0][0]).name} in {stack[0][1]}" if stack else "does not even show its stack"
+        return rank, f"rank {rank} {doing}{more}"
     ranks = ", ".join(map(str, behind[:16]))
     told = f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
     return None, f"{told} and wait for one another" if dumps and not busy else told
-
-
-def _doing(dump: str) -> str:
-    stack = main_stack(dump)
-    return f"is at {Path(stack[0][0]).name} in {stack[0][1]}" if stack else "does not even show its stack"
 
 
 def dump_stacks(run: Path) -> dict[int, str]:
@@ -274,18 +260,14 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
 
 
 def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
-    """Check whether the main thread waits for other ranks or for the device, judged by its innermost frames."""
+    """Check whether the main thread waits for other ranks or for the device, judged by its innermost frames.
+
+    The measured loop waits for the device on a rank whose device waits for others in a collective: the host runs ahead
+    of it, then waits.
+    """
     stack = main_stack(dump)
     frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
-    return any(mark in frame for frame in frames for mark in waiting) or _waits_in_loop(stack)
-
-
-def _waits_in_loop(stack: Sequence[tuple[str, str]]) -> bool:
-    """Check whether the measured loop waits for the device.
-
-    This is so on a rank whose device waits for others in a collective: the host runs ahead of it, then waits.
-    """
-    for depth, (file, function) in enumerate(stack):
-        if file.endswith(LOOP):
-            return depth == 0 or function != STEPPING
-    return False
+    if any(mark in frame for frame in frames for mark in waiting):
+        return True
+    in_loop = [(depth, function) for depth, (file, function) in enumerate(stack) if file.endswith(LOOP)]
+    return bool(in_loop) and (in_loop[0][0] == 0 or in_loop[0][1] != STEPPING)

@@ -11,9 +11,9 @@ import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NoReturn
 
 from llmperf.measuring.processes import adopt_orphans, end_descendants, end_with_parent, reap_children, send
+from llmperf.measuring.rank_process import leave
 
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -31,51 +31,37 @@ def guarded(work: Callable[[], int]) -> int:
     bind = end_with_parent(signal.SIGTERM)
     child = os.fork()
     if child == 0:
-        _work(work, bind, mask)
-    code = _code(child)
+        try:
+            adopt_orphans()
+            if bind is not None:
+                bind()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            code = work()
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 1
+        except BaseException:
+            sys.excepthook(*sys.exc_info())
+            code = 1
+        leave(code)
+    codes, asked = dict[int, int](), False
+    while child not in codes:
+        number = signal.sigwait((*PASSED_ON, signal.SIGCHLD))
+        if number == signal.SIGCHLD:
+            codes = reap_children()
+        elif asked:
+            codes = {child: -signal.SIGKILL}
+        else:
+            asked = True
+            send(child, signal.Signals(number))
+    code = codes[child]
     end_descendants()
     if code < 0:
-        number = signal.Signals(-code)
+        ending = signal.Signals(-code)
         with suppress(OSError, ValueError):  # SIGKILL has no handler to reset
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {number})
-        os.kill(os.getpid(), number)
+            signal.signal(ending, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask - {ending})
+        os.kill(os.getpid(), ending)
         signal.pause()
         os._exit(1)
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     return code
-
-
-def _work(work: Callable[[], int], bind: Callable[[], None] | None, mask: set[int | signal.Signals]) -> NoReturn:
-    try:
-        adopt_orphans()
-        if bind is not None:
-            bind()
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        code = work()
-    except SystemExit as end:
-        code = end.code if isinstance(end.code, int) else 1
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
-    os._exit(code)
-
-
-def _code(child: int) -> int:
-    """The exit code of the child, negative for signals, once it has ended."""
-    asked = False
-    while True:
-        number = signal.sigwait((*PASSED_ON, signal.SIGCHLD))
-        if number == signal.SIGCHLD:
-            codes = reap_children()
-            if child in codes:
-                return codes[child]
-        elif asked:
-            end_descendants()
-            return -signal.SIGKILL
-        else:
-            asked = True
-            send(child, signal.Signals(number))

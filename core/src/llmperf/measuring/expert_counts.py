@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import sub
 from typing import Any
 
 from llmperf.accounting.routing import mixture_layers_of
@@ -36,22 +37,23 @@ class ExpertCounts:
         before, after = self._before, self._counts()
         if before is None or after is None:
             return None
-        layers = tuple(tuple(map(_risen, *counts)) for counts in zip(before, after, strict=True))
-        return ExpertsRecord(rank=self._rank, layers=layers)
+        for earlier, later in zip(before, after, strict=True):
+            if fallen := [f"{now} after {then}" for then, now in zip(earlier, later, strict=True) if now < then]:
+                raise _wrong("counts that never fall", fallen[0])
+        risen = tuple(tuple(map(sub, later, earlier)) for earlier, later in zip(before, after, strict=True))
+        return ExpertsRecord(rank=self._rank, layers=risen)
 
     def _counts(self) -> Counts | None:
         answer: Any = self._query()
         if answer is None:
             return None
-        shape = f"{self._layers} layers of {self._experts} token counts each"
-        if not _sequence(answer) or len(answer) != self._layers or not all(map(self._whole, answer)):
-            raise _wrong(shape, repr(answer)[:80])
-        return tuple(tuple(layer) for layer in answer)
-
-    def _whole(self, layer: Any) -> bool:
-        if not _sequence(layer) or len(layer) != self._experts:
-            return False
-        return all(isinstance(count, int) and not isinstance(count, bool) and count >= 0 for count in layer)
+        layers: list[Any] = list(answer) if _sequence(answer) else []
+        sizes = [len(layer) if _sequence(layer) else -1 for layer in layers]
+        whole = all(isinstance(count, int) and not isinstance(count, bool) and count >= 0
+                    for layer in layers if _sequence(layer) for count in layer)  # fmt: skip
+        if not whole or sizes != [self._experts] * self._layers:
+            raise _wrong(f"{self._layers} layers of {self._experts} token counts each", repr(answer)[:80])
+        return tuple(tuple(layer) for layer in layers)
 
 
 @hookimpl
@@ -69,12 +71,6 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
 
 def _sequence(value: Any) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-
-
-def _risen(before: int, after: int) -> int:
-    if after < before:
-        raise _wrong("counts that never fall", f"{after} after {before}")
-    return after - before
 
 
 def _wrong(expected: str, found: str) -> PluginError:

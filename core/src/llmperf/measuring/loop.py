@@ -78,7 +78,7 @@ class MeasuredLoop:
             if warmup_steps:
                 self._record_further(part, part.warmed_up(self._loss_of_step_1))
         self._device.synchronize()
-        before = waited(self._trainer)
+        before = seconds_of(self._trainer, "communication_seconds")
         for part in self._further:
             part.begin()
         begin = Moment.now()
@@ -89,7 +89,7 @@ class MeasuredLoop:
         while self._pending:
             self._record(self._pending.popleft())
         enter("evaluating", end)
-        after, seconds = waited(self._trainer), end.monotonic - begin.monotonic
+        after, seconds = seconds_of(self._trainer, "communication_seconds"), end.monotonic - begin.monotonic
         for part in self._further:
             self._record_further(part, part.end())
         communication = None if before is None or after is None else min(seconds, max(0.0, after - before))
@@ -126,7 +126,11 @@ class MeasuredLoop:
     def _record_known(self) -> None:
         """Record the steps that the device has finished, in order, without waiting."""
         pending = self._pending
-        while pending and pending[0].end.ready() and _arrived(pending[0].output):
+        while pending and pending[0].end.ready():
+            output = pending[0].output
+            for value in (output.loss, output.grad_norm, output.skipped):
+                if not (value is None or isinstance(value, (float, int)) or value.ready()):
+                    return
             self._record(pending.popleft())
 
     def _record(self, pending: _Pending) -> None:
@@ -153,14 +157,14 @@ class MeasuredLoop:
             raise NonfiniteLoss(f"the loss of step {pending.step} is {nonfinite}")
 
 
-def waited(trainer: Trainer) -> float | None:
-    """Seconds so far in which the trainer waited for communication; None if it does not know."""
-    query: Callable[[], object] | None = getattr(trainer, "communication_seconds", None)
+def seconds_of(trainer: Trainer, name: Literal["communication_seconds", "compile_seconds"]) -> float | None:
+    """Seconds so far in which the trainer waited for communication, or a compiler worked; None if it does not know."""
+    query: Callable[[], object] | None = getattr(trainer, name, None)
     seconds = None if query is None else query()
     if seconds is None:
         return None
     if not isinstance(seconds, (float, int)) or not 0 <= seconds < math.inf:
-        raise wrong("seconds of at least 0 or None", "communication_seconds()", repr(seconds)[:80])
+        raise wrong("seconds of at least 0 or None", f"{name}()", repr(seconds)[:80])
     return float(seconds)
 
 
@@ -185,14 +189,6 @@ def _check(output: object, step: int) -> None:
 
 def _type_name(value: object) -> str:
     return "None" if value is None else f"{type(value).__module__}.{type(value).__qualname__}"
-
-
-def _arrived(output: StepOutput) -> bool:
-    return _ready(output.loss) and _ready(output.grad_norm) and _ready(output.skipped)
-
-
-def _ready(value: Scalar) -> bool:
-    return value is None or isinstance(value, (float, int)) or value.ready()
 
 
 def finite(value: Scalar) -> tuple[float | None, Literal["nan", "inf", "-inf"] | None]:

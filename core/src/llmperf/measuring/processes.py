@@ -41,7 +41,7 @@ def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
 
 
 def adopt_orphans() -> None:
-    """Become the parent of every descendant whose parent ends, so that `descendants` finds it; only on Linux."""
+    """Become the parent of every descendant whose parent ends, so that `end_descendants` finds it; only on Linux."""
     if sys.platform.startswith("linux"):
         import ctypes
 
@@ -104,15 +104,6 @@ def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
     return frozenset(pids)
 
 
-def descendants() -> list[int]:
-    """Ids of the running processes below this one; empty without /proc."""
-    with suppress(OSError, ValueError, IndexError):
-        processes = processes_here()
-        below = own_pids(processes, os.getpid()) - {os.getpid()}
-        return sorted(pid for pid in below if processes[pid].state != "Z")
-    return []
-
-
 def end_descendants() -> None:
     """Kill all processes below this one, also those that they start meanwhile, and reap this process's children.
 
@@ -120,7 +111,14 @@ def end_descendants() -> None:
     A process that the system cannot end within SWEEP_SECONDS is left to the system.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
-    while (pids := descendants()) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        pids: list[int] = []
+        with suppress(OSError, ValueError, IndexError):  # without /proc, none are known
+            processes = processes_here()
+            below = own_pids(processes, os.getpid()) - {os.getpid()}
+            pids = [pid for pid in below if processes[pid].state != "Z"]
+        if not pids:
+            break
         for pid in pids:
             send(pid, signal.SIGKILL)
         reap_children()

@@ -79,6 +79,7 @@ class Sampler:
         devices = readings[0] if readings else ()
         time.sleep(max(0.0, seconds - (time.monotonic() - began)))
         self._read_host(load)
+        total_kib = counters(Path("/proc/meminfo")).get("MemTotal")
         host = None if load.last is None else load.last.host
         running, swapped = on_devices(devices), load.swapped_bytes
         used = [device.utilisation_percent for device in devices if device.utilisation_percent is not None]
@@ -92,7 +93,7 @@ class Sampler:
             throttle_reasons=tuple(sorted({reason for each in reasons for reason in each})) if reasons else None,
             load_average=load_average(),
             pressure=load.pressure,
-            memory_total_bytes=memory_total_bytes(),
+            memory_total_bytes=None if total_kib is None else total_kib * KIB,
             memory_available_bytes=None if host is None else host.memory_available_bytes,
             swapped_bytes_per_second=None if swapped is None else swapped / load.seconds,
         )
@@ -120,21 +121,18 @@ class Sampler:
         try:
             with Recorder(self._path) as recorder:
                 while failures < MAX_FAILURES:
-                    failures = 0 if self._sample(recorder) else failures + 1
+                    moment = Moment.now()
+                    try:
+                        self._write(recorder, moment, checked(self._query(self._devices)))
+                        failures = 0
+                    except BaseException as error:  # SystemExit would end this thread silently
+                        self._note(error)
+                        failures += 1
                     if self._stop.wait(self._interval):
                         self._write(recorder, Moment.now(), ())  # a short window needs a reading after it
                         return
         except Exception as error:
             self._note(error)
-
-    def _sample(self, recorder: Recorder) -> bool:
-        moment = Moment.now()
-        try:
-            self._write(recorder, moment, checked(self._query(self._devices)))
-        except BaseException as error:  # SystemExit would end this thread silently
-            self._note(error)
-            return False
-        return True
 
     def _write(self, recorder: Recorder, moment: Moment, devices: tuple[DeviceSample, ...]) -> None:
         seconds = time.monotonic() - moment.monotonic
@@ -187,14 +185,11 @@ def checked(given: Iterable[DeviceSample]) -> tuple[DeviceSample, ...]:
         if not isinstance(sample, DeviceSample):
             raise TypeError(f"llmperf_query_memory: expected a DeviceSample, found {type(sample).__name__}")
         for field in fields(sample):
-            _check_number(field.name, getattr(sample, field.name))
+            value, least = getattr(sample, field.name), -math.inf if field.name == "temperature_celsius" else 0
+            if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= least):
+                expected = f"expected a finite number of at least {least}, found {value}"
+                raise ValueError(f"llmperf_query_memory: {field.name}: {expected}")
     return msgspec.convert(msgspec.to_builtins(samples), tuple[DeviceSample, ...])
-
-
-def _check_number(name: str, value: object) -> None:
-    least = -math.inf if name == "temperature_celsius" else 0
-    if isinstance(value, (int, float)) and not (math.isfinite(value) and value >= least):
-        raise ValueError(f"llmperf_query_memory: {name}: expected a finite number of at least {least}, found {value}")
 
 
 INITIAL_PID_NAMESPACE = "pid:[4026531836]"
@@ -316,9 +311,3 @@ def load_average() -> float | None:
         return os.getloadavg()[0]
     except (AttributeError, OSError):
         return None
-
-
-def memory_total_bytes() -> int | None:
-    """Memory of this host; None if unknown."""
-    total_kib = counters(Path("/proc/meminfo")).get("MemTotal")
-    return None if total_kib is None else total_kib * KIB

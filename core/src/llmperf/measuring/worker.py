@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar
 from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
-from llmperf.measuring.loop import MeasuredLoop, wrong
+from llmperf.measuring.loop import MeasuredLoop, seconds_of, wrong
 from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import described, who
@@ -102,12 +102,17 @@ class Worker:
         self._enter("loading")
         plugins = plugins_of(plan)
         task = None if plan.task is None else task_named(plan.task, plugins)
-        binds = task is None or task.binds_device
+        binds, hook = task is None or task.binds_device, "llmperf_setup_device"
         asking = (self._run, plugins.ask, plugins.several, lambda hook: who(plugins.owner(hook)))
         recording = (self._enter, self._recorder.write)
-        self._owner = plugins.owner("llmperf_setup_device") if binds else None
-        unbound: Any = nullcontext()
-        with bound_device(plugins, plan) if binds else unbound as device:
+        self._owner = plugins.owner(hook) if binds else None
+        bound: Any = nullcontext()
+        if binds:
+            bound = plugins.ask(hook, plan=plan, local_rank=int(os.environ["LOCAL_RANK"]))
+            if not isinstance(getattr(bound, "places", None), Mapping):  # as in the first edition of the contract
+                expected = "expected a device with `places`, its names by tensor library (llmperf.types.Device)"
+                raise PluginError(f"{who(plugins.owner(hook))}: {hook}: {expected}, found none")
+        with bound as device:
             self._enter("building")
             if task is not None:
                 status = task.run(Rank(self._rank, plan, device, None, *asking, *recording)) or 0
@@ -116,7 +121,10 @@ class Worker:
                 return status
             self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
-                check_parameters(reported_parameters(trainer), plan, f"{who(self._owner)}: the trainer")
+                count: object = getattr(trainer, "parameter_count", None)
+                if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+                    raise wrong("the number of the model's parameters", "parameter_count", repr(count)[:MAX_SHOWN])
+                check_parameters(count, plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
                 further = further_records(plugins, plan, self._rank, trainer)
                 self._enter("warming up")
@@ -125,7 +133,7 @@ class Worker:
                 loop = MeasuredLoop(trainer, device, self._recorder, self._rank, further)
                 window = loop.run(plan.steps, warmup, self._enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
-                compiling = compile_seconds_of(trainer)
+                compiling = seconds_of(trainer, "compile_seconds")
                 figures = {} if plan.purpose == "rerun" else self._evaluate(trainer)
                 self._recorder.write(
                     RankRecord(
@@ -183,15 +191,14 @@ def _numbers(figures: object) -> dict[str, float | None]:
     """The figures, with None for NaN and infinity, which JSON does not have."""
     if not isinstance(figures, Mapping) or not all(isinstance(name, str) for name in figures):
         raise wrong(FIGURES, "answer of evaluate()", repr(figures)[:MAX_SHOWN])
-    return {name: _finite(name, value) for name, value in figures.items()}
-
-
-def _finite(name: str, value: Any) -> float | None:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise wrong("a number", f"figure {name!r} of evaluate()", repr(value)[:MAX_SHOWN]) from None
-    return number if math.isfinite(number) else None
+    numbers: dict[str, float | None] = {}
+    for name, value in figures.items():
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            raise wrong("a number", f"figure {name!r} of evaluate()", repr(value)[:MAX_SHOWN]) from None
+        numbers[name] = number if math.isfinite(number) else None
+    return numbers
 
 
 def loaded_packages() -> dict[str, str]:
@@ -200,8 +207,15 @@ def loaded_packages() -> dict[str, str]:
     for name in sorted({module.split(".")[0] for module in list(sys.modules)}):
         if name in sys.stdlib_module_names or name.startswith("_"):
             continue
-        if (version := _version(name)) is not None:
-            versions[name] = version[:MAX_VERSION]
+        version: object = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
+        if name == "llmperf":  # of the distribution llmperf-core
+            version = __version__
+        elif not isinstance(version, str):  # a declared one may name the build, as in 2.15.0+cu132
+            try:
+                version = metadata.version(name)
+            except (metadata.PackageNotFoundError, ValueError):
+                continue
+        versions[name] = str(version)[:MAX_VERSION]
     return versions
 
 
@@ -209,18 +223,6 @@ def data_fingerprint() -> str | None:
     """The fingerprint of the data that this process has opened first; None if it has opened none."""
     batches = sys.modules.get("llmperf.tokens.batches")  # imports numpy, which a trainer may not need
     return next(iter(batches.opened), None) if batches is not None else None
-
-
-def _version(name: str) -> str | None:
-    if name == "llmperf":  # of the distribution llmperf-core
-        return str(__version__)
-    declared = vars(sys.modules[name]).get("__version__") if name in sys.modules else None
-    if isinstance(declared, str):  # may name the build, as in 2.15.0+cu132, which metadata does not
-        return str(declared)
-    try:
-        return metadata.version(name)
-    except (metadata.PackageNotFoundError, ValueError):
-        return None
 
 
 def peak_reserved_bytes(device: Device) -> int | None:
@@ -235,33 +237,6 @@ def texts_of(trainer: Trainer, name: Literal["kernels", "precisions"]) -> dict[s
     if not isinstance(texts, Mapping) or not all(isinstance(text, str) for pair in texts.items() for text in pair):
         raise wrong("a mapping of names to texts", name, repr(texts)[:MAX_SHOWN])
     return {key[:MAX_SHOWN]: text[:MAX_TEXT] for key, text in texts.items()}
-
-
-def compile_seconds_of(trainer: Trainer) -> float | None:
-    """Seconds in which a compiler worked; None if the trainer does not report them."""
-    query: Callable[[], object] | None = getattr(trainer, "compile_seconds", None)
-    seconds = None if query is None else query()
-    if seconds is not None and not (isinstance(seconds, (float, int)) and 0 <= seconds < math.inf):
-        raise wrong("seconds of at least 0 or None", "compile_seconds()", repr(seconds)[:MAX_SHOWN])
-    return None if seconds is None else float(seconds)
-
-
-def bound_device(plugins: Plugins, plan: Plan) -> Device:
-    """The rank's device by its vendor; PluginError if it has no places, as in the first edition of the contract."""
-    hook = "llmperf_setup_device"
-    device: Device = plugins.ask(hook, plan=plan, local_rank=int(os.environ["LOCAL_RANK"]))
-    if not isinstance(getattr(device, "places", None), Mapping):
-        expected = "expected a device with `places`, its names by tensor library (llmperf.types.Device), found none"
-        raise PluginError(f"{who(plugins.owner(hook))}: {hook}: {expected}")
-    return device
-
-
-def reported_parameters(trainer: Trainer) -> int:
-    """The trainer's parameter count; PluginError if it reports none."""
-    count: object = getattr(trainer, "parameter_count", None)
-    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise wrong("the number of the model's parameters", "parameter_count", repr(count)[:MAX_SHOWN])
-    return count
 
 
 def check_parameters(built: int, plan: Plan, builder: str) -> None:
@@ -306,22 +281,17 @@ def plugins_of(plan: Plan) -> Plugins:
     extensions = {found.name for found in known if found.role == "extension"}
     chosen = [find("vendor", plan.vendor, known), find("framework", plan.spec.tuning.framework, known)]
     chosen += [find("extension", name, known) for name in plan.recorders if name in extensions]
+    versions = {(info.role, info.name): (info.distribution, info.version) for info in plan.plugins}
     for found in chosen:
-        _check_version(plan, found)
-    return Plugins(chosen)
-
-
-def _check_version(plan: Plan, found: Found) -> None:
-    for info in plan.plugins:
-        if (info.role, info.name) != (found.role, found.name):
-            continue
-        if (info.distribution, info.version) != (found.distribution, found.version):
+        if (found.role, found.name) not in versions:
+            raise PluginError(f"plan.json: plugins: {found.role} {found.name!r} is not listed")
+        distribution, version = versions[found.role, found.name]
+        if (distribution, version) != (found.distribution, found.version):
             raise PluginError(
-                f"{found.role} {found.name!r}: the plan was made with {info.distribution} {info.version},"
+                f"{found.role} {found.name!r}: the plan was made with {distribution} {version},"
                 f" this rank's environment has {found.distribution} {found.version}; install the same on both"
             )
-        return
-    raise PluginError(f"plan.json: plugins: {found.role} {found.name!r} is not listed")
+    return Plugins(chosen)
 
 
 if __name__ == "__main__":

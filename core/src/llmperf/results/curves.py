@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice, pairwise
+from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
@@ -15,10 +16,9 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.statistics import quantile
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords, by_step, read_run, samples_of
-from llmperf.runfolder.reader import RecordFile, merged
+from llmperf.runfolder.contents import by_step, read_run, samples_of
+from llmperf.runfolder.reader import merged, rank_records
 from llmperf.runfolder.totals import mean_loss
-from llmperf.types.devices import DeviceSample
 from llmperf.types.plan import Plan
 from llmperf.types.records import MemorySample, ProfileRecord, StepRecord
 from llmperf.types.result import Result
@@ -29,6 +29,12 @@ MAX_SAMPLES = 20_000
 """Readings of devices that curves are made of."""
 MAX_POINTS = 400
 """Points of one curve, as many as a screen can show."""
+SAMPLED = {
+    "memory_bytes": "memory_used_bytes",
+    "power_watts": "power_watts",
+    "utilisation_percent": "utilisation_percent",
+}
+"""Field of the readings of devices, by the curve of it."""
 
 
 def read_curves(folder: Path, result: Result) -> Curves | None:
@@ -56,67 +62,37 @@ def read_curves(folder: Path, result: Result) -> Curves | None:
     )
 
 
-def recorded_curves(folder: Path, points: int = MAX_POINTS) -> Curves:
+def recorded_curves(folder: Path) -> Curves:
     """The curves in the records of a run folder; UserError if its plan or records cannot be read.
 
     Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
     """
     records = read_run(folder)
-    starts = {node: span[0] for node, span in records.windows.items()}
-    samples = _some_samples(records, starts)
-    ends, traced = _first_rank(records, starts, points)
-    parts = merged(filenames.record_files(records.run), lambda _: None)
-    steps = (step for part in parts for step in by_step(part).items())
-    times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in steps)
-    curves = {
-        "step_seconds": _shared(times, records.steps.recorded, records.steps.most_ranks, points),
-        "step_ends": ends,
-        "memory_bytes": _sampled(samples, lambda sample: sample.memory_used_bytes, points),
-        "power_watts": _sampled(samples, lambda sample: sample.power_watts, points),
-        "utilisation_percent": _sampled(samples, lambda sample: sample.utilisation_percent, points),
-    }
-    lengths = (end - begin for begin, end in records.windows.values())
-    first_rank = [record for record in records.phases if record.rank == 0]
-    plan, peaks = records.plan, [memory.peak_bytes for memory in records.plan.memory]
-    expected = {"step_seconds": plan.expected_step_seconds, "rank_peak_bytes": max(peaks, default=None)}
-    return Curves(
-        by_name=curves,
-        window_seconds=max(lengths, default=None),
-        phase_seconds={phase.phase: after.monotonic - phase.monotonic for phase, after in pairwise(first_rank)},
-        traced_seconds=traced,
-        expected={name: float(value) for name, value in expected.items() if value},
-        expected_basis=plan.expected_step_basis,
-    )
-
-
-def _first_rank(records: RunRecords, starts: Mapping[int, float], points: int) -> tuple[Curve, dict[str, float]]:
-    """Ends of the steps of rank 0, on node 0, and the time of its traced steps by kind."""
+    plan, steps, starts = records.plan, records.steps, {node: span[0] for node, span in records.windows.items()}
     profiles: list[StepProfile] = []
 
-    def ends() -> Iterator[tuple[float, list[float]]]:
-        for block in RecordFile(filenames.records_path(records.run, 0)).blocks():
-            for record in block:
-                if isinstance(record, ProfileRecord):
-                    profiles.append(record.profile)
-                elif isinstance(record, StepRecord) and 0 in starts:
-                    yield float(record.step), [record.monotonic - starts[0]]
+    def ends_of_first_rank() -> Iterator[tuple[float, list[float]]]:
+        for record in rank_records(records.run, 0):
+            if isinstance(record, ProfileRecord):
+                profiles.append(record.profile)
+            elif isinstance(record, StepRecord) and 0 in starts:
+                yield float(record.step), [record.monotonic - starts[0]]
 
-    curve = _shared(ends(), records.steps.recorded, 1, points)
-    traced: dict[str, float] = {}
+    parts = merged(filenames.record_files(records.run), lambda _: None)
+    of_steps = (step for part in parts for step in by_step(part).items())
+    times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in of_steps)
+    curves = {
+        "step_seconds": _shared(times, steps.recorded, steps.most_ranks, MAX_POINTS),
+        "step_ends": _shared(ends_of_first_rank(), steps.recorded, 1, MAX_POINTS),
+    }
+    traced: dict[str, float] = defaultdict(float)
     for (_, kind), seconds in StepProfile.mean(profiles).parts.items() if profiles else ():
-        traced[kind] = traced.get(kind, 0.0) + seconds
-    return curve, dict(sorted(traced.items(), key=lambda item: -item[1]))
-
-
-def _some_samples(records: RunRecords, starts: dict[int, float]) -> list[tuple[float, MemorySample]]:
-    """The readings of all nodes with their seconds, in order; of very many, every 2nd, 4th, 8th ... of each node.
-
-    `starts` has second 0 of each node, and gets the first reading of a node that has none.
-    """
+        traced[kind] += seconds
+    # the readings of all nodes with their seconds; of very many, every 2nd, 4th, 8th ... of each node
     places: Counter[int] = Counter()
     kept: list[tuple[int, float, MemorySample]] = []
     every = 1
-    for sample in samples_of(records.run, records.plan.layout.nodes):
+    for sample in samples_of(records.run, plan.layout.nodes):
         node, place = sample.node_rank, places[sample.node_rank]
         places[node] += 1
         if place % every == 0:
@@ -124,20 +100,25 @@ def _some_samples(records: RunRecords, starts: dict[int, float]) -> list[tuple[f
         if len(kept) > MAX_SAMPLES:
             every *= 2
             kept = [reading for reading in kept if reading[0] % every == 0]
-    return sorted(((seconds, sample) for _, seconds, sample in kept), key=lambda reading: reading[0])
-
-
-def _sampled(
-    samples: Sequence[tuple[float, MemorySample]], figure: Callable[[DeviceSample], float | None], points: int
-) -> Curve:
-    values = (
-        (seconds, [value for device in sample.devices if (value := figure(device)) is not None])
-        for seconds, sample in samples
+    kept.sort(key=itemgetter(1))
+    for name, field in SAMPLED.items():
+        shown = ((at, [getattr(device, field) for device in sample.devices]) for _, at, sample in kept)
+        curves[name] = curve_of((at, [value for value in values if value is not None]) for at, values in shown)
+    lengths = (end - begin for begin, end in records.windows.values())
+    first_rank = [record for record in records.phases if record.rank == 0]
+    peaks = [memory.peak_bytes for memory in plan.memory]
+    expected = {"step_seconds": plan.expected_step_seconds, "rank_peak_bytes": max(peaks, default=None)}
+    return Curves(
+        by_name=curves,
+        window_seconds=max(lengths, default=None),
+        phase_seconds={phase.phase: after.monotonic - phase.monotonic for phase, after in pairwise(first_rank)},
+        traced_seconds=dict(sorted(traced.items(), key=lambda item: -item[1])),
+        expected={name: float(value) for name, value in expected.items() if value},
+        expected_basis=plan.expected_step_basis,
     )
-    return curve_of(values, points)
 
 
-def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int) -> Curve:
+def curve_of(values: Iterable[tuple[float, Sequence[float]]], points: int = MAX_POINTS) -> Curve:
     """Median and percentiles of the values at each x; with more than `points` of them, neighbours share a point."""
     known = [(x, values_here) for x, values_here in values if values_here]
     return _shared(known, len(known), max((len(values_here) for _, values_here in known), default=0), points)
@@ -177,21 +158,31 @@ class StepFigures:
 
 def recorded_figures(run: Path) -> Iterator[StepFigures]:
     """The steps in the records of a run folder; UserError if its plan or a record cannot be read."""
-    plan = json_files.load(run / filenames.PLAN, Plan)
-    world, nodes = plan.layout.world_size, plan.layout.nodes
-    readings = _memory_readings(run, nodes)
-    ranks_per_node = max(1, world // max(1, nodes))
+    layout = json_files.load(run / filenames.PLAN, Plan).layout
+    # moments of the readings by the node's CLOCK_MONOTONIC, and the most memory that a device used, by node
+    moments, most = defaultdict[int, list[float]](list), defaultdict[int, list[int]](list)
+    for sample in samples_of(run, layout.nodes):
+        used = [device.memory_used_bytes for device in sample.devices if device.memory_used_bytes is not None]
+        if used:
+            moments[sample.node_rank].append(sample.monotonic)
+            most[sample.node_rank].append(max(used))
+    ranks_per_node = max(1, layout.world_size // max(1, layout.nodes))
     for part in merged(filenames.record_files(run), lambda _: None):
         for step, ranks in by_step(part).items():
-            if len(ranks) == world:
-                yield StepFigures(
-                    step=step,
-                    measured=ranks[0].measured,
-                    seconds=max(rank.step_seconds for rank in ranks),
-                    loss=mean_loss(ranks),
-                    tokens=sum(rank.tokens for rank in ranks),
-                    memory_used_bytes=_memory_used(ranks, readings, ranks_per_node),
-                )
+            if len(ranks) != layout.world_size:
+                continue
+            ends: dict[int, float] = defaultdict(float)
+            for rank in ranks:
+                ends[rank.rank // ranks_per_node] = max(ends[rank.rank // ranks_per_node], rank.monotonic)
+            places = {node: bisect_right(moments[node], end) for node, end in ends.items()}
+            yield StepFigures(
+                step=step,
+                measured=ranks[0].measured,
+                seconds=max(rank.step_seconds for rank in ranks),
+                loss=mean_loss(ranks),
+                tokens=sum(rank.tokens for rank in ranks),
+                memory_used_bytes=max((most[node][place - 1] for node, place in places.items() if place), default=None),
+            )
 
 
 def curve_figures(result: Result) -> Iterator[StepFigures]:
@@ -205,31 +196,3 @@ def curve_figures(result: Result) -> Iterator[StepFigures]:
             tokens=None,
             memory_used_bytes=None,
         )
-
-
-def _memory_readings(run: Path, nodes: int) -> dict[int, tuple[list[float], list[int]]]:
-    """Moments of the readings by the node's CLOCK_MONOTONIC, and the most memory that a device used, by node."""
-    readings: dict[int, tuple[list[float], list[int]]] = defaultdict(lambda: ([], []))
-    for sample in samples_of(run, nodes):
-        used = [device.memory_used_bytes for device in sample.devices if device.memory_used_bytes is not None]
-        if used:
-            moments, most = readings[sample.node_rank]
-            moments.append(sample.monotonic)
-            most.append(max(used))
-    return dict(readings)
-
-
-def _memory_used(
-    ranks: list[StepRecord], readings: dict[int, tuple[list[float], list[int]]], ranks_per_node: int
-) -> int | None:
-    ends: dict[int, float] = {}
-    for rank in ranks:
-        node = rank.rank // ranks_per_node
-        ends[node] = max(ends.get(node, 0.0), rank.monotonic)
-    used = [
-        most[place - 1]
-        for node, end in ends.items()
-        for moments, most in [readings.get(node, ([], []))]
-        if (place := bisect_right(moments, end))
-    ]
-    return max(used, default=None)

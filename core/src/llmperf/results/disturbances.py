@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmperf.runfolder.readings import HostLoad, busy_parts, programs_text
 from llmperf.types.hosts import FAULTS, NodeConditions
@@ -11,14 +11,12 @@ from llmperf.types.result import (
     CLOCK_FALL,
     DRIFT,
     FEWEST_DRIFT_STEPS,
-    MEAN_UNCERTAINTY,
     MEMORY_PRESSURE,
     OTHER_CPU_SHARE,
     SWAPPED_BYTES,
     UNEVEN_MEAN,
     UNEVEN_QUANTILES,
     Result,
-    StepStatistics,
 )
 from llmperf.types.texts import Text
 
@@ -27,22 +25,6 @@ if TYPE_CHECKING:
 
 COSTLY_SHARE = 0.05
 """Share of the measured window that stragglers may cost without a note."""
-
-
-def of_others(records: RunRecords) -> dict[str, Any]:
-    """Use of cores and devices by other processes, before the start and in the window, on the busiest node.
-
-    None where unknown: a share of the cores needs two samples near the window.
-    """
-    before = [host.load for host in records.hosts.values() if host.load is not None]
-    window = records.readings.values()
-    known: dict[str, list[float | None]] = {
-        "other_cpu_share": [node.load.share for node in window],
-        "other_cpu_share_before": [load.other_cpu_share for load in before],
-        "other_processes": [node.other_processes for node in window],
-        "other_processes_before": [load.other_processes for load in before],
-    }
-    return {name: max((value for value in values if value is not None), default=None) for name, values in known.items()}
 
 
 def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
@@ -130,14 +112,6 @@ def drift(result: Result) -> float | None:
     apart = first.p75 < last.p25 or last.p75 < first.p25
     change = last.median / first.median - 1 if first.median else 0.0
     return change if apart and abs(change) > DRIFT else None
-
-
-def mean_uncertainty(steps: StepStatistics) -> float | None:
-    """Half the confidence interval of the mean step by the mean, if it is above the bound; None otherwise."""
-    if steps.mean_low is None or steps.mean_high is None or not steps.mean:
-        return None
-    half = (steps.mean_high - steps.mean_low) / 2 / steps.mean
-    return half if half > MEAN_UNCERTAINTY else None
 
 
 def clock_fall(node: NodeConditions) -> float | None:

@@ -41,17 +41,14 @@ class _Cause:
 
 def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
     """Status of a run, and its failure unless it is complete."""
-    ending = records.ending
+    plan, ending = records.plan, records.ending
     if ending is None:
         return "failed", _failure(records, None, "controller", None, "llmperf itself ended before the run did")
-    if ending.cause == "interrupted":
-        return "aborted", _failure(records, None, "interrupted", None, ending.message)
-    if ending.cause == "hung":
-        return "failed", _failure(records, ending.rank, "hung", None, ending.message)
     if ending.cause == "lost":  # errors of other nodes may be due to it
         return "failed", _of_node(records, ending.node or 0, "lost", ending.message)
-    if ending.cause == "controller":
-        return "failed", _failure(records, None, "controller", ending.exception, ending.message)
+    if ending.cause != "ended":
+        status: Status = "aborted" if ending.cause == "interrupted" else "failed"
+        return status, _failure(records, ending.rank, ending.cause, ending.exception, ending.message)
     failure = _of_ranks(records)
     if failure is None:
         failure = _of_agents(records, ending)
@@ -59,13 +56,32 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
         killed = [node for node, code in enumerate(ending.agents) if code is not None and code < 0]
         if killed and failure.node_rank is not None and failure.node_rank not in killed:
             failure = _of_agents(records, ending)
-    if records.plan.purpose == "run":
-        failure = failure or _unfinished(records)
+    if failure is None and plan.purpose == "run":
+        finished, wrong = {rank.rank for rank in records.ranks}, records.steps.first_miscounted
+        missing = next((rank for rank in range(plan.layout.world_size) if rank not in finished), None)
+        if missing is not None:
+            message = f"rank {missing} ended with status 0 before its last step"
+            failure = _failure(records, missing, "exited", None, message)
+        elif wrong is not None:  # the framework counts wrongly, and no figure would be right
+            name, count = plan.spec.tuning.framework, records.steps.miscounted
+            owners = (known.distribution for known in plan.plugins if (known.role, known.name) == ("framework", name))
+            message = (
+                f"framework {name!r} ({next(owners, 'of no distribution')}): the ranks report {wrong[1]} tokens in step"
+                f" {wrong[0]}, the first of {count} such, the plan has {plan.batch.tokens_per_step}; each token is"
+                " counted once, by one rank"
+            )
+            error = f"{PluginError.__module__}.{PluginError.__qualname__}"
+            failure = _failure(records, None, "exception", error, message)
     return ("failed", failure) if failure else ("complete", None)
 
 
 def _of_ranks(records: RunRecords) -> Failure | None:
-    """The first rank that failed."""
+    """The rank that failed first by the controller's clock.
+
+    Of causes on several nodes whose order is within the errors of their clocks, one that is not an exception comes
+    first: a rank that ends by itself makes the collectives of others fail.
+    """
+    node_of = records.plan.layout.node_of
     failed, causes = {failure.rank: failure for failure in records.failures}, list[_Cause]()
     for rank, failure in failed.items():
         nonfinite = rank in records.by_rank and records.by_rank[rank].nonfinite
@@ -77,34 +93,28 @@ def _of_ranks(records: RunRecords) -> Failure | None:
         return None
     # errors of other ranks may be due to a rank that ended with status 0 before it had finished
     finished = {rank.rank for rank in records.ranks}
-    causes += [_left(rank) for rank in exits if rank.exit_code == 0 and not rank.stopped and rank.rank not in finished]
-    first = _first(records, causes)
-    return _failure(records, first.rank, first.reason, first.exception, first.message)
-
-
-def _first(records: RunRecords, causes: list[_Cause]) -> _Cause:
-    """The cause that came first by the controller's clock.
-
-    Of causes on several nodes whose order is within the errors of their clocks, one that is not an exception comes
-    first: a rank that ends by itself makes the collectives of others fail.
-    """
-    node_of = records.plan.layout.node_of
+    causes += [_exit(rank) for rank in exits if rank.exit_code == 0 and not rank.stopped and rank.rank not in finished]
 
     def moment(cause: _Cause) -> tuple[float, float]:
-        offset, error = records.clock_offset(node_of(cause.rank))
-        return cause.at - offset, error
+        """Its time by the controller's clock, and the largest error of that."""
+        reached = records.nodes.get(node_of(cause.rank))
+        if reached is None or reached.clock_offset_seconds is None:
+            return cause.at, 0.0
+        return cause.at - reached.clock_offset_seconds, reached.clock_error_seconds or 0.0
 
     def order(cause: _Cause) -> tuple[float, int]:
         return moment(cause)[0], cause.rank
 
-    earliest = min(causes, key=order)
-    at, error = moment(earliest)
-    by_themselves = [
-        cause for cause in causes
-        if node_of(cause.rank) != node_of(earliest.rank) and cause.exception is None
-        and moment(cause)[0] - at <= error + moment(cause)[1]
-    ]  # fmt: skip
-    return earliest if earliest.exception is None or not by_themselves else min(by_themselves, key=order)
+    first = min(causes, key=order)
+    if first.exception is not None:
+        at, error = moment(first)
+        by_themselves = [
+            cause for cause in causes
+            if node_of(cause.rank) != node_of(first.rank) and cause.exception is None
+            and moment(cause)[0] - at <= error + moment(cause)[1]
+        ]  # fmt: skip
+        first = min(by_themselves, key=order, default=first)
+    return _failure(records, first.rank, first.reason, first.exception, first.message)
 
 
 def _exit(rank: RankExit) -> _Cause:
@@ -112,16 +122,11 @@ def _exit(rank: RankExit) -> _Cause:
     if rank.signal is not None:
         message = f"rank {rank.rank} was killed by {rank.signal}{OUT_OF_MEMORY * rank.out_of_memory}"
         return _Cause(at - SIGNAL_LAG_SECONDS, rank.rank, "killed", None, message)
-    if rank.unfinished_phase is not None:
-        return _left(rank)
+    if rank.exit_code == 0 or rank.unfinished_phase is not None:
+        when = f"while {rank.unfinished_phase}, before it was done" if rank.unfinished_phase else "before its last step"
+        message = f"rank {rank.rank} ended with status 0 {when}"
+        return _Cause(at - SIGNAL_LAG_SECONDS, rank.rank, "exited", None, message)
     return _Cause(at, rank.rank, "exited", None, f"rank {rank.rank} ended with status {rank.exit_code}")
-
-
-def _left(rank: RankExit) -> _Cause:
-    phase = rank.unfinished_phase
-    when = f"while {phase}, before it was done" if phase else "before its last step"
-    message = f"rank {rank.rank} ended with status 0 {when}"
-    return _Cause((rank.at or 0.0) - SIGNAL_LAG_SECONDS, rank.rank, "exited", None, message)
 
 
 def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
@@ -146,27 +151,6 @@ def _of_node(records: RunRecords, node: int, reason: Reason, message: str) -> Fa
     tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
     place = node if reason == "lost" or records.plan.layout.nodes > 1 else None
     return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=tail)
-
-
-def _unfinished(records: RunRecords) -> Failure | None:
-    """A rank that ended with status 0 before its last step, or steps with more tokens than planned, or with none.
-
-    With the latter the framework counts wrongly, and no figure would be right.
-    """
-    plan, finished, wrong = records.plan, {rank.rank for rank in records.ranks}, records.steps.first_miscounted
-    for rank in range(plan.layout.world_size):
-        if rank not in finished:
-            return _failure(records, rank, "exited", None, f"rank {rank} ended with status 0 before its last step")
-    if wrong is None:
-        return None
-    name, count = plan.spec.tuning.framework, records.steps.miscounted
-    owners = (plugin.distribution for plugin in plan.plugins if (plugin.role, plugin.name) == ("framework", name))
-    message = (
-        f"framework {name!r} ({next(owners, 'of no distribution')}): the ranks report {wrong[1]} tokens in step"
-        f" {wrong[0]}, the first of {count} such, the plan has {plan.batch.tokens_per_step}; each token is counted"
-        " once, by one rank"
-    )
-    return _failure(records, None, "exception", f"{PluginError.__module__}.{PluginError.__qualname__}", message)
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:

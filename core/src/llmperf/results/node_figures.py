@@ -4,19 +4,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from itertools import islice
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Literal
+from typing import Any
 
 from llmperf.runfolder.contents import RunRecords
-from llmperf.runfolder.readings import COVERED as COVERED
-from llmperf.runfolder.readings import DeviceReadings
 from llmperf.types.hosts import MAX_DIFFERENCES, MAX_STRAGGLERS, STRAGGLER_SHARE, NodeResult, Straggler, Waiting
-
-if TYPE_CHECKING:
-    from llmperf.runfolder.contents import RunRecords
 
 Facts = Mapping[str, str | int | None]
 """Facts of a host, by field of `Hardware` and `Software`; `packages.NAME`, `environment.NAME` and
@@ -28,8 +22,11 @@ SAME_MEMORY = 0.01
 """Hosts with equal memory differ by less, in what their firmware and kernels reserve."""
 
 
-def node_facts(records: RunRecords) -> dict[int, Facts]:
-    """Recorded facts of each node; without nodes of which nothing is."""
+def node_facts(records: RunRecords) -> tuple[dict[int, Facts], Facts]:
+    """Recorded facts of each node, without nodes of which nothing is, and those that most of these nodes share.
+
+    Of equally frequent values that of the first node counts.
+    """
     packages: dict[int, Mapping[str, str]] = {}
     modules: dict[int, dict[str, str]] = defaultdict(dict)
     for rank in records.ranks:
@@ -48,31 +45,29 @@ def node_facts(records: RunRecords) -> dict[int, Facts]:
             known[PACKAGES] = None
         known |= {f"startup_modules.{name}": file for name, file in modules[node].items()}
         facts[node] = {**known, **{f"packages.{name}": version for name, version in versions.items()}}
-    return facts
-
-
-def common_facts(facts: Mapping[int, Facts]) -> Facts:
-    """Facts that most nodes share; of equally frequent values that of the first node."""
-    names = dict.fromkeys(name for known in facts.values() for name in known)
     common = {}
-    for name in names:
-        values = (known.get(name) for known in facts.values() if _recorded(name, known))
+    for name in dict.fromkeys(name for of_node in facts.values() for name in of_node):
+        values = (of_node.get(name) for of_node in facts.values() if _recorded(name, of_node))
         value = Counter(values).most_common(1)[0][0]
         if value is not None:
             common[name] = value
-    return common
+    return facts, common
 
 
-def node_results(records: RunRecords) -> tuple[NodeResult, ...]:
-    """Each node of a run through a launcher."""
+def node_results(records: RunRecords, facts: Mapping[int, Facts], common: Facts) -> tuple[NodeResult, ...]:
+    """Each node of a run through a launcher, with what differs from the `common` facts."""
     if not records.nodes:
         return ()
-    facts, layout = node_facts(records), records.plan.layout
-    common = common_facts(facts)
-    results = []
+    layout, results = records.plan.layout, []
     for node in range(layout.nodes):
-        reached, first = records.nodes.get(node), node * layout.devices_per_node
-        differences = _differences(facts[node], common) if node in facts else {}
+        reached, first, known = records.nodes.get(node), node * layout.devices_per_node, facts.get(node, {})
+        differences = {}
+        for name in dict.fromkeys([*common, *known]) if node in facts else ():
+            value, usual = known.get(name), common.get(name)
+            sizes = name == "host_memory_bytes" and isinstance(value, int) and isinstance(usual, int)
+            same = abs(value - usual) <= SAME_MEMORY * usual if sizes else value == usual  # type: ignore[operator]
+            if _recorded(name, known) and not same:
+                differences[name] = value
         results.append(
             NodeResult(
                 node_rank=node,
@@ -91,23 +86,9 @@ def node_results(records: RunRecords) -> tuple[NodeResult, ...]:
     return tuple(results)
 
 
-def _differences(known: Facts, common: Facts) -> dict[str, str | int | None]:
-    return {
-        name: known.get(name)
-        for name in dict.fromkeys([*common, *known])
-        if _recorded(name, known) and not _same(name, known.get(name), common.get(name))
-    }
-
-
 def _recorded(name: str, known: Facts) -> bool:
     """Check whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
     return PACKAGES in known if name.startswith(("packages.", "startup_modules.")) else name in known or "os" in known
-
-
-def _same(name: str, value: str | int | None, usual: str | int | None) -> bool:
-    if name == "host_memory_bytes" and isinstance(value, int) and isinstance(usual, int):
-        return abs(value - usual) <= SAME_MEMORY * usual
-    return value == usual
 
 
 SPREADS = 10.0
@@ -137,155 +118,80 @@ def waiting(records: RunRecords) -> Waiting | None:
         peers[layout.coordinate(rank, "pipeline")].append(rank)
     late: list[Straggler] = []
     cost = 0.0
-    for ranks in peers.values():
-        stage = {rank: busy[rank] for rank in ranks}
-        lags = dict(_lags(stage))
+    for ranks in peers.values():  # which do the same work
+        ordered = sorted(busy[rank] for rank in ranks)
+        if len(ordered) < 2:
+            continue
+        faster = ordered[: (len(ordered) + 1) // 2]
+        middle = median(faster)
+        spread = median(abs(seconds - middle) for seconds in faster)
+        low, high = (len(ordered) - 2) // 2, (len(ordered) - 1) // 2  # middle places of all but one
+        lags: dict[int, float] = {}
+        for rank in ranks:
+            place = bisect_left(ordered, busy[rank])
+            usual = (ordered[low + (low >= place)] + ordered[high + (high >= place)]) / 2  # median of the others
+            lag = busy[rank] - usual
+            if lag > STRAGGLER_SHARE * usual and lag > SPREADS * spread:
+                lags[rank] = lag
         late += [
-            Straggler(rank=rank, node_rank=layout.node_of(rank), busy_seconds=busy[rank], lag_seconds=lags[rank])
-            for rank in lags
+            Straggler(rank=rank, node_rank=layout.node_of(rank), busy_seconds=busy[rank], lag_seconds=lag)
+            for rank, lag in lags.items()
         ]
         if lags:
-            others = [seconds for rank, seconds in stage.items() if rank not in lags]
+            others = [busy[rank] for rank in ranks if rank not in lags]
             cost = max(cost, max(busy[rank] for rank in lags) - max(others))
     late.sort(key=lambda straggler: (-straggler.lag_seconds, straggler.rank))
+    slow = Counter(straggler.node_rank for straggler in late)
     return Waiting(
         share=fmean(shares),
         least_share=min(shares),
         most_share=max(shares),
         stragglers=tuple(late[:MAX_STRAGGLERS]),
         more_stragglers=max(0, len(late) - MAX_STRAGGLERS),
-        slow_nodes=_whole_nodes(records, {straggler.rank for straggler in late}),
+        slow_nodes=tuple(node for node in sorted(slow) if slow[node] == layout.devices_per_node),
         cost_seconds=max(0.0, cost),
         method=METHOD,
     )
 
 
-def _lags(busy: dict[int, float]) -> Iterator[tuple[int, float]]:
-    """Each straggler among ranks that do the same work, with its lag in seconds."""
-    ordered = sorted(busy.values())
-    if len(ordered) < 2:
-        return
-    faster = ordered[: (len(ordered) + 1) // 2]
-    spread = median(abs(seconds - median(faster)) for seconds in faster)
-    for rank, seconds in busy.items():
-        usual = _median_without(ordered, bisect_left(ordered, seconds))
-        lag = seconds - usual
-        if lag > STRAGGLER_SHARE * usual and lag > SPREADS * spread:
-            yield rank, lag
-
-
-def _median_without(ordered: list[float], place: int) -> float:
-    """Median of a sorted list without the value at one place."""
-
-    def at(index: int) -> float:
-        return ordered[index + (index >= place)]
-
-    rest = len(ordered) - 1
-    return (at((rest - 1) // 2) + at(rest // 2)) / 2
-
-
-def _whole_nodes(records: RunRecords, late: set[int]) -> tuple[int, ...]:
-    layout = records.plan.layout
-    nodes = sorted({layout.node_of(rank) for rank in late})
-    each = layout.devices_per_node
-    return tuple(node for node in nodes if all(rank in late for rank in range(node * each, (node + 1) * each)))
-
-
-Source = Literal["counter", "power readings"]
-
 FEWEST_READINGS = 3
 """Smallest number of readings in the window: with fewer, its edges weigh more than the time between them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Energy:
-    """Energy of all devices in the measured window."""
+def device_figures(records: RunRecords, window_seconds: float | None) -> dict[str, Any]:
+    """Fields of `Metrics` by the readings of the devices; None where not every device of the run showed a figure.
 
-    joules: float
-    watts: float
-    """Mean power of a device."""
-    source: Source
-
-
-def mean(records: RunRecords, name: Literal["utilisation_percent", "power_watts"]) -> float | None:
-    """Mean of one figure over the devices, of each of them over the window; None unless every device showed it.
-
-    A card of two chips may show its power on one of them: that is no chip's own.
+    Memory is the largest on any device in the whole run, utilisation and power are means over the devices. A card of
+    two chips may show its power on one of them: that is no chip's own. Throttling has the share of the window's samples
+    in which any device of a node was slowed, by reason; of several nodes the largest share. Energy is the mean power of
+    all devices in the common window of their node's ranks x the seconds of the slowest rank's window; the readings must
+    be at least three in each node's window, and cover 90 % of it.
     """
-    known = [getattr(device, name).value for device in _devices(records) if getattr(device, name).count]
-    return fmean(known) if len(known) == devices(records) else None
-
-
-def most(records: RunRecords, name: Literal["memory_used_bytes", "memory_total_bytes"]) -> int | None:
-    """The largest value of one figure on any device in the whole run; None unless every device showed it."""
-    known: list[int] = [size for device in _devices(records) if (size := getattr(device, name)) is not None]
-    return max(known) if len(known) == devices(records) else None
-
-
-def partly_shown(records: RunRecords) -> dict[str, int]:
-    """Figures that only some devices showed, with the number of these devices; the figures are then null."""
-    ways: dict[str, Callable[[DeviceReadings], bool]] = {
-        "memory in use": lambda device: device.memory_used_bytes is not None,
-        "utilisation": lambda device: device.utilisation_percent.count > 0,
-        "power": lambda device: device.power_watts.count > 0,
-        "throttling": lambda device: device.throttle_known,
-    }
-    shown = {name: sum(map(known, _devices(records))) for name, known in ways.items()}
-    return {name: known for name, known in shown.items() if 0 < known < devices(records)}
-
-
-def _devices(records: RunRecords) -> list[DeviceReadings]:
-    return [device for node in records.readings.values() for device in node.devices.values()]
-
-
-def unread(records: RunRecords) -> tuple[float, float] | None:
-    """Seconds of the measured window in which not every device was read, and the length of the window.
-
-    Of several nodes, those of the node where the most was missed. None if no device was ever read.
-    """
-    missed = []
-    for node, span in records.windows.items():
-        known = [device for device in records.node_devices(node) if device.first is not None]
-        if known:
-            begin = max(span[0], *(device.first for device in known if device.first is not None))
-            end = min(span[1], *(device.last for device in known))
-            missed.append((span[1] - span[0] - max(0.0, end - begin), span[1] - span[0]))
-    return max(missed, default=None)
-
-
-def throttling(records: RunRecords) -> dict[str, float] | None:
-    """Share of the window's samples in which any device of a node was slowed, for each reason; of several nodes the
-    largest share. None where unknown, also of one device alone.
-    """
-    if sum(device.throttle_known for device in _devices(records)) != devices(records):
-        return None
-    shares: dict[str, float] = {}
-    for node in records.readings.values():
-        for reason, count in node.throttled.items():
-            shares[reason] = max(count / node.throttle_known, shares.get(reason, 0.0))
-    return dict(sorted(shares.items()))
-
-
-def energy(records: RunRecords, window_seconds: float | None) -> Energy | None:
-    """Mean power of all devices in the common window of their node's ranks x the seconds of the slowest rank's window.
-
-    None unless the readings are of every device, at least three of them in each node's window and over 90 % of it.
-    """
-    nodes = [records.readings.get(node) for node in records.windows]
-    if window_seconds is None or not nodes:
-        return None
-    if any(node is None or node.inside < FEWEST_READINGS for node in nodes):
-        return None
+    shown, whole = [device for node in records.readings for device in records.node_devices(node)], devices(records)
+    figures: dict[str, Any] = {"throttling": None, "energy_joules": None, "energy_source": None}
+    for name in ("memory_used_bytes", "memory_total_bytes"):
+        sizes = [size for device in shown if (size := getattr(device, name)) is not None]
+        figures[f"device_{name}"] = max(sizes) if len(sizes) == whole else None
+    for name in ("utilisation_percent", "power_watts"):
+        means = [mean.value for device in shown if (mean := getattr(device, name)).count]
+        figures[name] = fmean(means) if len(means) == whole else None
+    if sum(device.throttle_known for device in shown) == whole:
+        shares: dict[str, float] = {}
+        for node in records.readings.values():
+            for reason, count in node.throttled.items():
+                shares[reason] = max(count / node.throttle_known, shares.get(reason, 0.0))
+        figures["throttling"] = dict(sorted(shares.items()))
+    inside = [records.readings[node].inside if node in records.readings else 0 for node in records.windows]
+    if window_seconds is None or not inside or min(inside) < FEWEST_READINGS:
+        return figures
     ours = [device for node in records.windows for device in records.node_devices(node)]
-    ways: tuple[tuple[Source, list[float | None]], ...] = (
-        ("counter", [device.counted.watts() for device in ours if device.counted.rising]),
-        ("power readings", [device.integral.watts() for device in ours]),
-    )
-    for source, watts in ways:
-        known = [power for power in watts if power is not None]
-        if len(known) == devices(records):
-            return Energy(joules=sum(known) * window_seconds, watts=sum(known) / len(known), source=source)
-    return None
+    counters = [device.counted.watts() for device in ours if device.counted.rising]
+    for source, watts in (("counter", counters), ("power readings", [device.integral.watts() for device in ours])):
+        powers = [power for power in watts if power is not None]
+        if len(powers) == whole:
+            joules, mean_watts = sum(powers) * window_seconds, sum(powers) / whole
+            return {**figures, "energy_joules": joules, "energy_source": source, "power_watts": mean_watts}
+    return figures
 
 
 def devices(records: RunRecords) -> int:

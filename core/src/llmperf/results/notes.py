@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from llmperf.accounting.precisions import precision_recipe
-from llmperf.results import node_figures
+from llmperf.results.node_figures import devices
 from llmperf.runfolder.contents import RunRecords
+from llmperf.runfolder.readings import COVERED
 
 UNREAD_SECONDS = 5.0
 """Several readings: a short window may lie between two."""
@@ -19,10 +20,10 @@ def notes(records: RunRecords) -> tuple[str, ...]:
     """All notes, in the order of planning, running and reading the records."""
     plan = records.plan
     ended = records.ending.notes if records.ending else ()
-    return (*plan.probe.problems, *plan.worker.notes, *plan.notes, *script_notes(records), *ended, *_notes(records))
+    return (*plan.probe.problems, *plan.worker.notes, *plan.notes, *_of_script(records), *ended, *_of_figures(records))
 
 
-def _notes(records: RunRecords) -> Iterator[str]:
+def _of_figures(records: RunRecords) -> Iterator[str]:
     """Notes on the figures."""
     plan, steps = records.plan, records.steps
     contract, planned = plan.spec.contract, plan.batch.tokens_per_step
@@ -66,43 +67,50 @@ def _notes(records: RunRecords) -> Iterator[str]:
             f"the loss curve has one step in {every}, the last one, and those whose loss is no number; all other"
             " figures are of all steps"
         )
-    whole = node_figures.devices(records)
-    for name, shown in node_figures.partly_shown(records).items():
-        yield f"{name}: shown by {shown} of {whole} devices, so that it is not known of all: null"
-    if (unread := node_figures.unread(records)) is not None:
-        missed, window = unread
-        if missed > max(UNREAD_SECONDS, (1 - node_figures.COVERED) * window):
-            yield (
-                f"the devices were read over {100 * (1 - missed / window):.0f} % of the measured window only: their"
-                " memory, utilisation and power are of that part"
-            )
+    shown, whole = [device for node in records.readings for device in records.node_devices(node)], devices(records)
+    for name, count in (
+        ("memory in use", sum(device.memory_used_bytes is not None for device in shown)),
+        ("utilisation", sum(device.utilisation_percent.count > 0 for device in shown)),
+        ("power", sum(device.power_watts.count > 0 for device in shown)),
+        ("throttling", sum(device.throttle_known for device in shown)),
+    ):
+        if 0 < count < whole:
+            yield f"{name}: shown by {count} of {whole} devices, so that it is not known of all: null"
+    missed = []  # seconds of each node's window in which not every device was read, and its length
+    for node, (window_begin, window_end) in records.windows.items():
+        spans = [(device.first, device.last) for device in records.node_devices(node) if device.first is not None]
+        if spans:
+            begin, end = max(window_begin, *(span[0] for span in spans)), min(window_end, *(span[1] for span in spans))
+            missed.append((window_end - window_begin - max(0.0, end - begin), window_end - window_begin))
+    unread, window = max(missed, default=(0.0, 0.0))
+    if unread > max(UNREAD_SECONDS, (1 - COVERED) * window):
+        yield (
+            f"the devices were read over {100 * (1 - unread / window):.0f} % of the measured window only: their"
+            " memory, utilisation and power are of that part"
+        )
 
 
-def _printed(records: RunRecords, *more: str) -> str:
-    """The kinds of figures that the script printed, and further ones, as words; empty if there are none."""
-    losses = any(rank.losses for rank in records.by_rank.values())
-    memory = any(rank.peak_memory_bytes is not None for rank in records.ranks)
-    kinds = [*more, *(["losses"] if losses else []), *(["peak memory"] if memory else [])]
-    return " and ".join([", ".join(kinds[:-1]), *kinds[-1:]] if len(kinds) > 1 else kinds)
-
-
-def script_notes(records: RunRecords) -> Iterator[str]:
-    """Notes on the origin of times, and on disagreement between the script's clock and ours."""
+def _of_script(records: RunRecords) -> Iterator[str]:
+    """Notes on the origin of a script's times, and on disagreement between its clock and ours."""
     script = records.plan.worker.script
     if script is None:
         return
     reporting = next((rank for rank in records.ranks if rank.rank == script.step_rank), None)
-    if reporting is not None and reporting.step_clock == "line arrivals":
-        kinds = _printed(records)
-        beginning = f"{kinds} are what the external script printed; it" if kinds else "the external script"
+    arrivals = reporting is not None and reporting.step_clock == "line arrivals"
+    kinds = [] if arrivals else ["step times"]
+    kinds += ["losses"] if any(rank.losses for rank in records.by_rank.values()) else []
+    kinds += ["peak memory"] if any(rank.peak_memory_bytes is not None for rank in records.ranks) else []
+    printed = " and ".join([", ".join(kinds[:-1]), *kinds[-1:]] if len(kinds) > 1 else kinds)
+    if arrivals:
+        beginning = f"{printed} are what the external script printed; it" if printed else "the external script"
         yield f"{beginning} printed no step times: these are the times between its lines; {WINDOW}"
         return
-    yield f"{_printed(records, 'step times')} are what the external script printed; {WINDOW}"
+    yield f"{printed} are what the external script printed; {WINDOW}"
     window = reporting.window_seconds if reporting is not None else 0.0
     printing = records.by_rank.get(script.step_rank)
-    printed = printing.measured_seconds if printing is not None else 0.0
-    if window and abs(printed - window) > MAX_DISAGREEMENT * window:
+    seconds = printing.measured_seconds if printing is not None else 0.0
+    if window and abs(seconds - window) > MAX_DISAGREEMENT * window:
         yield (
-            f"the script's step times sum to {printed:.4g} s, its lines came over {window:.4g} s:"
+            f"the script's step times sum to {seconds:.4g} s, its lines came over {window:.4g} s:"
             " one of the two is wrong; the throughput is from the latter"
         )

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from llmperf_schemas import RESULT_SCHEMA
 
 from llmperf.accounting.flops import utilisation
 from llmperf.accounting.precisions import products_dtype, weighted_peaks
 from llmperf.errors import UserError
-from llmperf.results import node_figures
-from llmperf.results.disturbances import node_conditions, of_others
+from llmperf.results.disturbances import node_conditions
 from llmperf.results.failure import outcome
-from llmperf.results.node_figures import Facts, common_facts, node_facts, node_results, waiting
+from llmperf.results.node_figures import Facts, device_figures, node_facts, node_results, waiting
 from llmperf.results.notes import notes
 from llmperf.results.sections import computed_sections
 from llmperf.results.statistics import step_statistics
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.types.hosts import Hardware, Software
-from llmperf.types.plan import Plan
 from llmperf.types.rates import MeasuredPeak
 from llmperf.types.result import Metrics, RankMemory, Result
 
@@ -51,9 +49,17 @@ def result_of(records: RunRecords) -> Result:
         )
     status, failure = outcome(records)
     figures = metrics(records)
-    common = common_facts(node_facts(records))
-    fastest_product = measured_peak(plan)
-    measured = None if fastest_product is None else fastest_product.flops_per_second
+    facts, common = node_facts(records)
+    measured: MeasuredPeak | None = None  # of one rank's share of a device, in the run's precision
+    rates, dtype = plan.rates, products_dtype(spec.contract)
+    if rates is not None and rates.basis == "measured" and dtype in rates.matmul_flops_per_second:
+        measured = MeasuredPeak(
+            flops_per_second=rates.matmul_flops_per_second[dtype] * plan.device_share,
+            dtype=dtype,
+            source=rates.source,
+            date=rates.date,
+            conditions=rates.conditions,
+        )
     result = Result(
         schema=RESULT_SCHEMA,
         run_id=plan.run_id,
@@ -86,13 +92,13 @@ def result_of(records: RunRecords) -> Result:
             figures.tokens_per_second_per_device,
             plan.peak,
             plan.device_share,
-            measured,
+            None if measured is None else measured.flops_per_second,
             weighted_peaks(plan),
         ),
         peak_problem=plan.peak_problem,
-        measured_peak=fastest_product,
+        measured_peak=measured,
         peak_again=after,
-        nodes=node_results(records),
+        nodes=node_results(records, facts, common),
         conditions=node_conditions(records),
         waiting=waiting(records),
         expert_load=records.experts.loads(),
@@ -105,20 +111,6 @@ def result_of(records: RunRecords) -> Result:
     )
     sections, left_out = computed_sections(plan, result, records.run)
     return replace(result, sections=sections, notes=(*result.notes, *left_out))
-
-
-def measured_peak(plan: Plan) -> MeasuredPeak | None:
-    """The measured peak of one rank's share of a device in the run's precision; None without a measurement."""
-    rates, dtype = plan.rates, products_dtype(plan.spec.contract)
-    if rates is None or rates.basis != "measured" or dtype not in rates.matmul_flops_per_second:
-        return None
-    return MeasuredPeak(
-        flops_per_second=rates.matmul_flops_per_second[dtype] * plan.device_share,
-        dtype=dtype,
-        source=rates.source,
-        date=rates.date,
-        conditions=rates.conditions,
-    )
 
 
 def hardware(records: RunRecords, common: Facts) -> Hardware:
@@ -172,7 +164,16 @@ def metrics(records: RunRecords) -> Metrics:
     tokens = sum(rank.measured_tokens for rank in records.ranks) if window else steps.measured_tokens
     contract_data = script is None or any(rank.data_fingerprint for rank in records.ranks)  # which script ranks record
     curve = steps.curve.points()
-    drawn = node_figures.energy(records, window)
+    drawn = device_figures(records, window)
+    joules: float | None = drawn["energy_joules"]
+    # use of cores and devices by others on the busiest node; a share of the cores needs two samples near the window
+    hosts = [host.load for host in records.hosts.values() if host.load is not None]
+    others: dict[str, list[Any]] = {
+        "other_cpu_share": [node.load.share for node in records.readings.values()],
+        "other_cpu_share_before": [load.other_cpu_share for load in hosts],
+        "other_processes": [node.other_processes for node in records.readings.values()],
+        "other_processes_before": [load.other_processes for load in hosts],
+    }
     return Metrics(
         tokens_per_second_per_device=tokens / window / world if window else None,
         tokens_per_second=tokens / window if window else None,
@@ -193,16 +194,10 @@ def metrics(records: RunRecords) -> Metrics:
             )
             for rank in records.ranks
         ),
-        device_memory_used_bytes=node_figures.most(records, "memory_used_bytes"),
-        device_memory_total_bytes=node_figures.most(records, "memory_total_bytes"),
-        utilisation_percent=node_figures.mean(records, "utilisation_percent"),
-        power_watts=drawn.watts if drawn else node_figures.mean(records, "power_watts"),
-        energy_joules=drawn.joules if drawn else None,
-        energy_source=drawn.source if drawn else None,
-        joules_per_token=drawn.joules / tokens if drawn and tokens else None,
-        tokens_per_joule=tokens / drawn.joules if drawn and drawn.joules else None,
-        throttling=node_figures.throttling(records),
-        **of_others(records),
+        joules_per_token=joules / tokens if joules is not None and tokens else None,
+        tokens_per_joule=tokens / joules if joules else None,
+        **drawn,
+        **{name: max((each for each in known if each is not None), default=None) for name, known in others.items()},
         compile_seconds=max((rank.compile_seconds for rank in records.ranks if rank.compile_seconds), default=None),
         evaluation=of_first_rank(rank.evaluation for rank in records.ranks),
     )

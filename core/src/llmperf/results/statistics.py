@@ -30,50 +30,32 @@ def quantile(ordered: Sequence[float], part: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
-def mean_interval(values: Sequence[float]) -> tuple[float, float] | None:
-    """95 % confidence interval of the mean by batch means; None for less than MIN_STEPS_FOR_INTERVAL values.
+def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
+    """Median, 5 % and 95 % quantiles and mean with its interval; None for no steps.
 
-    The values, in the order they came in, are cut into BATCHES batches as equal in length as whole steps allow; each
-    batch's mean counts by its length, so that every value is in the spread. Means of long batches hardly depend on one
-    another where neighbouring steps do, so their spread, unlike that of the steps, holds the autocorrelation (Law,
+    The interval is the 95 % confidence interval of the mean by batch means; none for less than MIN_STEPS_FOR_INTERVAL
+    steps. The steps, in the order they came in, are cut into BATCHES batches as equal in length as whole steps allow;
+    each batch's mean counts by its length, so that every step is in the spread. Means of long batches hardly depend on
+    one another where neighbouring steps do, so their spread, unlike that of the steps, holds the autocorrelation (Law,
     Simulation Modeling and Analysis, 9.5.3).
     """
-    count = len(values)
-    if count < MIN_STEPS_FOR_INTERVAL:
-        return None
-    cuts = [batch * count // BATCHES for batch in range(BATCHES + 1)]
-    mean = fmean(values)
-    apart = [math.sqrt((end - first) / count) * (fmean(values[first:end]) - mean) for first, end in pairwise(cuts)]
-    half = T_QUANTILE * math.hypot(*apart) / math.sqrt(BATCHES - 1)
-    return max(0.0, mean - half), mean + half
-
-
-def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
-    """Median, 5 % and 95 % quantiles and mean with its interval; None for no steps."""
     if not seconds:
         return None
-    low, high = mean_interval(seconds) or (None, None)
+    count, mean = len(seconds), fmean(seconds)
+    low = high = None
+    quarters = []
+    if count >= MIN_STEPS_FOR_INTERVAL:
+        cuts = [batch * count // BATCHES for batch in range(BATCHES + 1)]
+        apart = [math.sqrt((end - first) / count) * (fmean(seconds[first:end]) - mean) for first, end in pairwise(cuts)]
+        half = T_QUANTILE * math.hypot(*apart) / math.sqrt(BATCHES - 1)
+        low, high = max(0.0, mean - half), mean + half
+        for first, end in pairwise(quarter * count // 4 for quarter in range(5)):
+            p25, median, p75 = _quantiles(seconds[first:end], (0.25, 0.5, 0.75))
+            quarters.append(StepQuarter(median=median, p25=p25, p75=p75))
     p5, median, p95 = _quantiles(seconds, (0.05, 0.5, 0.95))
     return StepStatistics(
-        median=median,
-        p5=p5,
-        p95=p95,
-        mean=fmean(seconds),
-        mean_low=low,
-        mean_high=high,
-        quarters=_quarters(seconds),
+        median=median, p5=p5, p95=p95, mean=mean, mean_low=low, mean_high=high, quarters=tuple(quarters)
     )
-
-
-def _quarters(seconds: Sequence[float]) -> tuple[StepQuarter, ...]:
-    count = len(seconds)
-    if count < MIN_STEPS_FOR_INTERVAL:
-        return ()
-    quarters = []
-    for first, end in pairwise(quarter * count // 4 for quarter in range(5)):
-        p25, median, p75 = _quantiles(seconds[first:end], (0.25, 0.5, 0.75))
-        quarters.append(StepQuarter(median=median, p25=p25, p75=p75))
-    return tuple(quarters)
 
 
 def _quantiles(values: Sequence[float], parts: Sequence[float]) -> list[float]:

@@ -17,7 +17,6 @@ from llmperf.runfolder.endings import (
     Host,
     ReachedNode,
     read_ending,
-    read_hosts,
     read_nodes,
     read_reports,
 )
@@ -70,13 +69,6 @@ class RunRecords:
     """SHA-256 by name."""
     secrets: tuple[str, ...] = ()
     """Texts that are hidden in log tails."""
-
-    def clock_offset(self, node: int) -> tuple[float, float]:
-        """A node's wall clock minus the controller's, and its largest error, in seconds; zeros on this machine."""
-        reached = self.nodes.get(node)
-        if reached is None or reached.clock_offset_seconds is None:
-            return 0.0, 0.0
-        return reached.clock_offset_seconds, reached.clock_error_seconds or 0.0
 
     def node_devices(self, node: int) -> tuple[DeviceReadings, ...]:
         """Readings of the devices of a node."""
@@ -136,6 +128,10 @@ def read_run(run: Path) -> RunRecords:
         if node not in readings:
             readings[node] = NodeReadings(windows.get(node))
         readings[node].add(sample)
+    paths_of_hosts = {node: filenames.host_path(run, node) for node in range(nodes)}
+    hosts = {node: json_files.load(path, Host) for node, path in paths_of_hosts.items() if path.exists()}
+    if not hosts and (machine := run / filenames.MACHINE).exists():
+        hosts = {0: json_files.load(machine, Host)}
     by_number = attrgetter("rank")
     return RunRecords(
         run=run,
@@ -152,7 +148,7 @@ def read_run(run: Path) -> RunRecords:
         readings=readings,
         reports=read_reports(run),
         ending=read_ending(run),
-        hosts=read_hosts(run, nodes),
+        hosts=hosts,
         nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
         files={path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()},
     )

@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
@@ -92,16 +92,11 @@ def held(run: Path) -> Iterator[None]:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; expected a run folder") from None
     try:
-        _lock(lock, run)
+        with suppress(OSError):  # a file system without locks
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise UserError(f"{run}: expected a run that has ended, found that its llmperf still runs") from None
         yield
     finally:
         os.close(lock)
-
-
-def _lock(lock: int, run: Path) -> None:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise UserError(f"{run}: expected a run that has ended, found that its llmperf still runs") from None
-    except OSError:
-        return

@@ -163,14 +163,6 @@ def read_ending(run: Path) -> Ending | None:
     return json_files.load(path, Ending) if path.exists() else None
 
 
-def read_hosts(run: Path, nodes: int) -> dict[int, Host]:
-    """The hosts of a run on `nodes` nodes, by node; without those that were never recorded."""
-    paths = {node: filenames.host_path(run, node) for node in range(nodes)}
-    hosts = {node: json_files.load(path, Host) for node, path in paths.items() if path.exists()}
-    machine = run / filenames.MACHINE
-    return {0: json_files.load(machine, Host)} if not hosts and machine.exists() else hosts
-
-
 RECORD_FOLDERS = (filenames.RECORDS, filenames.LOGS)
 
 

@@ -40,11 +40,6 @@ def records_path(run: Path, rank: int) -> Path:
     return run / RECORDS / f"rank-{rank:05d}.jsonl"
 
 
-def trace_files(run: Path, rank: int) -> list[Path]:
-    """All Chrome traces of one rank."""
-    return sorted((run / TRACES).glob(f"rank-{rank:05d}*.json.gz"))
-
-
 def log_path(run: Path, rank: int) -> Path:
     """Standard output and error of one rank."""
     return run / LOGS / f"rank-{rank:05d}.log"

@@ -40,21 +40,16 @@ class GrowingLog:
         """Return the space of the middle; a file system that cannot do this (NFS) keeps it until the run has ended."""
         with suppress(OSError):
             end = (self._path.stat().st_size - TAIL_BYTES) // BLOCK_BYTES * BLOCK_BYTES
-            if end > self._freed:
-                _punch(self._path, self._freed, end - self._freed)
-                self._freed = end
+            if end <= self._freed or not sys.platform.startswith("linux"):
+                return
+            import ctypes
 
-
-def _punch(path: Path, begin: int, length: int) -> None:
-    if not sys.platform.startswith("linux"):
-        return
-    import ctypes
-
-    with path.open("rb+") as file:
-        libc = ctypes.CDLL(None, use_errno=True)
-        fallocate = libc.fallocate64 if hasattr(libc, "fallocate64") else libc.fallocate  # musl has only the latter
-        if fallocate(file.fileno(), _KEEP_SIZE_AND_PUNCH_HOLE, ctypes.c_int64(begin), ctypes.c_int64(length)):
-            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+            begin, length = ctypes.c_int64(self._freed), ctypes.c_int64(end - self._freed)
+            with self._path.open("rb+") as file:
+                libc = ctypes.CDLL(None, use_errno=True)
+                fallocate = libc.fallocate64 if hasattr(libc, "fallocate64") else libc.fallocate  # as in musl
+                if fallocate(file.fileno(), _KEEP_SIZE_AND_PUNCH_HOLE, begin, length) == 0:
+                    self._freed = end
 
 
 def shorten(path: Path) -> None:

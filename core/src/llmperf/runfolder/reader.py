@@ -8,6 +8,7 @@ import re
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
@@ -60,18 +61,6 @@ class _Kind:
     rank: int = -1
 
 
-def decode_records(lines: bytes, where: str, first: int = 1) -> list[Record]:
-    """Whole lines as records; UserError that names the file `where` and the line, counted from `first`."""
-    if lines.count(_STEP) == lines.count(b"\n"):  # nearly all of a file: in one go
-        try:
-            steps: list[Record] = list(_STEPS.decode_lines(lines))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            steps = []
-        if len(steps) == lines.count(b"\n"):
-            return steps
-    return [_decoded(line, f"{where}:{number}") for number, line in enumerate(lines.splitlines(), start=first)]
-
-
 def _decoded(line: bytes, where: str) -> Record:
     if len(line) > MAX_LINE_BYTES:
         raise UserError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
@@ -85,29 +74,21 @@ def _decoded(line: bytes, where: str) -> Record:
     return FurtherRecord(kind=named.kind, rank=named.rank, line=line)
 
 
-def read_records(path: Path) -> list[Record]:
-    """All records in a file, without an incomplete last line; empty if there is no file.
-
-    UserError for a file that cannot be read, is too large, or has a line that is not a record.
-    """
-    return RecordFile(path).new()
-
-
 def rank_records(run: Path, rank: int) -> Iterator[Record]:
-    """The records of one rank in a run folder, one by one; errors as those of `read_records`."""
+    """The records of one rank in a run folder, one by one; errors as those of `RecordFile`."""
     for block in RecordFile(filenames.records_path(run, rank)).blocks():
         yield from block
 
 
 def read_steps(path: Path) -> Iterator[StepRecord]:
-    """The steps in a file one by one, for files of any length; errors as those of `read_records`."""
+    """The steps in a file one by one, for files of any length; errors as those of `RecordFile`."""
     for block in RecordFile(path).blocks():
         yield from (record for record in block if isinstance(record, StepRecord))
 
 
 def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
     """The record files of a run folder with their records, which are read as they are asked for: first those of its
-    ranks, in order, then those of its devices. Errors as those of `read_records`.
+    ranks, in order, then those of its devices. Errors as those of `RecordFile`.
     """
     of_nodes = sorted((run / filenames.RECORDS).glob("memory-*.jsonl"))
     for path in (*filenames.record_files(run), run / filenames.MEMORY, *of_nodes):
@@ -147,15 +128,19 @@ class RecordFile:
                 data = file.read(self._block_bytes)
                 while b"\n" not in data and len(data) <= MAX_LINE_BYTES and (more := file.read(self._block_bytes)):
                     data += more
-            whole = data[: data.rfind(b"\n") + 1]
-            if not whole and len(data) > MAX_LINE_BYTES:
-                raise UserError(f"{self.path}:{self._line}: a line longer than {MAX_LINE_BYTES} bytes")
-            lines = whole
         except FileNotFoundError:
             return []
         except OSError as error:
             raise UserError(f"{self.path}: {error.strerror or error}") from None
-        records = decode_records(lines, str(self.path), self._line)
+        lines, records = data[: data.rfind(b"\n") + 1], list[Record]()
+        if not lines and len(data) > MAX_LINE_BYTES:
+            raise UserError(f"{self.path}:{self._line}: a line longer than {MAX_LINE_BYTES} bytes")
+        if lines.count(_STEP) == lines.count(b"\n"):  # nearly all of a file: in one go
+            with suppress(msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+                records = list(_STEPS.decode_lines(lines))
+        if len(records) != lines.count(b"\n"):
+            numbered = enumerate(lines.splitlines(), start=self._line)
+            records = [_decoded(line, f"{self.path}:{number}") for number, line in numbered]
         self._offset += len(lines)
         self._line += len(records)
         return records

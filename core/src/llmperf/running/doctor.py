@@ -47,19 +47,6 @@ def examine() -> list[Diagnosis]:
     return looked
 
 
-def _taken_names(found: Found, plugins: Plugins) -> Iterator[str]:
-    """A line for each launcher and reporter of a plugin that has the name of one of the core."""
-    for hook, what in (("llmperf_launchers", "launcher"), ("llmperf_reporters", "reporter")):
-        core: set[str] = set()
-        for owner, item in plugins.collect_items(hook):
-            with blaming(plugins.found(owner), hook):
-                name = getattr(item, "name", None)
-            if plugins.found(owner) != found:
-                core.add(str(name))
-            elif name in core:
-                yield f"{what} {name!r}: llmperf-core has a {what} of this name"
-
-
 def _plugin(found: Found) -> Iterator[Diagnosis]:
     subject = f"{found.role} {found.name}"
     unmet = unmet_requirements(found.distribution)
@@ -71,11 +58,23 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         find(found.role, found.name)
         plugins = Plugins([found])
         check_readable(plugins)
-        taken = [*filter(None, [missing_name(found)]), *_taken_names(found, plugins)]
+        taken = [*filter(None, [missing_name(found)])]
+        for hook, what in (("llmperf_launchers", "launcher"), ("llmperf_reporters", "reporter")):
+            core: set[str] = set()
+            for owner, item in plugins.collect_items(hook):
+                with blaming(plugins.found(owner), hook):
+                    name = getattr(item, "name", None)
+                if plugins.found(owner) != found:
+                    core.add(str(name))
+                elif name in core:
+                    taken.append(f"{what} {name!r}: llmperf-core has a {what} of this name")
     except UserError as error:
         gone = moved(found)
         message = f"{error}; {gone}" if gone else str(error)
-        yield Diagnosis(subject, "broken", message, _mend(found, error))
+        # a new installation does not mend a mistake in the source
+        mend = reinstall(found.distribution) if isinstance(error, PluginImportError) else None
+        rivals = [one.distribution for one in discover() if (one.role, one.name) == (found.role, found.name)]
+        yield Diagnosis(subject, "broken", message, uninstall(*rivals) if len(rivals) > 1 else mend)
         return
     for line in taken:
         yield Diagnosis(subject, "broken", line)
@@ -97,14 +96,6 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
             yield Diagnosis(f"{subject}, catalogue", "missing", problem)
     else:
         yield Diagnosis(subject, "ok", f"{found.distribution} {found.version}")
-
-
-def _mend(found: Found, error: UserError) -> str | None:
-    """The command that mends a plugin; None for a mistake in its source, which a new installation does not mend."""
-    rivals = [one for one in discover() if (one.role, one.name) == (found.role, found.name)]
-    if len(rivals) > 1:
-        return uninstall(*(one.distribution for one in rivals))
-    return reinstall(found.distribution) if isinstance(error, PluginImportError) else None
 
 
 def _host_checks(found: Found) -> Iterator[Diagnosis]:

@@ -179,17 +179,6 @@ def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
     return read_run(run)
 
 
-def keep_success(run: Path, plan: Plan, ending: Ending) -> RunRecords:
-    """The same; RunFailed if a rank has failed."""
-    records = keep_records(run, plan, ending)
-    failure = outcome(records)[1]
-    if failure is not None:
-        tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
-        where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
-        raise RunFailed(f"{where}{failure.message}{tail}")
-    return records
-
-
 class Task:
     """Implements `llmperf.types.PlannedTask`."""
 
@@ -210,7 +199,12 @@ class Task:
             plan, run_id=run.name, purpose=name, worker=worker, recorders=recorders, notes=(*plan.notes, note)
         )
         launcher, shown = self._planned.machine.launcher, None if show is None else _Shown(show)
-        records = run_ranks(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_success)
+        records = run_ranks(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_records)
+        failure = outcome(records)[1]
+        if failure is not None:
+            tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
+            where = "" if failure.rank is None else f"rank {failure.rank} {failure.reason}: "
+            raise RunFailed(f"{where}{failure.message}{tail}")
         node, samples = records.readings.get(0), samples_of(run, plan.layout.nodes)
         heat = [device.temperature_celsius for sample in samples for device in sample.devices]
         known = sorted(celsius for celsius in heat if celsius is not None)

@@ -190,7 +190,7 @@ def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Obse
 
 
 def _named_loggers(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Logger, str]]:
-    """The loggers that texts `NAME=VALUE` name, with their plugins and values."""
+    """The loggers that texts `NAME=VALUE` name, with their plugins and values; UserError for an unknown or no value."""
     loggers: dict[str, tuple[Found, Logger]] = {}
     for owner, logger in plugins.collect_items(LOGGERS):
         if not isinstance(logger, Logger):
@@ -201,18 +201,16 @@ def _named_loggers(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, L
                 f"{loggers[logger.name][0].distribution} too; uninstall one of them"
             )
         loggers[logger.name] = plugins.found(owner), logger
-    return [_logger(text, loggers) for text in logs]
-
-
-def _logger(text: str, loggers: dict[str, tuple[Found, Logger]]) -> tuple[Found, Logger, str]:
-    """The logger that `NAME=VALUE` names, its plugin and the value; UserError for an unknown one or no value."""
-    name, _, value = text.partition("=")
-    if name not in loggers:
-        for extension, offered in project_packages()["loggers"].items():
-            if name in offered and (package := published_package("extension", extension)) is not None:
-                raise UserError(f"--log {name}: {package} has this logger; install it with: {install_own(package)}")
-        raise unknown("--log", "logger", name, loggers)
-    found, logger = loggers[name]
-    if not value:
-        raise UserError(f"--log: expected {name}={logger.value}, found {text!r}")
-    return found, logger, value
+    named = []
+    for text in logs:
+        name, _, value = text.partition("=")
+        if name not in loggers:
+            for extension, offered in project_packages()["loggers"].items():
+                if name in offered and (package := published_package("extension", extension)) is not None:
+                    raise UserError(f"--log {name}: {package} has this logger; install it with: {install_own(package)}")
+            raise unknown("--log", "logger", name, loggers)
+        found, logger = loggers[name]
+        if not value:
+            raise UserError(f"--log: expected {name}={logger.value}, found {text!r}")
+        named.append((found, logger, value))
+    return named

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import datetime
 
-from llmperf.results.disturbances import drift, drift_text, mean_uncertainty
+from llmperf.results.disturbances import drift, drift_text
 from llmperf.types import Result, Text, Violation
 from llmperf.types.result import DRIFT, MEAN_UNCERTAINTY, UNEVEN_MEAN, UNEVEN_QUANTILES
 from llmperf.validation.violations import deviates, differs, figure, rule
@@ -118,7 +118,10 @@ def no_drift(result: Result) -> Iterator[Violation]:
 @rule("LP238", "note", "The mean step is known well")
 def mean_known_well(result: Result) -> Iterator[Violation]:
     steps = result.metrics.step_seconds
-    if steps is not None and (half := mean_uncertainty(steps)) is not None:
+    if steps is None or steps.mean_low is None or steps.mean_high is None or not steps.mean:
+        return
+    half = (steps.mean_high - steps.mean_low) / 2 / steps.mean
+    if half > MEAN_UNCERTAINTY:
         why = Text(
             "the mean step, and so the throughput, is known to within {:.0f} % only (95 % confidence)", 100 * half
         )
