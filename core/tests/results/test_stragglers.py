@@ -8,8 +8,7 @@ from types import SimpleNamespace
 import pytest
 from llmperf.results.node_figures import waiting
 from llmperf.types import Layout
-from llmperf.validation.rules.memory import undisturbed
-from llmperf.validation.rules.nodes import no_stragglers
+from llmperf.validation.rules.conditions import no_stragglers, undisturbed
 
 
 def records_of(waits, window=100.0, nodes=2, **degrees):

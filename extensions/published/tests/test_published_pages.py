@@ -17,8 +17,9 @@ from published_tables import read
 
 ROOT = Path(__file__).parents[3]
 DOCUMENT = ROOT / "docs" / "rules" / "example.md"
-RULES = {rule.code: rule for rule in open_catalogue().rules_for("published")}
-PAGES = {owned.rule.code: owned.page() for owned in open_catalogue().all_rules()}
+OWNED = {owned.rule.code: owned for owned in open_catalogue().all_rules() if "published" in owned.rule.kinds}
+RULES = {code: owned.rule for code, owned in OWNED.items()}
+PAGES = {code: owned.page() for code, owned in OWNED.items()}
 
 
 def put(document, values):

@@ -154,10 +154,6 @@ class Catalogue:
         """Every rule: the core's by code, then those of plugins."""
         return self._for(None)[0]
 
-    def rules_for(self, kind: str) -> tuple[Rule, ...]:
-        """The rules over a kind of document, in the order in which they are applied."""
-        return tuple(owned.rule for owned in self._for(kind)[0])
-
     def _for(self, kind: str | None) -> tuple[tuple[OwnedRule, ...], tuple[str, ...]]:
         """The rules over a kind of document, or all for None, by code; and why others were refused."""
         if kind not in self._rules:

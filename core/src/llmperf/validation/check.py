@@ -152,7 +152,9 @@ class Validator:
         for fingerprint in fingerprints:
             entry = fingerprint.identity, file, fingerprint.place
             first = self.seen.setdefault(hash(fingerprint.figures), entry)
-            if first is not entry and not _same_thing(first, entry) and fingerprint.pointer not in reported:
+            # things without an identity have their path
+            one, other = (identity or str(Path(name).resolve()) for identity, name, _ in (first, entry))
+            if one != other and fingerprint.pointer not in reported:
                 reported.add(fingerprint.pointer)
                 message = Text("expected figures of its own, found those of {}{}", first[1], first[2])
                 yield REPEATED_RESULT.finding(fingerprint.pointer, message)
@@ -162,12 +164,6 @@ class Validator:
         return replace(
             self, submitted=True, archive=archive, shown_path=lambda path: archive / path.relative_to(folder)
         )
-
-
-def _same_thing(first: tuple[str | None, str, str], second: tuple[str | None, str, str]) -> bool:
-    """Check whether two identities are equal; things without an identity have their path."""
-    one, other = (identity or str(Path(file).resolve()) for identity, file, _ in (first, second))
-    return one == other
 
 
 def validate_path(path: Path) -> list[FileFindings]:

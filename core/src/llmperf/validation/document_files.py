@@ -216,7 +216,7 @@ def read_result(path: Path) -> Result:
         raise UserError(
             f"{path}: expected a result, found an archive: unpack it beside itself (only validate reads it whole)"
         )
-    result: Result = _first_problem(path, *fitted(path, parsed(path).value, named_schema("result"), Result))
+    result: Result = _whole(path, parsed(path), named_schema("result"), Result)
     return result
 
 
@@ -226,7 +226,7 @@ def read_document(kind: DocumentKind, path: Path, catalogue: Catalogue | None = 
         return read_result(path)
     if kind.read is None:
         schema = (catalogue or open_catalogue()).schema_of(kind)
-        return _first_problem(path, *fitted(path, parsed(path, kind).value, schema, kind.type and kind.type()))
+        return _whole(path, parsed(path, kind), schema, kind.type and kind.type())
     document = kind.read(path, True)
     if document is None:
         raise UserError(f"{path}: expected {kind.title}, found none")
@@ -250,8 +250,9 @@ def fitted(path: Path, value: Any, schema: Schema | None, type_: type | None) ->
         return findings, None
 
 
-def _first_problem(path: Path, findings: Sequence[Finding], document: Any) -> Any:
-    """The document; UserError for the first finding, if any."""
+def _whole(path: Path, values: Parsed, schema: Schema | None, type_: type | None) -> Any:
+    """The document of plain values; UserError for the first departure from the schema, if any."""
+    findings, document = fitted(path, values.value, schema, type_)
     for finding in findings:
         raise UserError(printable(f"{path}:{finding.path}: {finding.message}"))
     return document

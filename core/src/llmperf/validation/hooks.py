@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
 RULES = (
-    *("device_figures", "experts", "identity", "loss", "memory", "mixed_precision", "nodes", "parallelism"),
+    *("conditions", "device_figures", "experts", "identity", "loss", "parallelism"),
     *("provenance", "throughput", "utilisation", "while_reading"),
 )
 """Modules of `llmperf.validation.rules`."""

@@ -12,11 +12,11 @@ from llmperf.types import Result, Text, Violation
 from llmperf.types.devices import DeviceInfo
 from llmperf.validation.plugin_data import (
     MEMORY_SLACK,
-    VendorCatalogue,
     about,
     given_peak,
     installed_vendors,
     other_owners,
+    published_device,
     vendor_catalogue,
     vendor_trouble,
 )
@@ -27,16 +27,9 @@ if TYPE_CHECKING:
     from llmperf.types import Plan
 
 
-def _published(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
-    """The device as its vendor publishes it; None where the plugin is not installed or does not know the device."""
-    catalogue = vendor_catalogue(result.hardware.vendor)
-    device = catalogue.exact(result.hardware.device_model) if catalogue else None
-    return (catalogue, device) if catalogue and device else None
-
-
 @rule("LP307", "error", "A peak is the named device's own")
 def peak_of_the_device(result: Result) -> Iterator[Violation]:
-    if (known := _published(result)) is None:
+    if (known := published_device(result)) is None:
         return
     peak = known[0].peak(known[1], products_dtype(result.contract))
     for index, mfu in enumerate(result.mfu):
@@ -51,19 +44,15 @@ def peak_of_the_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP308", "error", "A rank's share of a device is what planning gives it", "result", "plan")
 def share_of_the_device(document: Result | Plan) -> Iterator[Violation]:
-    if not isinstance(document, Result):
-        path, found, ranks = "/device_share", document.device_share, document.layout.devices_per_node
-    else:
-        hardware = document.hardware
+    device: DeviceInfo | None
+    if isinstance(document, Result):
+        hardware, known = document.hardware, published_device(document)
         path, found, ranks = "/hardware/device_share", hardware.device_share, hardware.devices_per_node
-    if not isinstance(document, Result):
-        probed = document.probe.devices[0] if document.probe.devices else None
-        catalogue = vendor_catalogue(document.vendor)
-        device = catalogue.exact(probed.model) if catalogue and probed else None
-        device = device or probed
-    else:
-        known = _published(document)
         device = known[1] if known else None
+    else:
+        path, found, ranks = "/device_share", document.device_share, document.layout.devices_per_node
+        device, catalogue = next(iter(document.probe.devices), None), vendor_catalogue(document.vendor)
+        device = (catalogue.exact(device.model) if catalogue and device else None) or device
     divisible, each = None if device is None else device.divisible, 1 / ranks
     shares = [one for one, possible in ((1.0, divisible is not True), (each, divisible is not False)) if possible]
     if not any(close(found, one) for one in shares):
@@ -94,8 +83,8 @@ def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
     vendor, model, dtype = result.hardware.vendor, result.hardware.device_model, products_dtype(result.contract)
     stated = [(index, mfu) for index, mfu in enumerate(result.mfu) if mfu.peak_flops_per_second is not None]
     unmeasured = [(index, mfu) for index, mfu in stated if mfu.peak_confidence != "measured"]
-    if not unmeasured or vendor not in installed_vendors() or _published(result) is not None:  # LP307 checks these
-        return
+    if not unmeasured or vendor not in installed_vendors() or published_device(result) is not None:
+        return  # LP307 checks published devices
     try:
         peak = given_peak(vendor, model, dtype)
     except LlmperfError:  # the name comes from a document and can be anything
@@ -108,13 +97,13 @@ def peak_is_given_or_measured(result: Result) -> Iterator[Violation]:
             yield f"/mfu/{index}/peak_confidence", message
     elif mfu.peak_flops_per_second is not None:
         flops = peak.flops_per_second * result.hardware.device_share
-        because = Text("as its vendor gives")
-        yield from deviates(f"/mfu/{index}/peak_flops_per_second", mfu.peak_flops_per_second, flops, because)
+        path = f"/mfu/{index}/peak_flops_per_second"
+        yield from deviates(path, mfu.peak_flops_per_second, flops, Text("as its vendor gives"))
 
 
 @rule("LP407", "error", "Total memory is the named device's own")
 def memory_of_the_device(result: Result) -> Iterator[Violation]:
-    known = _published(result)
+    known = published_device(result)
     if known is None or (size := known[1].memory_bytes) is None:
         return
     for path, found in (
@@ -128,7 +117,7 @@ def memory_of_the_device(result: Result) -> Iterator[Violation]:
 
 @rule("LP408", "error", "The device offers the precision")
 def precision_of_the_device(result: Result) -> Iterator[Violation]:
-    if (known := _published(result)) is None:
+    if (known := published_device(result)) is None:
         return
     offered, found = known[0].precisions(known[1]), products_dtype(result.contract)
     if offered and found not in offered and not result.emulated:
@@ -142,7 +131,7 @@ def one_vendor(result: Result) -> Iterator[Violation]:
     if ran and vendor not in ran:
         message = Text("expected {}, the vendor plugin that ran, found {}", shown(ran[0]), shown(vendor))
         yield "/hardware/vendor", message
-    if _published(result) is None:
+    if published_device(result) is None:
         for other in other_owners(result.hardware.device_model, vendor):
             model = shown(result.hardware.device_model)
             yield "/hardware/device_model", Text("expected a device of {}, found {} of {}", vendor, model, other)
@@ -167,10 +156,10 @@ def vendor_is_installed(result: Result) -> Iterator[Violation]:
 
 @rule("LP904", "warning", "An installed vendor's plugin can be asked", "result", "plan")
 def vendor_can_be_asked(document: Result | Plan) -> Iterator[Violation]:
-    if not isinstance(document, Result):
-        vendor, path = document.vendor, "/vendor"
-    else:
+    if isinstance(document, Result):
         vendor, path = document.hardware.vendor, "/hardware/vendor"
+    else:
+        vendor, path = document.vendor, "/vendor"
     if (why := vendor_trouble(vendor)) is not None:
         expected = Text("expected a plugin that says what it publishes; its devices were not checked")
         yield path, Text("{}: {}", expected, printable(why)[:200])

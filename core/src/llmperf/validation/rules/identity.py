@@ -48,26 +48,17 @@ def failure_with_status(result: Result) -> Iterator[Violation]:
 @rule("LP603", "error", "What fix_hp says was run, was run", "result", "plan")
 def changes_took_effect(document: Result | Plan) -> Iterator[Violation]:
     spec, path = _spec(document)
-    tables = builtins({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
+    tables: Any = builtins({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
     for index, change in enumerate(spec.changes):
-        actual, name = _value_at(tables, change.path), shown(change.path)
+        first, _, option = change.path.partition(".")
+        actual, name = tables, shown(change.path)
+        for part in (first, option) if first == "framework" else change.path.split("."):
+            actual = actual.get(part, _ABSENT) if isinstance(actual, dict) else _ABSENT
         if actual is _ABSENT and change.value is not None:
             yield f"{path}/{index}/path", Text("expected a path of contract, tuning or framework, found {}", name)
         elif actual is not _ABSENT and _flat(actual) != change.value:
             message = Text("expected {} ({}), found {}", shown(_flat(actual)), name, shown(change.value))
             yield f"{path}/{index}/value", message
-
-
-def _value_at(tables: Any, path: str) -> Any:
-    first, _, rest = path.partition(".")
-    if first == "framework":
-        return tables[first].get(rest, _ABSENT)
-    value = tables
-    for part in path.split("."):
-        if not isinstance(value, dict) or part not in value:
-            return _ABSENT
-        value = value[part]
-    return value
 
 
 def _flat(value: Any) -> Any:

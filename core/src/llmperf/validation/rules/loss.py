@@ -68,20 +68,20 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
     found = result.metrics.first_loss
     if found is None or result.contract.lora is not None:
         return
-    variance, expected = logit_variance(result.model), untrained_loss(result.model)
+    expected, vocabulary = untrained_loss(result.model), result.model.vocab_size
     if abs(found - expected) > FIRST_LOSS_SLACK:
-        because = Text("ln {} + {}, within {}", result.model.vocab_size, figure(variance / 2), FIRST_LOSS_SLACK)
+        half_variance = figure(expected - math.log(vocabulary))
+        because = Text("ln {} + {}, within {}", vocabulary, half_variance, FIRST_LOSS_SLACK)
         yield "/metrics/first_loss", Text("expected about {} ({}), found {}", figure(expected), because, figure(found))
 
 
 def untrained_loss(model: Model) -> float:
-    """Loss of fresh weights, in nats per token; guessing among all tokens alike gets ln(vocabulary)."""
-    return math.log(model.vocab_size) + logit_variance(model) / 2
+    """Loss of fresh weights, in nats per token: guessing among all tokens alike gets ln(vocabulary).
 
-
-def logit_variance(model: Model) -> float:
-    """Variance of the output of fresh weights: hidden size x std^2; 1 if the head's rows have unit length."""
-    return 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
+    Half the variance of the output is added: hidden size x std^2, or 1 if the head's rows have unit length.
+    """
+    variance = 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
+    return math.log(model.vocab_size) + variance / 2
 
 
 @rule("LP506", "error", "A complete run did not diverge")
@@ -133,17 +133,14 @@ def every_step(result: Result) -> Iterator[Violation]:
             return
     if result.status == "complete" and result.loss_curve_every == distance(steps) == 1 and len(curve) != steps:
         yield "/loss_curve", Text("expected {} points (contract.steps), found {}", steps, len(curve))
-    elif result.status == "complete":
-        yield from _thinned(result, distance(steps))
-
-
-def _thinned(result: Result, every: int) -> Iterator[Violation]:
-    """A complete run of more steps than a curve has points: the even ones, the last one, and those without a number."""
-    steps, curve = result.contract.steps, result.loss_curve
+        return
+    every = distance(steps)
+    if result.status != "complete" or every == result.loss_curve_every == 1:
+        return
     if result.loss_curve_every != every:
         yield "/loss_curve_every", Text("expected {} (of {} steps), found {}", every, steps, result.loss_curve_every)
         return
-    even = {*range(1, steps + 1, every), steps}
+    even = {*range(1, steps + 1, every), steps}  # and those without a number
     if missing := even - {point.step for point in curve}:
         message = Text("expected one step in {} and the last, found no step {}", every, min(missing))
         yield "/loss_curve", message
@@ -154,13 +151,14 @@ def _thinned(result: Result, every: int) -> Iterator[Violation]:
 
 
 def _losses(result: Result) -> list[float]:
-    return [point.loss for point in result.loss_curve if point.loss is not None]
+    """The losses of a complete run that has enough of them to show a pattern; none of any other."""
+    losses = [point.loss for point in result.loss_curve if point.loss is not None]
+    return losses if result.status == "complete" and len(losses) >= FEWEST_POINTS else []
 
 
 @rule("LP509", "error", "The loss differs from step to step")
 def losses_differ(result: Result) -> Iterator[Violation]:
-    losses = _losses(result)
-    if result.status != "complete" or len(losses) < FEWEST_POINTS:
+    if not (losses := _losses(result)):
         return
     loss, count = Counter(losses).most_common(1)[0]
     whole = count == len(losses)
@@ -172,8 +170,6 @@ def losses_differ(result: Result) -> Iterator[Violation]:
 @rule("LP510", "error", "A model does more than guess")
 def more_than_guessing(result: Result) -> Iterator[Violation]:
     losses, guess = _losses(result), math.log(result.model.vocab_size)
-    if result.status != "complete" or len(losses) < FEWEST_POINTS:
-        return
     guessed = sum(abs(loss - guess) < GUESSING_NATS for loss in losses)
     if guessed > len(losses) / 2:
         what = Text("ln {} = {} within {:g}", result.model.vocab_size, figure(guess), GUESSING_NATS)
@@ -183,8 +179,7 @@ def more_than_guessing(result: Result) -> Iterator[Violation]:
 
 @rule("LP512", "warning", "The loss does not end above where it began")
 def ends_lower(result: Result) -> Iterator[Violation]:
-    losses = _losses(result)
-    if result.status != "complete" or len(losses) < FEWEST_POINTS:
+    if not (losses := _losses(result)):
         return
     last = losses[-max(1, len(losses) // 4) :]
     began = losses[0] if result.contract.lora is not None else max(losses[0], untrained_loss(result.model))
@@ -200,7 +195,7 @@ def ends_lower(result: Result) -> Iterator[Violation]:
 @rule("LP513", "warning", "A model that is trained from fresh weights learns")
 def learns(result: Result) -> Iterator[Violation]:
     losses, contract = _losses(result), result.contract
-    if result.status != "complete" or len(losses) < FEWEST_POINTS or contract.lora is not None:
+    if not losses or contract.lora is not None:
         return
     known = [point.step for point in result.loss_curve if point.loss is not None]
     rates = sum(learning_rate(contract.optimizer, step, contract.steps) for step in known) * result.loss_curve_every

@@ -10,7 +10,7 @@ from llmperf.accounting.layout import DEGREES, layout_problems, sharding_degree_
 from llmperf.cases.sizes import MOST_RANKS, size_problems
 from llmperf.files.json_files import ByValue
 from llmperf.files.text import printable
-from llmperf.types import Contract, Layout, Model, Result, Tuning
+from llmperf.types import Layout, Result
 from llmperf.types.documents import Violation
 from llmperf.types.plan_checks import Problem
 from llmperf.types.texts import Text, changed
@@ -34,27 +34,26 @@ _known_problems = ByValue[tuple[Problem, ...]]()
 
 
 def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
-    """Reasons why the degrees that were asked for cannot be run, as planning finds it: problems with these codes."""
+    """Reasons why the degrees that were asked for cannot be run, as planning finds it: problems with these codes.
+
+    Only those of sizes if any of these is so large that the others take long.
+    """
     spec, path = spec_of(document)
-    values = (spec.contract, spec.tuning, spec.model)
-    for problem in _known_problems.get(values, lambda: tuple(_layout_problems(*values))):
+    values = contract, tuning, model = spec.contract, spec.tuning, spec.model
+
+    def found() -> tuple[Problem, ...]:
+        degrees: dict[str, int] = {name: int(getattr(tuning, name)) for name in DEGREES}
+        problems = list(size_problems(contract, tuning))
+        for name, degree in {**degrees, "sharding_degree": tuning.sharding_degree or 1}.items():
+            if degree > MOST_RANKS:
+                message = Text("expected at most {} ranks, found {}", MOST_RANKS, degree)
+                problems.append(Problem(code="value_too_large", where=f"tuning.{name}", message=message))
+        return tuple(problems or layout_problems(contract, tuning, model))
+
+    for problem in _known_problems.get(values, found):
         if problem.code in codes:
             message = changed(problem.message, lambda text: printable(text)[:300])
             yield f"{path}/{problem.where.replace('.', '/')}", message
-
-
-def _layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Problem]:
-    """The problems that planning finds; only those of sizes if any of these is so large that the others take long."""
-    degrees = [(f"tuning.{name}", int(getattr(tuning, name))) for name in DEGREES]
-    degrees.append(("tuning.sharding_degree", tuning.sharding_degree or 1))
-    too_large = [
-        Problem(
-            code="value_too_large", where=where, message=Text("expected at most {} ranks, found {}", MOST_RANKS, degree)
-        )
-        for where, degree in degrees
-        if degree > MOST_RANKS
-    ]
-    return [*size_problems(contract, tuning), *too_large] or layout_problems(contract, tuning, model)
 
 
 @rule("LP101", "error", "World size is tensor x pipeline x context x data parallel", *BOTH)

@@ -80,16 +80,12 @@ def known_problem_codes(plan: Plan) -> Iterator[Violation]:
                 yield f"{path}/{index}/code", Text("{}, found {}", expected, shown(problem.code))
 
 
-def _roles(document: Result | Plan) -> tuple[str, str]:
-    """Names of the vendor and the framework of a run."""
-    if isinstance(document, Result):
-        return document.hardware.vendor, document.tuning.framework
-    return document.vendor, document.spec.tuning.framework
-
-
 @rule("LP652", "error", "The core, the vendor and the framework of a run are recorded", "result", "plan")
 def plugins_are_recorded(document: Result | Plan) -> Iterator[Violation]:
-    vendor, framework = _roles(document)
+    if isinstance(document, Result):
+        vendor, framework = document.hardware.vendor, document.tuning.framework
+    else:
+        vendor, framework = document.vendor, document.spec.tuning.framework
     recorded = {(plugin.role, plugin.name) for plugin in document.plugins}
     for role, name in (("core", "core"), ("vendor", vendor), ("framework", framework)):
         if (role, name) not in recorded:
@@ -126,10 +122,8 @@ def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
     for path, plugin in _hashed(document):
         found = str(plugin.source_hash)
         if not _HASH.fullmatch(found) or len(set(found)) < FEWEST_DIGITS:
-            yield (
-                path,
-                Text("expected the SHA-256 of the source of {}, found {}", shown(plugin.distribution), shown(found)),
-            )
+            message = "expected the SHA-256 of the source of {}, found {}"
+            yield path, Text(message, shown(plugin.distribution), shown(found))
 
 
 @rule("LP653", "warning", "The source of a plugin is that of its installed version", "result", "plan")

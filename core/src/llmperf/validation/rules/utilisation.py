@@ -1,4 +1,4 @@
-"""FLOPs per token, parameters, MFU."""
+"""FLOPs per token, parameters, MFU, and recipes with products in two dtypes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from llmperf.accounting.counting import known_conventions
 from llmperf.accounting.flops import HEADLINE, count_flops, flops_of, workload_of
-from llmperf.accounting.precisions import products_dtype
+from llmperf.accounting.precisions import precision_recipe, products_dtype, weighted_peak, work_shares
 from llmperf.errors import UserError
 from llmperf.types import FlopCount, FlopsPerToken, Result, Text, Violation
-from llmperf.validation.plugin_data import extensions, installed_names
+from llmperf.types.flop_counts import Mfu, WeightedPeak
+from llmperf.validation.plugin_data import extensions, installed_names, published_device
 from llmperf.validation.reading import shown
-from llmperf.validation.violations import deviates, differs, figure, rule, spec_of
+from llmperf.validation.violations import close, deviates, differs, figure, rule, spec_of
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -28,14 +30,17 @@ def mfu_follows(result: Result) -> Iterator[Violation]:
     throughput = result.metrics.tokens_per_second_per_device
     for index, mfu in enumerate(result.mfu):
         path = f"/mfu/{index}/value"
-        if mfu.value is None or throughput is None or not mfu.peak_flops_per_second:
-            if mfu.value is not None:
-                yield path, Text("expected null (no throughput or no peak), found {}", figure(mfu.value))
-            continue
-        expected = throughput * mfu.flops_per_token / mfu.peak_flops_per_second
-        factors = (throughput, mfu.flops_per_token)
-        because = f"{' x '.join(map(figure, factors))} / {figure(mfu.peak_flops_per_second)}, {mfu.convention}"
-        yield from deviates(path, mfu.value, expected, because)
+        if throughput is not None and mfu.peak_flops_per_second:
+            yield from _share_of_peak(path, mfu.value, throughput, mfu, mfu.peak_flops_per_second)
+        elif mfu.value is not None:
+            yield path, Text("expected null (no throughput or no peak), found {}", figure(mfu.value))
+
+
+def _share_of_peak(path: str, found: float | None, throughput: float, mfu: Mfu, peak: float) -> Iterator[Violation]:
+    """A share of a peak, unless it is null, against throughput x FLOPs per token / peak."""
+    because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
+    if found is not None:
+        yield from deviates(path, found, throughput * mfu.flops_per_token / peak, because)
 
 
 @rule("LP319", "error", "MFU of the measured peak is token/p/s x FLOPs per token / that peak")
@@ -46,17 +51,11 @@ def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
         expected = Text("{} (contract.precision)", products_dtype(result.contract))
         yield "/measured_peak/dtype", Text("expected {}, found {}", expected, shown(measured.dtype))
     for index, mfu in enumerate(result.mfu):
-        path = f"/mfu/{index}/of_measured_peak"
-        if mfu.of_measured_peak is None or throughput is None or not peak:
-            if mfu.of_measured_peak is not None:
-                yield (
-                    path,
-                    Text("expected null (no throughput or no measured peak), found {}", figure(mfu.of_measured_peak)),
-                )
-            continue
-        expected_share = throughput * mfu.flops_per_token / peak
-        because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
-        yield from deviates(path, mfu.of_measured_peak, expected_share, because)
+        path, found = f"/mfu/{index}/of_measured_peak", mfu.of_measured_peak
+        if throughput is not None and peak:
+            yield from _share_of_peak(path, found, throughput, mfu, peak)
+        elif found is not None:
+            yield path, Text("expected null (no throughput or no measured peak), found {}", figure(found))
 
 
 @rule("LP302", "error", "No device computes faster than its peak")
@@ -79,11 +78,9 @@ def flops_of_the_model(document: Result | Plan) -> Iterator[Violation]:
             yield f"{path}/convention", message
             continue
         expected = int(entry.flops) if float(entry.flops).is_integer() else entry.flops
-        wrong = list(
-            deviates(f"{path}/{field}", stated.flops, expected, Text("{}: {}", entry.convention, entry.formula))
-        )
-        yield from wrong
-        if wrong:
+        if not close(stated.flops, expected):
+            because = Text("{}: {}", entry.convention, entry.formula)
+            yield from deviates(f"{path}/{field}", stated.flops, expected, because)
             continue  # so are the formula, and what it leaves out
         if stated.formula != entry.formula:
             because = Text("{} (counted from the model, {})", shown(entry.formula), entry.convention)
@@ -243,3 +240,78 @@ def peak_is_reliable(result: Result) -> Iterator[Violation]:
             source = Text("source: {}", shown(mfu.peak_source))
             yield f"/mfu/{index}/peak_confidence", Text("expected datasheet or measured, found low; {}", source)
             return
+
+
+PEAK = "peak_flops_per_second"
+
+
+@rule("LP321", "error", "An emulated run has no MFU")
+def emulated_run_has_no_mfu(result: Result) -> Iterator[Violation]:
+    asked = result.tuning.emulate_precision
+    if result.emulated != asked:
+        flags = (str(flag).lower() for flag in (asked, result.emulated))
+        yield "/emulated", Text("expected {} (tuning.emulate_precision), found {}", *flags)
+    recipe = precision_recipe(result.contract.precision)
+    if result.emulated and recipe.products != "fp8":
+        yield "/emulated", Text("expected false ({} has no products in fp8), found true", recipe.name)
+    if not result.emulated:
+        return
+    for index, mfu in enumerate(result.mfu):
+        for name in ("peak_flops_per_second", "value", "of_measured_peak", "of_weighted_peak"):
+            if (found := getattr(mfu, name)) is not None:
+                yield f"/mfu/{index}/{name}", Text("expected null (products are emulated), found {}", figure(found))
+
+
+@rule("LP322", "error", "MFU of the work-weighted peak is recomputed")
+def weighted_peak_follows(result: Result) -> Iterator[Violation]:
+    throughput = result.metrics.tokens_per_second_per_device
+    for index, mfu in enumerate(result.mfu):
+        path, peak = f"/mfu/{index}", mfu.weighted_peak
+        if peak is not None:
+            yield from _parts(result, mfu, peak, f"{path}/weighted_peak")
+        if peak is None or throughput is None or not peak.flops_per_second:
+            if mfu.of_weighted_peak is not None:
+                found = figure(mfu.of_weighted_peak)
+                message = Text("expected null (no throughput or no weighted peak), found {}", found)
+                yield f"{path}/of_weighted_peak", message
+            continue
+        because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak.flops_per_second)}"
+        if mfu.of_weighted_peak is None:
+            yield f"{path}/of_weighted_peak", Text("expected a number ({}), found null", because)
+            continue
+        expected = throughput * mfu.flops_per_token / peak.flops_per_second
+        yield from deviates(f"{path}/of_weighted_peak", mfu.of_weighted_peak, expected, because)
+        if mfu.of_weighted_peak > 1:
+            yield f"{path}/of_weighted_peak", Text("expected at most 1, found {}", figure(mfu.of_weighted_peak))
+
+
+def _parts(result: Result, mfu: Mfu, peak: WeightedPeak, path: str) -> Iterator[Violation]:
+    recipe = precision_recipe(result.contract.precision)
+    if not recipe.mixed:
+        yield path, Text("expected null ({} has all products in {}), found a peak", recipe.name, recipe.products)
+        return
+    if mfu.convention not in known_conventions():  # LP303 reports it
+        return
+    shares = work_shares(result.model, result.contract, mfu.convention)
+    found = {part.dtype: part for part in peak.parts}
+    if list(found) != list(shares) or len(peak.parts) != len(shares):
+        parts = ", ".join(part.dtype for part in peak.parts[:5]) or Text("none")
+        yield f"{path}/parts", Text("expected {} ({}), found {}", ", ".join(shares), recipe.name, parts)
+        return
+    published = published_device(result)
+    for place, part in enumerate(peak.parts):
+        where = f"{path}/parts/{place}"
+        because = Text("{}, counted from the model", part.dtype)
+        yield from deviates(f"{where}/share", part.share, shares[part.dtype], because)
+        if published is not None and (peak_of_part := published[0].peak(published[1], part.dtype)) is not None:
+            expected = peak_of_part.flops_per_second * result.hardware.device_share
+            of = Text("{}, {}", published[1].model, part.dtype)
+            yield from deviates(f"{where}/{PEAK}", part.peak_flops_per_second, expected, of)
+        if part.dtype == recipe.products and mfu.peak_flops_per_second is not None:
+            whole = mfu.peak_flops_per_second
+            yield from deviates(f"{where}/{PEAK}", part.peak_flops_per_second, whole, PEAK)
+    if all(part.peak_flops_per_second for part in peak.parts):
+        known = {part.dtype: (part.peak_flops_per_second, part.peak_source) for part in peak.parts}
+        expected = weighted_peak({part.dtype: part.share for part in peak.parts}, known).flops_per_second
+        because = Text("1 / sum of share / peak")
+        yield from deviates(f"{path}/flops_per_second", peak.flops_per_second, expected, because)
