@@ -20,7 +20,7 @@ from llmperf.cli.output import language_option, print_text
 from llmperf.types.texts import Text
 
 if TYPE_CHECKING:
-    from llmperf.types import FileFindings, Verdict
+    from llmperf.types import FileFindings, Finding, Verdict
     from llmperf.types.commands import FurtherChecks
     from llmperf.types.documents import DocumentKind
     from llmperf.validation.catalogue import Catalogue
@@ -260,13 +260,21 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
     """Print findings as they come and their number at the end; returns the exit code and the verdicts by kind."""
     from llmperf.reporting.words import finding_text, sentence, word
     from llmperf.validation.catalogue import RULESET, counted
-    from llmperf.validation.violations import Repeats
 
     verdicts: dict[str, list[Verdict]] = {}
-    repeats, exit_code, count = Repeats(), 0, 0
-    totals = [0, 0]
+    seen: set[int] = set()  # of results, whose warnings and notes may be of one machine, or of copies of one run
+    repeated: dict[int, tuple[Finding, int]] = {}
+    exit_code, count, totals = 0, 0, [0, 0]
     for full in files:
-        file = repeats.without(full)
+        kept = []
+        for finding in full.findings:
+            key = hash((finding.code, finding.path, finding.message))
+            if full.kind == "result" and finding.severity != "error" and key in seen:
+                repeated[key] = finding, repeated.get(key, (finding, 0))[1] + 1
+                continue
+            kept.append(finding)
+            seen.update({key} if full.kind == "result" else ())
+        file = replace(full, findings=tuple(kept))
         if file.verdicts:
             verdicts.setdefault(file.kind or "", []).extend(file.verdicts)
         print_text(painted_severities(text(file, language)), nl=False)
@@ -275,7 +283,7 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
         totals = [total + counted(full.findings, severity) for total, severity in zip(totals, SEVERITIES, strict=True)]
         exit_code, count = max(exit_code, _code(file)), count + 1
         sys.stdout.flush()
-    for finding, more in repeats.listed():
+    for finding, more in repeated.values():
         line = "in {count} more files: {finding}"
         print_text(
             painted_severities(f"{sentence(line, language, count=more, finding=finding_text(finding, language))}\n"),

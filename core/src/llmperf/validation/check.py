@@ -139,10 +139,8 @@ class Validator:
             listed += self._repeated(kind.fingerprints(document), path)
         if isinstance(document, Result):
             listed += self.further(document, path, self.archive, tuple(listed))
-        lines = {}
-        if kind.line_of is not None:
-            of = kind.line_of
-            lines = {finding.path: line for finding in listed if (line := of(document, finding.path))}
+        line_of = kind.line_of or (lambda document, pointer: None)
+        lines = {finding.path: line for finding in listed if (line := line_of(document, finding.path))}
         return FileFindings(path=path, kind=kind.name, findings=tuple(listed), verdicts=rules.verdicts, lines=lines)
 
     def _repeated(self, fingerprints: Iterable[Fingerprint], path: Path) -> Iterator[Finding]:

@@ -116,7 +116,7 @@ def _is_model(path: Path, beginning: Beginning, _: bool) -> bool:
 
 def _toml_values(type_: type, path: Path) -> Any:
     """The file's table; a file that gives no name has its own, as for `llmperf run`, and "none" unsets a setting."""
-    values = from_toml({"name": path.stem, **read_toml(path)}, str(path)).value
+    values = from_toml({"name": path.stem, **read_toml(path)}, str(path))
     return with_unset(values, type_) if type_ is Case else values
 
 

@@ -110,7 +110,7 @@ def _plain_json(data: bytes) -> dict[str, Any] | None:
     return None
 
 
-def from_toml(table: dict[str, Any], where: str) -> Parsed:
+def from_toml(table: dict[str, Any], where: str) -> Any:
     """TOML tables as JSON has them; dates, infinities and NaN become text, which no schema takes for a number."""
     _check_depth(table, where)
 
@@ -122,7 +122,7 @@ def from_toml(table: dict[str, Any], where: str) -> Parsed:
         known = isinstance(value, (str, int)) or (isinstance(value, float) and isfinite(value))
         return value if known else str(value)
 
-    return Parsed(plain(table))
+    return plain(table)
 
 
 def _check_depth(value: Any, where: str) -> None:

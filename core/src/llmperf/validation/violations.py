@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from llmperf.types.documents import FileFindings, Rule, Severity, Violation
+from llmperf.types.documents import Rule, Severity, Violation
 from llmperf.types.result import Finding, Result
 from llmperf.types.texts import Text
 
@@ -109,29 +109,3 @@ def with_rest(listed: Sequence[Finding], rest: int, template: str = MORE) -> lis
         message = cast(str, message.values[0])
     rest += last.more
     return [*listed[:-1], replace(last, message=Text(template, message, rest), more=rest)]
-
-
-class Repeats:
-    """Warnings and notes that several results have word for word: of one machine, or of copies of one run."""
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-        self._repeated: dict[int, tuple[Finding, int]] = {}
-
-    def without(self, file: FileFindings) -> FileFindings:
-        """The findings of a result that no earlier one has; files of other kinds stay as they are."""
-        if file.kind != "result":
-            return file
-        kept = []
-        for finding in file.findings:
-            key = hash((finding.code, finding.path, finding.message))
-            if finding.severity == "error" or key not in self._seen:
-                self._seen.add(key)
-                kept.append(finding)
-            else:
-                self._repeated[key] = finding, self._repeated.get(key, (finding, 0))[1] + 1
-        return replace(file, findings=tuple(kept))
-
-    def listed(self) -> Iterator[tuple[Finding, int]]:
-        """Findings that were left out, each once, with the number of files."""
-        yield from self._repeated.values()

@@ -14,7 +14,6 @@ from llmperf.files.json_files import builtins, convert, encode
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import source_hash, version
-from llmperf.plugins.installed import version as installed_version
 from llmperf.plugins.loading import CORE
 from llmperf.plugins.own_packages import project_packages
 from llmperf.results.sections import known_sections
@@ -142,11 +141,11 @@ def _hashed(document: Result | Plan) -> Iterator[tuple[str, PluginInfo]]:
 
 
 @cache
-def _hash_here(role: str, name: str, distribution: str, version: str) -> str | None:
+def _hash_here(role: str, name: str, distribution: str, release: str) -> str | None:
     """The hash of a plugin's source here; None unless this distribution and version is installed from a package."""
     known: list[Found] = [CORE, *installed()]
     found = next((one for one in known if (one.role, one.name, one.distribution) == (role, name, distribution)), None)
-    if found is None or (found.version or installed_version(distribution)) != version or _editable(distribution):
+    if found is None or (found.version or version(distribution)) != release or _editable(distribution):
         return None
     return source_hash(found.module)
 
