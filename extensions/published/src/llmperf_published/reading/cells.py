@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.numbers import NUMBER, figure, number, whole
@@ -50,117 +50,86 @@ _IDENTIFIER = re.compile(r"\d+[a-z]{5,}", re.IGNORECASE)
 """The name of a run, `89ibnowv`, which begins with digits and is no number with a unit."""
 
 
-@dataclass
-class Figures:
-    """The figures of a row's cells, and the cells that could not be parsed."""
+def figures(
+    columns: Sequence[Column], row: TableRow, contents: Contents, where: PublishedHardware
+) -> tuple[PublishedMetrics, str | None, list[tuple[str, str]]]:
+    """The figures of a row that was measured on the machine `where`; the expression of its throughput; its problems.
 
-    each: Figure | None = None
-    """Throughput of one device."""
-    whole: Figure | None = None
-    """Throughput of all devices."""
-    withheld: Figure | None = None
-    """A cell of throughput without a value."""
-    uncertain: Figure | None = None
-    """Throughput whose cell and column do not state what it counts."""
-    loss: Figure | None = None
-    mfu: Figure | None = None
-    hfu: Figure | None = None
-    memory: PublishedMemory | None = None
-    aligned: bool | None = None
-    evaluation: dict[str, Figure] = field(default_factory=dict)
-    other: dict[str, Figure] = field(default_factory=dict)
-    problems: list[tuple[str, str]] = field(default_factory=list)
-    """Pairs of text and what was expected in its place."""
-
-    @property
-    def throughput(self) -> Figure | None:
-        """Throughput of one device if known, otherwise of all, otherwise the uncertain or withheld one."""
-        return self.each or self.whole or self.uncertain or self.withheld
-
-    def metrics(self) -> PublishedMetrics:
-        """The figures as the document holds them; an uncertain throughput is among the others."""
-        uncertain = {} if self.uncertain is None else {"throughput": self.uncertain}
-        return PublishedMetrics(
-            tokens_per_second_per_device=self.withheld if self.throughput is self.withheld else self.each,
-            tokens_per_second=self.whole,
-            loss=self.loss,
-            mfu=self.mfu,
-            hfu=self.hfu,
-            memory=self.memory,
-            aligned=self.aligned,
-            evaluation=self.evaluation,
-            other={**self.other, **uncertain},
-        )
-
-
-def figures(columns: Sequence[Column], row: TableRow, contents: Contents, where: PublishedHardware) -> Figures:
-    """The figures of a row that was measured on the machine `where`."""
-    result = Figures()
+    Problems are pairs of text and what was expected in its place.
+    """
+    known: dict[str, Any] = {}
+    throughputs: dict[str, Figure] = {}
+    evaluation: dict[str, Figure] = {}
+    other: dict[str, Figure] = {}
+    problems: list[tuple[str, str]] = []
     for column, raw in zip(columns, row.cells, strict=False):
         header, text, name = plain(column.header), plain(raw), column.name
         if name == "aligned":
             statement = re.sub(r"[(,].*", "", normal(text))  # `True (the baseline)`, `/, for reference only`
-            result.aligned = truth(statement)
-            if result.aligned is None and not withheld(statement):
-                result.problems.append((text, f"expected true or false under {header!r}"))
+            known[name] = truth(statement)
+            if known[name] is None and not withheld(statement):
+                problems.append((text, f"expected true or false under {header!r}"))
         elif name == "memory":
             units = (re.search(r"(?<![A-Za-z])([GMT]i?B)(?![A-Za-z])", normal(explained), re.IGNORECASE)
                      for explained in (header, *_explanations(contents, "memory")))  # fmt: skip
-            result.memory = memory(text, next((unit[1] for unit in units if unit), None))
-            if result.memory is None:
-                result.problems.append((text, f"expected an amount of memory under {header!r}"))
+            known[name] = memory(text, next((unit[1] for unit in units if unit), None))
+            if known[name] is None:
+                problems.append((text, f"expected an amount of memory under {header!r}"))
         elif name not in NOT_FIGURES:
             value, problem = read_figure(column, text)
             if value is None:
                 if name is not None:  # others are listed once for the table
-                    result.problems.append((text, problem))
+                    problems.append((text, problem))
                 continue
             if value.expression is not None and value.computed is None:
-                result.problems.append((value.text, f"expected a sum of numbers under {header!r}"))
+                problems.append((value.text, f"expected a sum of numbers under {header!r}"))
             if name == "throughput":
-                _enter_throughput(result, header, value, contents, where)
+                problem = _enter_throughput(throughputs, other, header, value, contents, where)
+                problems += [(value.text, problem)] * bool(problem)
             elif name in ("loss", *SHARES):
-                setattr(result, name, value)
+                known[name] = value
             elif name == "evaluation" or value.stated:
-                into = result.evaluation if name == "evaluation" else result.other
+                into = evaluation if name == "evaluation" else other
                 into[header if header not in into else f"{header} ({len(into) + 1})"] = value
-    return result
+    chief = next((throughputs[of] for of in ("device", "all", "throughput", "withheld") if of in throughputs), None)
+    known["tokens_per_second_per_device"] = throughputs.get("device") or (
+        chief if chief is throughputs.get("withheld") else None
+    )
+    if "throughput" in throughputs:
+        other["throughput"] = throughputs["throughput"]
+    metrics = PublishedMetrics(tokens_per_second=throughputs.get("all"), evaluation=evaluation, other=other, **known)
+    return metrics, chief.expression if chief else None, problems
 
 
 def _enter_throughput(
-    result: Figures, header: str, value: Figure, contents: Contents, where: PublishedHardware
-) -> None:
+    throughputs: dict[str, Figure],
+    other: dict[str, Figure],
+    header: str,
+    value: Figure,
+    contents: Contents,
+    where: PublishedHardware,
+) -> str:
+    """Add a throughput by what it counts: `device`, `all`, `throughput` if unknown, `withheld`. Returns the problem."""
     if not value.stated:
-        result.withheld = result.withheld or value
-        return
+        throughputs.setdefault("withheld", value)
+        return ""
     scope, problem = _scope(value, header, contents, where)
-    if scope == "node" and where.devices_per_node and value.expression is None:
-        value, scope = _of_one_device(value, where.devices_per_node), "device"
+    devices = where.devices_per_node
+    if scope == "node" and devices and value.expression is None:  # the printed digits are kept with a smaller scale
+        ends = value.ends and tuple(replace(end, value=end.value / devices) for end in value.ends)
+        each = None if value.value is None else value.value / devices
+        value, scope = replace(value, value=each, scale=value.scale / devices, ends=ends), "device"  # type: ignore[arg-type]
     if scope in ("device", "all"):
-        field_name, counted = ("each", "one device") if scope == "device" else ("whole", "all devices")
-        if getattr(result, field_name) is None:
-            setattr(result, field_name, value)
-        else:
-            result.other[header] = value
+        if throughputs.setdefault(scope, value) is not value:
+            other[header] = value
+            counted = "one device" if scope == "device" else "all devices"
             problem = f"expected one throughput of {counted}, found another under {header!r}"
     elif scope != "contradictory":
-        result.uncertain = value
+        throughputs["throughput"] = value
+        problem = f"expected a unit such as token/p/s under {header!r} to know what it counts"
         if scope == "node":
             problem = f"expected the devices of each node in the row, to divide the figure under {header!r}"
-        else:
-            problem = f"expected a unit such as token/p/s under {header!r} to know what it counts"
-    if problem:
-        result.problems.append((value.text, problem))
-
-
-def _of_one_device(value: Figure, devices: int) -> Figure:
-    """The throughput of one device of a node; its printed digits are kept with a smaller scale."""
-    ends = value.ends and (
-        replace(value.ends[0], value=value.ends[0].value / devices),
-        replace(value.ends[1], value=value.ends[1].value / devices),
-    )
-    each = None if value.value is None else value.value / devices
-    return replace(value, value=each, scale=value.scale / devices, ends=ends)
+    return problem
 
 
 def _scope(
@@ -230,19 +199,14 @@ def _unit_kind(unit: str) -> str | None:
 
 def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[Column, ...]:
     """The columns; those of shares are percent if one of their figures without a unit is above `MAX_SHARE`."""
-    return tuple(
-        replace(column, unit="percent") if max(_bare_shares(column, index, rows), default=0.0) > MAX_SHARE else column
-        for index, column in enumerate(columns)
-    )
-
-
-def _bare_shares(column: Column, index: int, rows: Sequence[Sequence[str]]) -> Iterator[float]:
-    """The figures of a column of shares for which neither header nor cell prints a unit."""
-    if column.name in SHARES:
-        for cells in rows:
-            share = figure(plain(cells[index]), plain(column.header)) if index < len(cells) else None
-            if share is not None and share.unit is None and share.expression is None:
-                yield from (end.value for end in share.numbers if end.value is not None)
+    result = []
+    for index, column in enumerate(columns):
+        cells = (row[index] for row in rows if index < len(row) and column.name in SHARES)
+        shares = (figure(plain(cell), plain(column.header)) for cell in cells)
+        bare = (share.numbers for share in shares if share and share.unit is None and share.expression is None)
+        values = (number.value for numbers in bare for number in numbers if number.value is not None)
+        result.append(replace(column, unit="percent") if max(values, default=0.0) > MAX_SHARE else column)
+    return tuple(result)
 
 
 def memory(text: str, unit: str | None) -> PublishedMemory | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import PurePath
 from typing import Literal
@@ -15,7 +15,7 @@ from llmperf_schemas import PUBLISHED_SCHEMA
 
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
-from llmperf_published.reading.markdown import blocks, has_chinese, normal
+from llmperf_published.reading.markdown import blocks, normal
 from llmperf_published.reading.names import vendors_named, without_form_factor
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
@@ -46,7 +46,13 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
 
 def published_of(parts: Contents, source: Source, known: Known) -> Published:
     """Everything that follows from the parts of a document; `parts.unread` gets what is not understood of its rows."""
-    datasets = tuple(_datasets(parts))
+    datasets = [
+        Note(line=entry.line, text=entry.text) for entry in parts.entries("general", "dataset") if stated(entry.text)
+    ]
+    for note in parts.notes:
+        for offset, text in enumerate(note.text.split("\n")):
+            named = (match[1].rstrip(".") for match in _DATASET.finditer(normal(text)))
+            datasets += [Note(line=note.line + offset, text=name) for name in named]
     document = Document(
         contents=parts,
         defaults=batch_defaults(parts),
@@ -70,7 +76,7 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
         strategy=document.strategy,
         formula=formula(parts),
         configuration_names=tuple(names),
-        datasets=datasets,
+        datasets=tuple(datasets),
         tables=tuple(parts.tables),
         rows=results,
         notes=tuple(parts.notes),
@@ -102,7 +108,11 @@ def _language(parts: Contents) -> Literal["en", "zh"]:
     headings = [section.heading for section in parts.sections]
     headings += [table.heading for table in parts.tables if table.heading]
     texts = headings or [column.header for table in parts.tables for column in table.columns] or [parts.title]
-    return "zh" if 2 * sum(map(has_chinese, texts)) >= (len(texts) if headings else 1) else "en"
+    return (
+        "zh"
+        if 2 * sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts) >= (len(texts) if headings else 1)
+        else "en"
+    )
 
 
 def _vendor(parts: Contents, results: Sequence[PublishedRow], stated: Stated | None, name: str) -> str | None:
@@ -134,14 +144,3 @@ def _publishing(device: str) -> tuple[str, ...]:
     if not re.search(r"\d", family):
         return ()
     return tuple(vendors_calling(device, "")) or tuple(vendors_calling(family, ""))
-
-
-def _datasets(parts: Contents) -> Iterator[Note]:
-    """The data sets that the general table and the remarks name."""
-    for entry in parts.entries("general", "dataset"):
-        if stated(entry.text):
-            yield Note(line=entry.line, text=entry.text)
-    for note in parts.notes:
-        for offset, text in enumerate(note.text.split("\n")):
-            for match in _DATASET.finditer(normal(text)):
-                yield Note(line=note.line + offset, text=match[1].rstrip("."))

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from llmperf import data_parallel_of
@@ -15,14 +17,20 @@ from llmperf.errors import UserError
 from llmperf.types import Case, Change, Scalar
 
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.names import framework_named, software_words
+from llmperf_published.reading.names import software_words
 from llmperf_published.reading.sections import Contents
+from llmperf_published.reading.vocabulary import vocabulary
 from llmperf_published.types.row import OwnFacts, PublishedBatch, PublishedHardware, PublishedLayout, Stated
 
 if TYPE_CHECKING:
     from llmperf import Library
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
+_DENIED_BEFORE = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
+_DENIED_AFTER = re.compile(
+    r"\s*[:=(]?\s*(?:(?:is |was )?not (?:used|applied|enabled)|none|no|off|false|disabled|unused|n/a|[-/*]+"
+    r"|无|否|未使用|不使用|未采用|关闭)[\s).]*$"
+)
 _CONTRACT = ("seq_len", "global_batch", "precision", "dataset", "steps", "seed")
 _TUNING = (
     *("micro_batch", "nodes", "devices", "tensor_parallel", "pipeline_parallel", "sharding_stage"),
@@ -87,12 +95,49 @@ def _model_key(text: str) -> str:
 
 
 def framework_name(contents: Contents) -> str | None:
-    """The framework plugin that strategy and software name; None if they name none."""
+    """The framework plugin that strategy and software name; None if they name none, or one without a plugin."""
     software = contents.entries("software", "framework", "dependencies", "docker")
     training = [entry.text for entry in (*contents.entries("parallelism"), *software)]
-    training.append(contents.text("general", "model") or "")
-    optimisations = [f"{entry.label}: {entry.text}" for entry in contents.entries("optimisation")]
-    return framework_named(" ".join(training), optimisations)
+    words = normal(" ".join([*training, contents.text("general", "model") or ""])).lower()
+    optimisations = [normal(f"{entry.label}: {entry.text}").lower() for entry in contents.entries("optimisation")]
+
+    def uses(technique: str, line: str) -> bool:
+        """Check whether a line names a technique as a word of its own and does not deny its use."""
+        before, found, after = f"{line} ".partition(technique)
+        part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
+        denied = _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after)
+        return bool(found) and not part_of_a_word and not denied
+
+    for entry in vocabulary("frameworks"):
+        if entry["in"] == "training":
+            named = all(re.search(pattern, words) for pattern in entry["patterns"])
+        else:
+            named = any(uses(pattern, line) for pattern in entry["patterns"] for line in optimisations)
+        if named:
+            return str(entry["name"]) if "name" in entry else None
+    others = [name for name, pattern in _other_frameworks().items() if pattern.search(words)]
+    return others[0] if len(others) == 1 else None
+
+
+def frameworks() -> set[str]:
+    """Every framework plugin that a document can name here."""
+    return {entry["name"] for entry in vocabulary("frameworks") if "name" in entry} | set(_other_frameworks())
+
+
+@cache
+def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
+    """Other installed framework plugins. The name `my_trainer` is also `my-trainer`, `My Trainer`."""
+    listed = {entry.get("name") for entry in vocabulary("frameworks")}
+    installed = sorted({entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed)
+    spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in installed}
+    return {name: re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])") for name, words in spelt.items()}
+
+
+def _uses(word: str, line: str) -> bool:
+    """Check whether a line names a technique and does not deny its use."""
+    before, match, after = (normal(line).lower() + " ").partition(word)
+    part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
+    return bool(match) and not part_of_a_word and not _DENIED_BEFORE.search(before) and not _DENIED_AFTER.match(after)
 
 
 def case_of(model: str | None, framework: str | None, known: Known) -> Case | None:
@@ -116,51 +161,44 @@ def _dataset_key(text: str) -> str:
     return re.sub(r"data(?:set)?|1t|[\s_\-.]", "", normal(text[:200]).lower())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RowSettings:
-    """The known settings of a row."""
-
-    batch: PublishedBatch
-    layout: PublishedLayout
-    hardware: PublishedHardware
-    free: Mapping[str, Scalar]
-    """Path to value of all other settings: `contract.precision`, `tuning.attention`, ..."""
-
-    def by_path(self) -> dict[str, Scalar]:
-        """The known settings by their path, as `--set` takes it."""
-        batch, layout, hardware = self.batch, self.layout, self.hardware
-        settings: dict[str, Scalar | None] = {
-            "contract.seq_len": batch.seq_len,
-            "contract.global_batch": batch.global_batch,
-            "tuning.micro_batch": batch.micro_batch,
-            "tuning.gradient_accumulation": batch.gradient_accumulation,
-            "tuning.nodes": hardware.nodes,
-            "tuning.devices": hardware.devices_per_node,
-            "tuning.tensor_parallel": layout.tensor_parallel,
-            "tuning.pipeline_parallel": layout.pipeline_parallel,
-            "tuning.sharding_stage": layout.sharding_stage,
-            **self.free,
-        }
-        return {path: value for path, value in settings.items() if value is not None}
+def settings_by_path(
+    batch: PublishedBatch,
+    layout: PublishedLayout,
+    hardware: PublishedHardware | None,
+    free: Mapping[str, Scalar | None],
+) -> dict[str, Scalar]:
+    """The known settings by their path, as `--set` takes it; `free` are those of no other argument."""
+    settings: dict[str, Scalar | None] = {
+        "contract.seq_len": batch.seq_len,
+        "contract.global_batch": batch.global_batch,
+        "tuning.micro_batch": batch.micro_batch,
+        "tuning.gradient_accumulation": batch.gradient_accumulation,
+        "tuning.nodes": hardware.nodes if hardware else None,
+        "tuning.devices": hardware.devices_per_node if hardware else None,
+        "tuning.tensor_parallel": layout.tensor_parallel,
+        "tuning.pipeline_parallel": layout.pipeline_parallel,
+        "tuning.sharding_stage": layout.sharding_stage,
+        **free,
+    }
+    return {path: value for path, value in settings.items() if value is not None}
 
 
-def departures(row: RowSettings, case: Case | None, defaults: Mapping[str, Scalar]) -> tuple[Change, ...]:
+def departures(
+    settings: Mapping[str, Scalar], origins: Mapping[str, str], case: Case | None, defaults: Mapping[str, Scalar]
+) -> tuple[Change, ...]:
     """The settings of a row that differ from its case or, without a case, from the document's defaults."""
-    before: Mapping[str, Any] = defaults if case is None else _settings_of(case)
-    origins = row.batch.origins
+    before: Mapping[str, Any] = defaults
+    if case is not None:
+        contract, tuning = case.contract, case.tuning
+        accumulation = contract.global_batch // (tuning.micro_batch * data_parallel_of(tuning))
+        before = {
+            **{f"contract.{name}": getattr(contract, name) for name in _CONTRACT},
+            **{f"tuning.{name}": getattr(tuning, name) for name in _TUNING},
+            "tuning.gradient_accumulation": max(accumulation, 1),
+            "tuning.fused_ops": ", ".join(tuning.fused_ops),
+        }
     return tuple(
         Change(path=path, case_value=before[path], value=value, origin=origins.get(path.rpartition(".")[2], "document"))
-        for path, value in sorted(row.by_path().items())
+        for path, value in sorted(settings.items())
         if path in before and before[path] != value
     )
-
-
-def _settings_of(case: Case) -> dict[str, Scalar | None]:
-    contract, tuning = case.contract, case.tuning
-    accumulation = contract.global_batch // (tuning.micro_batch * data_parallel_of(tuning))
-    return {
-        **{f"contract.{name}": getattr(contract, name) for name in _CONTRACT},
-        **{f"tuning.{name}": getattr(tuning, name) for name in _TUNING},
-        "tuning.gradient_accumulation": max(accumulation, 1),
-        "tuning.fused_ops": ", ".join(tuning.fused_ops),
-    }

@@ -3,11 +3,13 @@
 Published documents are untidy: lists have arbitrary indentation, headings are inside bullets, and tables have no
 delimiter row or rows with more cells than headers. CommonMark turns such lines into code blocks or paragraphs and
 drops the surplus cells. This reader classifies each line by its first characters, ignores nesting, and keeps every
-cell. Its time grows linearly with the length of the text.
+cell. It knows HTML tables, their formatting tags, `rowspan` and `colspan`, and is no HTML parser. Its time and its
+cells grow linearly with the length of the text.
 """
 
 from __future__ import annotations
 
+import html
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -15,7 +17,8 @@ from dataclasses import dataclass
 from string import whitespace
 from typing import Literal
 
-from llmperf_published.reading.html_tables import begins_html_table, html_table
+MAX_CELLS = 200_000
+"""Cells of an HTML table above which `rowspan` and `colspan` are ignored."""
 
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
 
@@ -37,6 +40,15 @@ _TAG = re.compile(r"</?(?:div|span|b|i|em|strong|sub|small|font|center|p|u)(?:\s
 _WITHHELD = re.compile(
     r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
 )
+_HTML_BEGIN = re.compile(r"\s*(?:<(?:div|center|p)\b[^<>]{0,200}>\s*)*<table\b", re.IGNORECASE)
+_HTML_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]{0,10})(\s[^<>]{0,400})?/?>")
+_HTML_SPAN = re.compile(r"\b(row|col)span\s*=\s*[\"']?(\d{1,3})(?!\d)", re.IGNORECASE)
+_HTML_SPECIAL = re.compile(r"[\\`*|<\[]|_(?=_)|(?<=_)_")
+_HTML_DROPPED = frozenset(
+    ["tbody", "tfoot", "caption", "colgroup", "col", "div", "center", "p", "span", "font", "b", "strong", "i",
+     "em", "u", "s", "small", "sub", "sup", "code", "a", "br", "td", "th"]
+)  # fmt: skip
+"""Tags that leave only their text; tags that are not known stay text."""
 _PLAIN = str.maketrans(
     {"，": ",", "：": ":", "（": "(", "）": ")",
      "；": ";", "＝": "=", "％": "%", "×": "*", "÷": "/", "✕": "*", "＊": "*",
@@ -68,69 +80,132 @@ def blocks(lines: Sequence[str]) -> list[Block]:
     number = 0
     last_html = max((index for index, line in enumerate(lines) if "</table" in line.lower()), default=-1)
     while number < len(lines):
-        line = lines[number]
+        line, after = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
+        barred = line.lstrip().startswith("|")
+        end = start = number
         if fence := _FENCE.match(line):
-            block, number = _code(lines, number, fence[1][0])
-        elif number <= last_html and begins_html_table(line):
-            html_blocks, number = _html(lines, number)
-            result += html_blocks
-            continue
-        elif _begins_table(lines, number):
-            block, number = _table(lines, number)
+            mark, end = fence[1][0], start + 1
+            while end < len(lines) and not (
+                lines[end].strip().startswith(mark * 3) and not lines[end].strip(f"{mark} \t")
+            ):
+                end += 1
+            info = line.strip().lstrip(mark).strip()
+            result.append(Block("code", start + 1, "\n".join([*[info] * bool(info), *lines[start + 1 : end]])))
+            number = end + 1
+        elif number <= last_html and "<" in line and _HTML_BEGIN.match(line):
+            while "</table" not in lines[end].lower():
+                end += 1
+            result += _html_table(lines[start : end + 1], start + 1)
+            number = end + 1
+        elif "|" in line and ((barred and after.lstrip().startswith("|")) or is_delimiter_row(after)):
+            rows = [(start + 1, split_cells(line))]
+            number += 2 if is_delimiter_row(after) else 1
+            while number < len(lines) and _is_row(lines[number], barred):
+                rows.append((number + 1, split_cells(lines[number])))
+                number += 1
+            result.append(Block("table", start + 1, rows=tuple(rows)))
         else:
             _add_line(result, line, number, after_blank=number == 0 or not lines[number - 1].strip())
             number += 1
-            continue
-        result.append(block)
     return result
-
-
-def _code(lines: Sequence[str], start: int, mark: str) -> tuple[Block, int]:
-    """A fenced block and the index of the line after it. An unclosed block extends to the end of the text."""
-    end = start + 1
-    while end < len(lines) and not (lines[end].strip().startswith(mark * 3) and not lines[end].strip(mark + " \t")):
-        end += 1
-    info = lines[start].strip().lstrip(mark).strip()
-    return Block("code", start + 1, "\n".join([*[info] * bool(info), *lines[start + 1 : end]])), end + 1
-
-
-def _html(lines: Sequence[str], start: int) -> tuple[list[Block], int]:
-    """An HTML table with the text around its cells, and the index of the line after it."""
-    end = start
-    while "</table" not in lines[end].lower():
-        end += 1
-    table = html_table(lines[start : end + 1], start + 1)
-    result = [Block("text", line, text) for line, text in table.outside]
-    if table.rows:
-        result.append(Block("table", table.rows[0][0], rows=tuple(table.rows)))
-    return sorted(result, key=lambda block: block.line), end + 1
-
-
-def _begins_table(lines: Sequence[str], number: int) -> bool:
-    """Check whether a line with cells is followed by a delimiter row, or two consecutive lines begin with a bar."""
-    line, after = lines[number], lines[number + 1] if number + 1 < len(lines) else ""
-    if "|" not in line:
-        return False
-    return (line.lstrip().startswith("|") and after.lstrip().startswith("|")) or is_delimiter_row(after)
-
-
-def _table(lines: Sequence[str], start: int) -> tuple[Block, int]:
-    """A table and the index of the line after its last row."""
-    rows = [(start + 1, split_cells(lines[start]))]
-    end = start + 1
-    barred = lines[start].lstrip().startswith("|")
-    if is_delimiter_row(lines[end]):
-        end += 1
-    while end < len(lines) and _is_row(lines[end], barred):
-        rows.append((end + 1, split_cells(lines[end])))
-        end += 1
-    return Block("table", start + 1, rows=tuple(rows)), end
 
 
 def _is_row(line: str, barred: bool) -> bool:
     if line.lstrip().startswith("|"):
         return True
     return not barred and "|" in line and not _MARKER.match(line) and not line.lstrip().startswith(("#", ">"))
+
+
+def _html_table(lines: Sequence[str], first: int) -> list[Block]:
+    """The HTML table in these lines with the text around its cells; `first` is the number of the first line.
+
+    In the rows that a cell reaches down to, its text is repeated; in further columns it is repeated in the header only.
+    The rows of a header are one: `With CP` above `TP` is `With CP TP`.
+    """
+    outside: list[tuple[int, str]] = []
+    header: list[tuple[int, tuple[str, ...]]] = []
+    body: list[tuple[int, tuple[str, ...]]] = []
+    cells: list[str] = []
+    reaching: dict[int, tuple[int, str]] = {}  # column to the number of further rows, and the text
+    cell: list[str] | None = None
+    in_header = False
+    down = across = begin = 1
+    total, end, line, text = 0, 0, first, "\n".join(lines)
+
+    def fill() -> None:
+        """Append the cells of earlier rows that belong here."""
+        while (column := len(cells)) in reaching:
+            further, repeated = reaching.pop(column)
+            if further > 1:
+                reaching[column] = (further - 1, repeated)
+            cells.append(repeated)
+
+    def end_cell(raw: str) -> None:
+        nonlocal total
+        words = _HTML_SPECIAL.sub(lambda match: "\\" + match[0], " ".join(html.unescape(raw).split()))
+        fill()
+        rows, columns = (down, across) if total + down * across <= MAX_CELLS else (1, 1)
+        for column in range(columns):
+            repeated = words if column == 0 or in_header else ""
+            if rows > 1:
+                reaching[len(cells)] = (rows - 1, repeated)
+            cells.append(repeated)
+        total += rows * columns
+
+    def end_row() -> None:
+        if cells:
+            fill()
+            if not in_header or body:
+                body.append((begin, tuple(cells)))
+            elif len(cells) > 1 and len(set(cells)) == 1:
+                outside.append((begin, cells[0]))  # a title above all columns
+            else:
+                header.append((begin, tuple(cells)))
+            cells.clear()
+
+    for match in _HTML_TAG.finditer(text):
+        between = text[end : match.start()]
+        if cell is not None:
+            cell.append(between)
+        elif between.strip():
+            outside.append((line, " ".join(between.split())))
+        line += between.count("\n")
+        name, closing, end = match[2].lower(), bool(match[1]), match.end()
+        if name in ("td", "th", "tr", "table") and cell is not None:
+            end_cell("".join(cell))
+            cell = None
+        if name in ("tr", "table"):
+            end_row()
+            begin = line
+        elif name in ("td", "th") and not closing:
+            spans = {kind.lower(): int(count) for kind, count in _HTML_SPAN.findall(match[3] or "")}
+            cell, down, across = [], max(spans.get("row", 1), 1), max(spans.get("col", 1), 1)
+        elif name == "thead":
+            end_row()
+            in_header = not closing
+        elif name == "br" and cell is not None:
+            cell.append(" ")
+        elif name not in _HTML_DROPPED:
+            if cell is not None:
+                cell.append(match[0])
+            else:
+                outside.append((line, match[0]))
+        line += match[0].count("\n")
+    rest = text[end:]
+    if cell is not None:
+        down = across = 1
+        end_cell("".join([*cell, rest]))
+    elif rest.strip():
+        outside.append((line, " ".join(rest.split())))
+    end_row()
+    if header:
+        width = max(len(row) for _, row in header)
+        columns = zip(*(row + ("",) * (width - len(row)) for _, row in header), strict=True)
+        body.insert(0, (header[0][0], tuple(" ".join(filter(None, dict.fromkeys(column))) for column in columns)))
+    result = [Block("text", number, words) for number, words in outside]
+    if body:
+        result.append(Block("table", body[0][0], rows=tuple(body)))
+    return sorted(result, key=lambda block: block.line)
 
 
 def _add_line(result: list[Block], line: str, number: int, after_blank: bool) -> None:
@@ -198,8 +273,3 @@ def normal(text: str) -> str:
 def withheld(text: str) -> bool:
     """Check whether a cell's plain text states no value: empty, `/`, `-`, `--`, `*`, `N/A`, `none`, ..."""
     return not text or _WITHHELD.fullmatch(normal(text)) is not None
-
-
-def has_chinese(text: str) -> bool:
-    """Check whether a text contains a Chinese character."""
-    return any("\u4e00" <= char <= "\u9fff" for char in text)

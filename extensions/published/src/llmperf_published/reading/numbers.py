@@ -109,11 +109,18 @@ def figure(text: str, header: str = "") -> Figure | None:
     if spaced := _SPACED.match(normal(text)):  # `29 911`
         joined = figure(re.sub(" ", "", spaced[0]) + normal(text)[spaced.end() :], header)
         return None if joined is None else replace(joined, text=text)
-    words, percent = _without_remark(text), "%" in header or "percent" in header.lower()
+    words, percent = normal(_FOOTNOTE.sub("", text)), "%" in header or "percent" in header.lower()
+    if remark := _REMARK.fullmatch(words):  # in brackets, where the unit may be too
+        words = f"{remark[1]} {remark[2]}" if re.search(r"tok|/s", remark[2], re.IGNORECASE) else remark[1]
     expression, _, result = words.rpartition("=")
     match = _FIGURE.fullmatch(result.strip())
-    if match is None:
-        return None if expression else _without_result(text, words, header)
+    if match is None:  # an expression that prints no result; `1460-1480` is a range and no expression
+        match = None if expression else re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
+        value = computed(match[1]) if match else None
+        if match is None or value is None:
+            return None
+        scale, unit = _scale(None, match[2], header, False), match[2] or None
+        return Figure(text=text, value=value * scale, scale=scale, unit=unit, expression=match[1], computed=value)
     unit = (match[3] or "").strip() or None
     if number(match[1]) is None or (unit is not None and len(unit) > 40) or (match[2] and unit == "%"):
         return None
@@ -143,25 +150,6 @@ def _interval(text: str, header: str) -> Figure | None:
     if len(ends) < 2 or not 0 < ends[0].value < ends[1].value:
         return None
     return Figure(text=text, value=None, scale=scale, unit="%" if percent else unit, ends=(ends[0], ends[1]))
-
-
-def _without_remark(text: str) -> str:
-    """A cell without a footnote mark, and without a remark in brackets unless that is the unit."""
-    words = normal(_FOOTNOTE.sub("", text))
-    match = _REMARK.fullmatch(words)
-    if match is None:
-        return words
-    return f"{match[1]} {match[2]}" if re.search(r"tok|/s", match[2], re.IGNORECASE) else match[1]
-
-
-def _without_result(text: str, words: str, header: str) -> Figure | None:
-    """An expression that prints no result. `1460-1480` is a range and no expression."""
-    match = re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
-    value = computed(match[1]) if match else None
-    if match is None or value is None:
-        return None
-    scale, unit = _scale(None, match[2], header, False), match[2] or None
-    return Figure(text=text, value=value * scale, scale=scale, unit=unit, expression=match[1], computed=value)
 
 
 def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) -> float:
@@ -245,14 +233,6 @@ def _product_of(expression: str) -> Factors | None:
     tree = _parsed(expression)
     is_product = tree is not None and computed(expression) is not None and enter(tree, False)
     return Factors(tuple(multiplied), tuple(divided)) if is_product else None
-
-
-def sequence_length(expression: str, devices: int | None) -> int | None:
-    """The sequence length in `16.67 * 2048 / 8` on 8 devices; None if the expression has another form."""
-    product = factors(expression)
-    if product is None or len(product.multiplied) != 2 or product.divided != (devices,):
-        return None
-    return next((int(factor) for factor in reversed(product.multiplied) if factor.is_integer()), None)
 
 
 def broken_link(chain: str) -> tuple[str, str] | None:

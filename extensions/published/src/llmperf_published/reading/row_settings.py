@@ -11,7 +11,7 @@ from llmperf.types import Scalar
 
 from llmperf_published.reading.machine import hardware
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.numbers import length, sequence_length, whole
+from llmperf_published.reading.numbers import factors, length, whole
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import (
     LAYOUT,
@@ -109,8 +109,8 @@ def formula(contents: Contents) -> Formula | None:
         names = re.fullmatch(r"[\w\s*()\-]+", top), re.fullmatch(r"[\w\s*()\-]*", bottom)
         if "*" in top and all(names):
             words = ([word.strip(" ()") for word in part.split("*")] for part in (top, bottom))
-            factors = [tuple(meaning(word) or word for word in part if word) for part in words]
-            return Formula(line=entry.line, text=text, numerator=factors[0], denominator=factors[1])
+            named = [tuple(meaning(word) or word for word in part if word) for part in words]
+            return Formula(line=entry.line, text=text, numerator=named[0], denominator=named[1])
     return None
 
 
@@ -231,17 +231,19 @@ def batch(
             if not mentioned and world % model == 0:
                 how = f"nodes x devices / (TP x PP{' x CP' * (context > 1)})"
                 values["data_parallel"] = world // model, how
-    factors = [values[name][0] for name in ("micro_batch", "gradient_accumulation", "data_parallel") if name in values]
+    counts = [values[name][0] for name in ("micro_batch", "gradient_accumulation", "data_parallel") if name in values]
     claims = (claim.global_batch.value for claim in cells.claims if claim.global_batch)
     claimed = next((value for value in claims if value), None)
-    if len(factors) == 3 and math.prod(factors) <= MAX_INTEGER:
-        values["global_batch"] = math.prod(factors), "micro batch x gradient accumulation x data parallel"
+    if len(counts) == 3 and math.prod(counts) <= MAX_INTEGER:
+        values["global_batch"] = math.prod(counts), "micro batch x gradient accumulation x data parallel"
     elif claimed and claimed == int(claimed) <= MAX_INTEGER:
         values["global_batch"] = int(claimed), "as claimed"
     elif "global_batch" not in values and defaults.global_batch:
         values["global_batch"] = defaults.global_batch, "batch defaults"
-    if "seq_len" not in values and throughput and (tokens := sequence_length(throughput, world)) is not None:
-        values["seq_len"] = tokens, "throughput expression"
+    parts = None if "seq_len" in values else factors(throughput or "")
+    if parts is not None and len(parts.multiplied) == 2 and parts.divided == (world,):  # 16.67 * 2048 / 8
+        lengths = [int(factor) for factor in parts.multiplied if factor.is_integer()]
+        values |= {"seq_len": (lengths[-1], "throughput expression")} if lengths else {}
     return PublishedBatch(
         **{name: value for name, (value, _) in values.items()},
         origins={name: origin for name, (_, origin) in values.items()},

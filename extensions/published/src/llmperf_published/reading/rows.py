@@ -6,17 +6,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.types import Scalar
-
 from llmperf_published.reading import row_settings
 from llmperf_published.reading.cells import figures, read_figure
 from llmperf_published.reading.library_match import (
     Known,
-    RowSettings,
     case_of,
     dataset_name,
     departures,
     model_name,
+    settings_by_path,
 )
 from llmperf_published.reading.machine import configuration_name, hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
@@ -24,7 +22,7 @@ from llmperf_published.reading.own_facts import on_own_device
 from llmperf_published.reading.sections import FIGURES, Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
-from llmperf_published.types.document import Column, Note, PublishedRow, Table, TableRow
+from llmperf_published.types.document import Column, Note, PublishedRow, TableRow
 from llmperf_published.types.row import PublishedBatch, PublishedLayout, Stated
 
 _MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
@@ -63,30 +61,20 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             if not table.is_aligned(row):
                 reason = f"expected {len(table.columns)} cells, found {len(row.cells)}; only the first is read"
                 contents.missing(row.line, text, reason)
-            for precision in _precisions(table) or [None]:
+            precisions = list(filter(None, dict.fromkeys(map(_column_precision, table.columns))))
+            for precision in precisions if len(precisions) > 1 else [None]:  # each is a result of its own
                 yield _row(document, index, number, group, precision)
-        _list_unknown_columns(table, contents)
-
-
-def _list_unknown_columns(table: Table, contents: Contents) -> None:
-    """Record the columns whose meaning is not known, once for each table."""
-    for index, column in enumerate(table.columns):
-        if column.name is not None or column_meaning(column.header) is not None:
-            continue
-        cells = [plain(row.cells[index]) for row in table.rows if table.is_aligned(row) and index < len(row.cells)]
-        values = (read_figure(column, cell)[0] for cell in cells)
-        if any(value is not None and value.stated for value in values):
-            reason = "expected a column that is known; its numbers are kept among the other figures"
-            contents.missing(table.line, plain(column.header), reason)
-        elif not all(map(withheld, cells)):
-            reason = "expected a column that is known; its cells are kept"
-            contents.missing(table.line, plain(column.header) or f"column {index + 1}, without a header", reason)
-
-
-def _precisions(table: Table) -> list[str | None]:
-    """The precisions that columns of figures name, if they name several: each is a result of its own."""
-    named = dict.fromkeys(_column_precision(column) for column in table.columns)
-    return [text for text in named if text is not None] if len(set(named) - {None}) > 1 else []
+        for place, column in enumerate(table.columns):
+            if column.name is not None or column_meaning(column.header) is not None:
+                continue
+            cells = [plain(row.cells[place]) for row in table.rows if table.is_aligned(row)]
+            values = (read_figure(column, cell)[0] for cell in cells)
+            if any(value is not None and value.stated for value in values):
+                reason = "expected a column that is known; its numbers are kept among the other figures"
+                contents.missing(table.line, plain(column.header), reason)
+            elif not all(map(withheld, cells)):
+                reason = "expected a column that is known; its cells are kept"
+                contents.missing(table.line, plain(column.header) or f"column {place + 1}, without a header", reason)
 
 
 def _column_precision(column: Column) -> str | None:
@@ -120,7 +108,10 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         if own_precision is None or _column_precision(column) in (None, own_precision)
     ]
     columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
-    by_name = {column.name: _with_unit(column, plain(cell)) for column, cell in pairs if column.name is not None}
+    by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
+    lengths = next((normal(plain(column.header)) for column in columns if column.name == "seq_len"), "")
+    if _THOUSANDS.search(lengths) and by_name["seq_len"].isdecimal():
+        by_name["seq_len"] += "k"
     cells = row_settings.cells_of(by_name)
     configuration = stated(by_name.get("config_name"))
     name = configuration_name(configuration, row.line) if configuration else None
@@ -135,11 +126,13 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         from_importer.append("devices")
     if known.own is not None:
         where = on_own_device(where, by_name.values(), known.own)
-    measured = figures(columns, row, contents, where)
+    metrics, expression, problems = figures(columns, row, contents, where)
     layout = row_settings.layout(cells, document.strategy, name)
-    expression = measured.throughput.expression if measured.throughput else None
     batch = row_settings.batch(cells, document.defaults, where, layout, contents, expression)
-    precision_text, dataset_text = (_own_or_general(cells, contents, name) for name in ("precision", "dataset"))
+    precision_text, dataset_text = (
+        cells.settings.get(key) or stated(by_name.get(key)) or stated(contents.text("general", key))
+        for key in ("precision", "dataset")
+    )
     precision_text = own_precision or precision_text
     heading = normal(table.heading)
     titled = _MODEL_HEADING.fullmatch(heading)
@@ -156,11 +149,15 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     if withheld(precision_text or "") and stated_facts.precision:
         precision = stated_facts.precision
         from_importer.append("precision")
-    dataset = _dataset(document, dataset_text, case.contract.dataset if case else None)
+    texts = (dataset_text, *(note.text for note in document.datasets))
+    datasets = [found for text in texts if text and (found := dataset_name(text, known))]
+    own_dataset = case.contract.dataset if case else None  # if the document names it anywhere
+    dataset = own_dataset if own_dataset in datasets else next(iter(datasets), None)
     free = row_settings.free_settings(cells, contents, precision, dataset)
-    settings = RowSettings(batch=batch, layout=layout, hardware=where, free=free)
-    changes = departures(settings, case, _defaults(document))
-    for text, reason in (*machine_problems(where, by_name), *cells.problems, *measured.problems):
+    general_precision = precision_in(stated(contents.text("general", "precision")))
+    defaults = settings_by_path(document.defaults, document.strategy, None, {"contract.precision": general_precision})
+    changes = departures(settings_by_path(batch, layout, where, free), batch.origins, case, defaults)
+    for text, reason in (*machine_problems(where, by_name), *cells.problems, *problems):
         contents.missing(row.line, text, reason)
     return PublishedRow(
         line=row.line,
@@ -185,33 +182,6 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         precision_text=precision_text,
         dataset=dataset,
         dataset_text=dataset_text,
-        metrics=measured.metrics(),
+        metrics=metrics,
         stated=tuple(from_importer),
     )
-
-
-def _with_unit(column: Column, cell: str) -> str:
-    """A cell of lengths below `SeqLen (K)` with its unit."""
-    thousands = column.name == "seq_len" and _THOUSANDS.search(normal(plain(column.header)))
-    return f"{cell}k" if thousands and cell.isdecimal() else cell
-
-
-def _own_or_general(cells: row_settings.Cells, contents: Contents, name: str) -> str | None:
-    """Value that the row states, as a setting or in a column; otherwise that of the general table."""
-    return cells.settings.get(name) or stated(cells.by_name.get(name)) or stated(contents.text("general", name))
-
-
-def _dataset(document: Document, text: str | None, expected: str | None) -> str | None:
-    """The data set by its name among the cases; that of the row's case if the document names it anywhere."""
-    texts = [text, *(note.text for note in document.datasets)]
-    names = [name for text in texts if text and (name := dataset_name(text, document.known))]
-    return expected if expected in names else next(iter(names), None)
-
-
-def _defaults(document: Document) -> dict[str, Scalar]:
-    """The document's defaults by path, with which a row without a case is compared."""
-    precision = precision_in(stated(document.contents.text("general", "precision")))
-    free: dict[str, Scalar] = {} if precision is None else {"contract.precision": precision}
-    where = hardware(None, None)
-    defaults = RowSettings(batch=document.defaults, layout=document.strategy, hardware=where, free=free)
-    return defaults.by_path()

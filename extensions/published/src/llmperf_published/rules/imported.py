@@ -13,8 +13,7 @@ from llmperf.types import Fingerprint
 from llmperf.validation import installed_vendors, known_library
 
 from llmperf_published.reading.document import MAX_BYTES, import_document, published_of
-from llmperf_published.reading.library_match import Known
-from llmperf_published.reading.names import frameworks
+from llmperf_published.reading.library_match import Known, frameworks
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.rules.vendors import vendors
 from llmperf_published.types.document import Published, PublishedRow
