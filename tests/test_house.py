@@ -50,7 +50,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/html": 2000,
     "extensions/huggingface": 700,
     "extensions/peak": 1000,
-    "extensions/published": 6150,
+    "extensions/published": 5950,
     "extensions/screening": 1400,
     "extensions/scripts": 450,
     "extensions/sweep": 2800,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 90000,
+    "outside tests": 89750,
     "tests": 49350,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -9,7 +9,7 @@ from pathlib import Path
 import llmperf_published
 import pytest
 from llmperf.cli.main import call
-from llmperf_published.reading import names
+from llmperf_published.reading import library_match, names
 
 VENDOR = """
 from llmperf import hookimpl
@@ -37,7 +37,7 @@ PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "ll
 @pytest.fixture
 def forget_names():
     """Names of plugins are read once in a process; read them again in this test, and after it."""
-    caches = (names.vendor_patterns, names._other_frameworks)
+    caches = (names.vendor_patterns, library_match._other_frameworks)
     for cache in caches:
         cache.cache_clear()
     yield
@@ -98,7 +98,7 @@ def test_a_document_whose_vendor_s_plugin_is_missing_was_not_changed(acme, tmp_p
     imported(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))  # drops the cached contents of folders
     (acme / "llmperf_acme_names-1.0.dist-info" / "entry_points.txt").write_text("")
-    for cache in (names.vendor_patterns, names._other_frameworks):
+    for cache in (names.vendor_patterns, library_match._other_frameworks):
         cache.cache_clear()
     capsys.readouterr()
     call(["validate", str(tmp_path / "out")])

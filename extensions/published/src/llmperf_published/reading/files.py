@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from errno import EACCES
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,43 +77,41 @@ def import_files(
     skipped: list[str] = []
     without = 0
     for place in places(sources):
+        source = place.source
         try:
-            document = _imported(place, out, known)
+            if place.in_tree and not has_results(source):
+                without += 1
+                continue
+            published = import_document(read_bytes(source, MAX_BYTES), str(source), known)
+            # other documents of a folder may have tables of accuracies
+            trained = any(table.kind == "performance" and table.measures_speed for table in published.tables)
+            unrelated = place.in_tree and not trained
+            headers = [column.header for table in published.tables for column in table.columns]
+            if not published.rows or (unrelated and any(map(_THROUGHPUT.search, headers))):
+                raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
         except UserError as error:
             if not place.in_tree:
                 raise
             skipped.append(str(error))
             continue
-        if document is None:
+        if unrelated:
             without += 1
         else:
-            imported.append(document)
+            imported.append(Imported(source=source, target=out / place.folder / NAME, published=published))
     if not imported:
         folders = ", ".join(str(source) for source in sources)
         more = f"; {skipped[0]}" if skipped else ""
         raise UserError(f"{folders}: expected Markdown with a table of results, found none{more}")
-    _check_targets(imported, force)
+    for target in (document.target for document in imported):
+        if target.is_symlink() or target.is_dir():
+            raise UserError(f"{target}: expected a regular file or none, found a link or a folder")
+        if target.exists() and not force:
+            raise UserError(f"{target}: exists already; --force replaces it")
     contents = [_encoded(document) for document in imported]
     _make_folders([document.target.parent for document in imported])
     for document, content in zip(imported, contents, strict=True):
         write_bytes(document.target, content)
     return Import(documents=imported, skipped=skipped, without_results=without)
-
-
-def _imported(place: Place, out: Path, known: Known) -> Imported | None:
-    """The document; None if it was found in a folder and has no results."""
-    source = place.source
-    if place.in_tree and not has_results(source):
-        return None
-    published = import_document(read_bytes(source, MAX_BYTES), str(source), known)
-    if not published.rows:
-        raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
-    if place.in_tree and not _measures_training(published):
-        headers = (column.header for table in published.tables for column in table.columns)
-        if any(_THROUGHPUT.search(header) for header in headers):
-            raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
-        return None
-    return Imported(source=source, target=out / place.folder / NAME, published=published)
 
 
 def has_results(path: Path) -> bool:
@@ -125,11 +122,6 @@ def has_results(path: Path) -> bool:
     except OSError as error:
         raise UserError(f"{path}: {error.strerror or error}") from error  # the cause tells validate that it is closed
     return ("|" in text or "<table" in text.lower()) and _THROUGHPUT.search(text) is not None
-
-
-def _measures_training(published: Published) -> bool:
-    """Check whether a document has throughput or MFU; other documents of a folder may have tables of accuracies."""
-    return any(table.kind == "performance" and table.measures_speed for table in published.tables)
 
 
 def _encoded(document: Imported) -> bytes:
@@ -163,15 +155,6 @@ def _tables_text(published: Published) -> str:
     if further := len(published.tables) - MAX_NAMED:
         tables += [f"and {further} more table{'s' * (further != 1)}"] * (further > 0)
     return f"none among its tables ({'; '.join(tables)})"
-
-
-def _check_targets(imported: Sequence[Imported], force: bool) -> None:
-    for document in imported:
-        target = document.target
-        if target.is_symlink() or target.is_dir():
-            raise UserError(f"{target}: expected a regular file or none, found a link or a folder")
-        if target.exists() and not force:
-            raise UserError(f"{target}: exists already; --force replaces it")
 
 
 def _make_folders(folders: Sequence[Path]) -> None:
@@ -210,7 +193,10 @@ def places(sources: Sequence[Path]) -> list[Place]:
     found: list[Place] = []
     for source in sources:
         if source.is_dir():
-            found += (Place(path, _in_tree(path.relative_to(source), source), True) for path in _markdown(source))
+            for path in _markdown(source):
+                inner = path.relative_to(source).parts[:-1] + (() if _is_index(path) else (path.stem,))
+                folder = Path(*map(_safe, inner)) if inner else Path(folder_name(path))
+                found.append(Place(path, folder, True))
         else:
             found.append(Place(source, Path(folder_name(source))))
     return _told_apart(found)
@@ -230,16 +216,14 @@ def _safe(name: str) -> str:
     return re.sub(r"[^\w.\-]+", "-", name).strip(".-")[:100] or "document"
 
 
-def _in_tree(path: Path, root: Path) -> Path:
-    """The folder of a document by its path in the folder `root`: `nvidia/a100` for `nvidia/a100/README.md`."""
-    parts = path.parts[:-1] if _is_index(path) else (*path.parts[:-1], path.stem)
-    return Path(*map(_safe, parts)) if parts else Path(folder_name(root / path))
-
-
 def _markdown(root: Path) -> Iterator[Path]:
     """The Markdown files of a folder in a fixed order, without hidden files and folders."""
+
+    def cannot_read(error: OSError) -> None:
+        raise UserError(f"{error.filename}: {error.strerror}")
+
     count = 0
-    for folder, folders, files in os.walk(root, onerror=_cannot_read):
+    for folder, folders, files in os.walk(root, onerror=cannot_read):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
@@ -250,17 +234,14 @@ def _markdown(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _cannot_read(error: OSError) -> None:
-    raise UserError(f"{error.filename}: {error.strerror}")
-
-
 def _told_apart(found: Sequence[Place]) -> list[Place]:
     """The documents with names that differ: those that collide get the names of more of their folders."""
-    by_folder = sorted(found, key=lambda place: (str(place.folder), str(place.source)))
+    by_folder: dict[Path, list[Place]] = {}
+    for place in sorted(found, key=lambda place: (str(place.folder), str(place.source))):
+        by_folder.setdefault(place.folder, []).append(place)
     folders: dict[Path, Path] = {}
-    taken = {place.folder for place in found}
-    for folder, group in groupby(by_folder, key=lambda place: place.folder):
-        same = list(group)
+    taken = set(by_folder)
+    for folder, same in by_folder.items():
         if len(same) > 1:
             taken.discard(folder)
         for place in same:
@@ -274,7 +255,7 @@ def _told_apart(found: Sequence[Place]) -> list[Place]:
 
 def _longer(place: Place, same: Sequence[Place], taken: set[Path]) -> Path:
     """`x-a100` for `x/a100/README.md` beside `y/a100/README.md`; with the file's own name where that is not enough."""
-    parents = place.source.resolve().parents[1 if _is_index(place.source) else 0 :]
+    parents = _parents(place.source.resolve())
     others = [other.source.resolve() for other in same if other is not place]
     for depth in range(1, len(parents)):
         own = [parent.name for parent in parents[:depth]]

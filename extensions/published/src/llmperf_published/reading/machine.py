@@ -74,11 +74,28 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     ends = [match.end() for match in (device, form) if match]
     beside = next(filter(None, (_MEMORY_BESIDE.match(words, end) for end in ends)), None)
     memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
-    devices = _counted(_COUNTED, _SINGLE_DEVICE, words) or _beside_device(words, device)
+    devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
+    if device and not devices:
+        if before and before.end() <= device.start():
+            devices = int(before[1] or 0) or None
+        else:
+            found = (pattern.search(words, device.end()) for pattern in (FORM_FACTOR, _MEMORY_BESIDE))
+            ends = [device.end(), *(match.end() for match in found if match)]
+            behind = next(filter(None, (_BEHIND.match(words, end) for end in ends)), None)
+            devices = int(behind[1]) or None if behind else None
     nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
     if device and not (nodes or devices) and _NUMBERED.fullmatch(device[0]) and words[device.end() :].strip():
         device = None  # `P1 baseline`, `OLMo 3 32B`
-    name = None if device is None or _names_several(device, words) else _device_name(device, words, nodes)
+    name = None
+    if device is not None:
+        bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])  # several devices, as `H100/H200 SXM`
+        other = device_at(words, device.end() + bar.end()) if bar else None
+        names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
+        if len(set(names)) == 1 or precision_in(names[1]) is not None:
+            name, count = device["device"].strip(), str(nodes or "")
+            alone = name.removesuffix(count)  # `H1004机` is H100 on 4 machines
+            if alone != name and re.search(r"\d", alone) and re.match(r"[机台]", words[device.end() :]):
+                name = alone
     return PublishedHardware(
         configuration=text,
         device=f"{name} {form[0]}" if name and form else name,
@@ -88,26 +105,6 @@ def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
         devices=devices,
         device_memory=memory or None,
     )
-
-
-def _beside_device(words: str, device: re.Match[str] | None) -> int | None:
-    """The number of devices beside their name: 8 of `8x A100`, `8 NVIDIA H100` and `H100-80GB * 8`."""
-    before = _BEFORE.match(words)
-    if device is None:
-        return None
-    if before and before.end() <= device.start():
-        return int(before[1] or 0) or None
-    ends = [match.end() for pattern in (FORM_FACTOR, _MEMORY_BESIDE) if (match := pattern.search(words, device.end()))]
-    behind = next(filter(None, (_BEHIND.match(words, end) for end in [device.end(), *ends])), None)
-    return int(behind[1]) or None if behind else None
-
-
-def _names_several(device: re.Match[str], words: str) -> bool:
-    """Check whether a cell leaves open which of several devices it was: `H100/H200 SXM`."""
-    bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])
-    other = device_at(words, device.end() + bar.end()) if bar else None
-    names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
-    return len(set(names)) > 1 and precision_in(names[1]) is None
 
 
 def in_place_of_a_device(text: str) -> str:
@@ -130,13 +127,6 @@ def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]
     if match := _EACH.search(words):
         return nodes, int(match[1])
     return nodes, devices // nodes if devices and nodes and not devices % nodes else None
-
-
-def _device_name(match: re.Match[str], words: str, nodes: int | None) -> str:
-    """The device without a joined count of machines: `H1004机` is H100 on 4 machines."""
-    name, count = match["device"].strip(), str(nodes or "")
-    joined = count and name.endswith(count) and re.match(r"[机台]", words[match.end() :])
-    return name.removesuffix(count) if joined and re.search(r"\d", name.removesuffix(count)) else name
 
 
 def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:

@@ -120,17 +120,11 @@ def _figure_row(key: str, label: str, figure: Figure | None, whole: bool = False
 
 def _memory_row(memory: PublishedMemory | None) -> Row:
     text = None if memory is None else memory.text or UNKNOWN
-    used = Row(key="device_memory_used_bytes", label="memory of a device, GiB", value=_bytes(memory), text=text)
+    known = [part.each.value for part in memory.used if part.each.value is not None] if memory else []
+    most = max(known) * 2**30 if memory and memory.unit == "GiB" and known else None  # of any device
+    used = Row(key="device_memory_used_bytes", label="memory of a device, GiB", value=most, text=text)
     return Row(key="device_memory", label="mem, GiB", value=used.value, text=text, parts=(
         used, Row(key="memory", label="memory", value=memory.text if memory else None)))  # fmt: skip
-
-
-def _bytes(memory: PublishedMemory | None) -> float | None:
-    """Most that any device holds, if the document says GiB."""
-    if memory is None or memory.unit != "GiB":
-        return None
-    known = [part.each.value for part in memory.used if part.each.value is not None]
-    return max(known) * 2**30 if known else None
 
 
 def _layout_rows(row: PublishedRow) -> Iterator[Row]:
@@ -214,16 +208,12 @@ def _known(parts: Mapping[str, object]) -> dict[str, str]:
 
 def model(row: PublishedRow) -> str:
     """Name of the model, or as printed if the library does not have it; says whether only adapters are trained."""
-    return model_text(row.model or row.model_text or UNKNOWN, _trains_adapters(row.case))
-
-
-def _trains_adapters(case: str | None) -> bool:
-    if case is None:
-        return False
     from llmperf import library
 
-    shelf = library()
-    return case in shelf.paths("cases") and shelf.case(case).contract.lora is not None
+    adapters = False
+    if row.case is not None and row.case in library().paths("cases"):
+        adapters = library().case(row.case).contract.lora is not None
+    return model_text(row.model or row.model_text or UNKNOWN, adapters)
 
 
 def device(row: PublishedRow) -> str:

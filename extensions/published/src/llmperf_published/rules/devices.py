@@ -82,28 +82,26 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
         return
     seen: set[str] = set()
     for index, row in enumerate(published.rows):
-        for path, message in _not_at_hand(published, row):
-            if message not in seen:
-                seen.add(message)
-                yield f"/rows/{index}/{path}", Text("{}, {}", message, Text("line {}", row.line))
-
-
-def _not_at_hand(published: Published, row: PublishedRow) -> Iterator[Violation]:
-    """Parts of a row whose figures cannot be checked against anything."""
-    where, mfu, vendor = row.hardware, row.metrics.mfu, checking_vendor(published, row)
-    known = is_comparison(published) or vendor_catalogue(vendor or "") is not None
-    if known and machine_of(published, row) is None:
-        named = shown(where.device or where.device_model or where.configuration)
-        message = Text("expected a device that {} publishes, found {}; it was not checked", vendor or "a vendor", named)
-        yield "hardware", message
-    if mfu is None or not mfu.stated:
-        return
-    if row.model is None:
-        yield "model", Text("expected a model that is known, found {}; its MFU was not checked", shown(row.model_text))
-    if not dtypes_of(row):
-        found = shown(row.precision_text)
-        message = Text("expected a precision with a known peak, found {}; its MFU was not checked whole", found)
-        yield "precision", message
+        where, mfu, whose = row.hardware, row.metrics.mfu, checking_vendor(published, row)
+        messages: list[tuple[str, str]] = []
+        installed = is_comparison(published) or vendor_catalogue(whose or "") is not None
+        if installed and machine_of(published, row) is None:
+            named, by = shown(where.device or where.device_model or where.configuration), whose or "a vendor"
+            message = Text("expected a device that {} publishes, found {}; it was not checked", by, named)
+            messages.append(("hardware", message))
+        if mfu is not None and mfu.stated:
+            if row.model is None:
+                named = shown(row.model_text)
+                message = Text("expected a model that is known, found {}; its MFU was not checked", named)
+                messages.append(("model", message))
+            if not dtypes_of(row):
+                named = shown(row.precision_text)
+                message = Text("expected a precision with a known peak, found {}; its MFU was not checked whole", named)
+                messages.append(("precision", message))
+        for path, text in messages:
+            if text not in seen:
+                seen.add(text)
+                yield f"/rows/{index}/{path}", Text("{}, {}", text, Text("line {}", row.line))
 
 
 @rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")

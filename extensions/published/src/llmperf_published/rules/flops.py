@@ -49,15 +49,6 @@ def model_of(published: Published, row: PublishedRow) -> Model | None:
     return known_model(row.model) or next((one.model for one in own if one.model.name == row.model), None)
 
 
-def _frozen(published: Published, row: PublishedRow, model: Model) -> bool:
-    """Check whether weights are frozen, by the row or as the first training of a model with stated parts."""
-    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
-    cells = table.rows[row.row].cells if table and row.row in range(len(table.rows)) else ()  # also of unknown columns
-    texts = (table and table.heading, row.group, row.hardware.configuration, row.model_text, *cells)
-    words = normal(" ".join(text for text in texts if text)).lower()
-    return bool(_FROZEN.search(words) or (model.stated_parts and _FIRST_TRAINING.search(words)))
-
-
 def row_flops(published: Published, row: PublishedRow) -> RowFlops:
     """The sequence length is what the row or its document prints."""
     model = model_of(published, row)
@@ -72,7 +63,12 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
 
     stated = next((bool(change.value) for change in row.fix_hp if change.path == _CHECKPOINTING), None)
     recomputed = stated if stated is not None else case is not None and case.tuning.gradient_checkpointing
-    length, frozen = row.batch.seq_len, _frozen(published, row, model)
+    length = row.batch.seq_len
+    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
+    cells = table.rows[row.row].cells if table and row.row in range(len(table.rows)) else ()  # also of unknown columns
+    texts = (table and table.heading, row.group, row.hardware.configuration, row.model_text, *cells)
+    words = normal(" ".join(text for text in texts if text)).lower()
+    frozen = bool(_FROZEN.search(words) or (model.stated_parts and _FIRST_TRAINING.search(words)))
     known = counted(length or 1, recomputed)
     if not known:
         return RowFlops({})

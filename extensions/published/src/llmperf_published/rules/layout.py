@@ -29,7 +29,24 @@ def ranks_multiply_out(published: Published, row: PublishedRow) -> Iterator[Viol
     if where.nodes is None and where.devices and each and where.devices > each and where.devices % each:
         expected = Text("expected a multiple of {}, the devices of each node", each)
         yield "hardware/devices", Text("{}, found {}", expected, where.devices)
-    yield from _told_again(published, row)
+    known = {
+        "nodes": (where.nodes,),
+        "devices_per_node": (each,),
+        "world_size": (world,),
+        "device_count": (world, each),
+    }
+    cells = [(name, plain(cell)) for name, cell in published.cells(row).items()]
+    for name, text in cells:
+        counted = whole(normal(text)) if name in known else None
+        if counted is not None and any(known[name]) and counted not in known[name]:
+            either = " or ".join(str(one) for one in dict.fromkeys(known[name]) if one)
+            yield "hardware", Text("expected {} {}, found {}", name.replace("_", " "), either, counted)
+    for degree, text in (*cells, *((setting(name), text) for name, text in row.options.items())):
+        if degree in DEGREES:
+            said, found = getattr(layout, degree), whole(normal(text))
+            if said is not None and found is not None and said != found:
+                expected = Text("expected {} {}, as elsewhere in the row", degree.replace("_", " "), said)
+                yield f"parallelism/{degree}", Text("{}, found {}", expected, found)
     degrees = [layout.tensor_parallel or 1, layout.pipeline_parallel or 1, layout.other.get("CP", 1)]
     replica = prod(degrees)
     product = " x ".join(map(str, degrees[:2] if degrees[2] == 1 else degrees))
@@ -50,29 +67,6 @@ def ranks_multiply_out(published: Published, row: PublishedRow) -> Iterator[Viol
             return  # `GPUs` 64, `DP` 1, `PP` 16: a degree that is not printed, such as TP 4
         expected = Text("expected {} ({} devices / ({}))", world // replica, world, product)
         yield "parallelism/data_parallel", Text("{}, found {}", expected, layout.data_parallel)
-
-
-def _told_again(published: Published, row: PublishedRow) -> Iterator[Violation]:
-    """Values that other cells repeat, beside the configuration and the layout."""
-    where, world, each = row.hardware, row.hardware.world_size, row.hardware.devices_per_node
-    known = {
-        "nodes": (where.nodes,),
-        "devices_per_node": (each,),
-        "world_size": (world,),
-        "device_count": (world, each),
-    }
-    cells = [(name, plain(cell)) for name, cell in published.cells(row).items()]
-    for name, text in cells:
-        counted = whole(normal(text)) if name in known else None
-        if counted is not None and any(known[name]) and counted not in known[name]:
-            expected = " or ".join(str(one) for one in dict.fromkeys(known[name]) if one)
-            yield "hardware", Text("expected {} {}, found {}", name.replace("_", " "), expected, counted)
-    for degree, text in (*cells, *((setting(name), text) for name, text in row.options.items())):
-        if degree in DEGREES:
-            said, found = getattr(row.parallelism, degree), whole(normal(text))
-            if said is not None and found is not None and said != found:
-                expected = Text("expected {} {}, as elsewhere in the row", degree.replace("_", " "), said)
-                yield f"parallelism/{degree}", Text("{}, found {}", expected, found)
 
 
 @rule("LP112", "error", "A claimed global batch is that of the row")

@@ -104,8 +104,3 @@ def dtypes_of(row: PublishedRow) -> tuple[Dtype, ...]:
         return () if None in named else tuple(dtypes)
     words = (row.precision_text or "").lower()
     return HALF if "amp" in words or "mixed" in words or "混合" in words else ()
-
-
-def in_few_bits(row: PublishedRow) -> bool:
-    """Check whether a row names a dtype of 8 bits or fewer, alone or beside another."""
-    return row.precision is None and None in precisions_in(row.precision_text)

@@ -8,18 +8,14 @@ from collections.abc import Iterator, Sequence
 from llmperf.types import Text, Violation
 from llmperf.validation import convention_title
 
+from llmperf_published.reading.settings import precisions_in
 from llmperf_published.rules import row_rule
 from llmperf_published.rules.flops import row_flops
-from llmperf_published.rules.machine import HALF, Machine, dtypes_of, in_few_bits, machine_of
+from llmperf_published.rules.machine import HALF, Machine, dtypes_of, machine_of
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure, RangeEnd
 
 SPEED = "metrics/tokens_per_second_per_device"
-
-
-def flops_per_token(published: Published, row: PublishedRow) -> dict[str, float]:
-    """FLOPs per token of the row's model by convention, as far as its facts are known."""
-    return row_flops(published, row).known
 
 
 def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
@@ -47,11 +43,12 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
     than 16 bits is not below that in 16, so the share is not above the one of that.
     """
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-    flops = flops_per_token(published, row)
+    flops = row_flops(published, row).known
     if mfu is None or not mfu.stated or each is None or machine is None or not flops:
         return
     half = machine.peaks(HALF)
-    if in_few_bits(row) and half and row_flops(published, row).length_known:
+    few_bits = row.precision is None and None in precisions_in(row.precision_text)
+    if few_bits and half and row_flops(published, row).length_known:
         most = max(*flops.values(), row_flops(published, row).recomputed or 0.0)
         if mfu.bounds[0] > each.bounds[1] * most / half[0]:
             share = _percent(each, flops["nominal"] / half[0])
@@ -84,7 +81,7 @@ def per_device(row: PublishedRow) -> Figure | None:
 
 def computed_mfu(published: Published, row: PublishedRow) -> float | None:
     """token/p/s x nominal FLOPs per token / peak; None where one is unknown, or the row may mean several peaks."""
-    each, flops, machine = per_device(row), flops_per_token(published, row).get("nominal"), machine_of(published, row)
+    each, flops, machine = per_device(row), row_flops(published, row).known.get("nominal"), machine_of(published, row)
     peaks = machine.peaks(dtypes_of(row)) if machine is not None else []
     if each is None or each.value is None or flops is None or len(peaks) != 1:
         return None
@@ -129,7 +126,7 @@ def mfu_is_nominal(published: Published, row: PublishedRow) -> Iterator[Violatio
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     if mfu is None or not mfu.stated or each is None or machine is None:
         return
-    flops, peaks = flops_per_token(published, row), machine.peaks(dtypes_of(row))
+    flops, peaks = row_flops(published, row).known, machine.peaks(dtypes_of(row))
     by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
     if by and "nominal" not in by:
         found = Text("found {}, which is that of {}", mfu.text, " or ".join(map(convention_title, by)))

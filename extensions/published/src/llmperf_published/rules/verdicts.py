@@ -6,16 +6,15 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import cast
 
 from llmperf.errors import PluginError
 from llmperf.types import Finding, Text, Verdict
 from llmperf.validation import installed_vendors, judgement, printable, shown, vendor_trouble
 
 from llmperf_published.reading.markdown import plain, withheld
-from llmperf_published.rules.flops import model_of
+from llmperf_published.rules.flops import model_of, row_flops
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
-from llmperf_published.rules.mfu import computed_mfu, flops_per_token, mfu_agrees, per_device, why_open
+from llmperf_published.rules.mfu import computed_mfu, mfu_agrees, per_device, why_open
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -35,32 +34,31 @@ def verdicts(published: Published, findings: Iterable[Finding]) -> tuple[Verdict
     """A verdict on every row, from the document and the findings of all rules, also those that are not listed."""
     errors: dict[int, list[str]] = {}
     for finding in findings:
-        row = _ROW.match(finding.path)
-        if row is not None and finding.severity == "error":
-            errors.setdefault(int(row[1]), []).append(finding.code)
-    judged_rows = [_verdict(published, row, errors.get(index)) for index, row in enumerate(published.rows)]
-    return tuple(_on_one_device(published, judged_rows))
+        place = _ROW.match(finding.path)
+        if place is not None and finding.severity == "error":
+            errors.setdefault(int(place[1]), []).append(finding.code)
+    fitting: dict[tuple[str | None, int | None], set[str]] = {}
+    judged_rows = []
+    for index, row in enumerate(published.rows):
+        verdict = _verdict(published, row, errors.get(index))
+        family = (row.hardware.device_model or row.hardware.device, row.hardware.device_memory)
+        if verdict.outcome == "agrees":
+            devices = _fitting(published, row)
+            fitting[family] = fitting.get(family, devices) & devices
+        judged_rows.append((family, verdict))
+    why = Text("rows of one device agree only on different ones")
+    return tuple(
+        replace(verdict, outcome="not checked", why=(why, *verdict.why))
+        if verdict.outcome == "agrees" and not fitting[family]
+        else verdict
+        for family, verdict in judged_rows
+    )
 
 
 def judged(published: Published) -> tuple[tuple[Finding, ...], tuple[Verdict, ...]]:
     """The listed findings of every rule, and a verdict on every row."""
     result = judgement("published", published)
     return result.findings, result.verdicts
-
-
-def _on_one_device(published: Published, verdicts: Sequence[Verdict]) -> Iterator[Verdict]:
-    """Rows that name one family of devices do not agree, each on another device of it."""
-    pairs = list(zip(published.rows, verdicts, strict=True))
-    families = [(row.hardware.device_model or row.hardware.device, row.hardware.device_memory) for row, _ in pairs]
-    fitting: dict[tuple[str | None, int | None], set[str]] = {}
-    for family, (row, one) in zip(families, pairs, strict=True):
-        if one.outcome == "agrees":
-            devices = _fitting(published, row)
-            fitting[family] = fitting.get(family, devices) & devices
-    for family, (_, one) in zip(families, pairs, strict=True):
-        apart = one.outcome == "agrees" and not fitting[family]
-        why = Text("rows of one device agree only on different ones")
-        yield replace(one, outcome="not checked", why=(why, *one.why)) if apart else one
 
 
 def _fitting(published: Published, row: PublishedRow) -> set[str]:
@@ -72,7 +70,7 @@ def _fitting(published: Published, row: PublishedRow) -> set[str]:
         device.model
         for device in machine.devices
         for peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
-        if any(mfu_agrees(mfu, each, flops, peak) for flops in flops_per_token(published, row).values())
+        if any(mfu_agrees(mfu, each, flops, peak) for flops in row_flops(published, row).known.values())
     }
 
 
@@ -84,7 +82,10 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
         how = None if missing else _how(published, row)
         if how is not None:
             return Verdict(line=row.line, outcome="agrees", why=how)
-        missing = missing or tuple(_open(published, row)) or (Text("the rule on its MFU was not applied"),)
+        mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
+        if not missing and mfu is not None and each is not None and machine is not None:
+            reason = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
+            missing = (reason or Text("the rule on its MFU was not applied"),)
     except PluginError as error:
         vendor = checking_vendor(published, row)
         missing = (Text("the plugin of vendor {} failed: {}", vendor, printable(str(error))[:250]),)
@@ -109,7 +110,7 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
             none = Text("model {} is not in the library", shown(row.model_text))
             say = Text("a model of your own: `llmperf import --model FILE`")
         yield Text(WITH_ADVICE, none, say)
-    elif not flops_per_token(published, row):
+    elif not row_flops(published, row).known:
         yield Text("FLOPs per token of {} are unknown in this case", row.model)
     printed = row.metrics.mfu is not None and row.metrics.mfu.stated
     if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
@@ -127,7 +128,10 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
             yield Text("its throughput is withheld")
         elif "throughput" in cells:
             yield Text("its throughput is not understood")
-        elif unknown := _unknown_numbers(published, row):
+        elif unknown := [
+            header for table in published.tables[row.table : row.table + 1] for column in table.columns
+            if column.name is None and (header := plain(column.header)) in metrics.other
+        ][:3]:  # fmt: skip
             headers = Text("not understood: {}", ", ".join(map(shown, unknown)))
             yield Text(WITH_ADVICE, Text("no column is known to be a throughput"), headers)
         else:
@@ -136,13 +140,6 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
         yield Text("its MFU is not understood") if "mfu" in cells else Text("no MFU is printed")
     elif not metrics.mfu.stated:
         yield Text("its MFU is withheld")
-
-
-def _unknown_numbers(published: Published, row: PublishedRow) -> list[str]:
-    """The headers of the row's numbers whose columns are not known."""
-    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
-    headers = [plain(column.header) for column in table.columns if column.name is None] if table else []
-    return [header for header in headers if header in row.metrics.other][:3]
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
@@ -171,7 +168,7 @@ def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
     assert each is not None
     assert machine is not None
     peaks = machine.peaks(dtypes_of(row))
-    for name, flops in flops_per_token(published, row).items():
+    for name, flops in row_flops(published, row).known.items():
         for peak in peaks:
             if mfu_agrees(mfu, each, flops, peak):
                 how = Text("MFU by the {} convention, of {:.4g} TFLOP/s", name, peak / 1e12)
@@ -214,15 +211,6 @@ def peak_confidence(verdict: Verdict) -> str | None:
     return "low" if "low" in named else min(named, default=None)
 
 
-def _open(published: Published, row: PublishedRow) -> Iterator[str]:
-    """Unknown facts of a row whose MFU follows no convention that can be computed."""
-    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-    if mfu is not None and each is not None and machine is not None:
-        found = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
-        if found is not None:
-            yield found
-
-
 def counted(verdicts: Iterable[Verdict]) -> Counter[str]:
     """How many rows there are of each outcome."""
     return Counter(one.outcome for one in verdicts)
@@ -231,7 +219,10 @@ def counted(verdicts: Iterable[Verdict]) -> Counter[str]:
 def closing(verdicts: Sequence[Verdict]) -> str:
     """One line on many rows: how many were checked, how many agree, and why the others were not checked."""
     count = counted(verdicts)
-    left = Counter(_without_advice(one.why[0]) for one in verdicts if one.outcome == "not checked")
+    reasons_left = (one.why[0] for one in verdicts if one.outcome == "not checked")
+    left = Counter(
+        str(why.values[0]) if isinstance(why, Text) and why.template == WITH_ADVICE else why for why in reasons_left
+    )
     chief = sorted(left.items(), key=lambda one: (-one[1], one[0]))
     reasons = [Text("{}: {}", number, reason) for reason, number in chief[:CHIEF]]
     if more := sum(number for _, number in chief[CHIEF:]):
@@ -244,7 +235,3 @@ def closing(verdicts: Sequence[Verdict]) -> str:
     rows = Text("{} published row" if len(verdicts) == 1 else "{} published rows", len(verdicts))
     numbers = count["agrees"], count["wrong"], count["not checked"]
     return Text("{}: {} agree, {} wrong, {} not checked{}{}", rows, *numbers, because, given)
-
-
-def _without_advice(why: str) -> str:
-    return cast(str, why.values[0]) if isinstance(why, Text) and why.template == WITH_ADVICE else why
