@@ -5,7 +5,6 @@ import json
 import pytest
 from llmperf.accounting.flops import flops_of, utilisation
 from llmperf.cases.library import library
-from llmperf.cli.main import call
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types import Workload
 
@@ -23,8 +22,13 @@ def llmperf_count_flops(model, workload):
 """
 
 
-def test_the_count_of_an_extension_is_named_in_plans_and_mfu(install, ran):
+@pytest.fixture(autouse=True)
+def mixture(install):
+    """The extension is installed."""
     install("llmperf-mixture", "mixture", COUNT, role="extension")
+
+
+def test_the_count_of_an_extension_is_named_in_plans_and_mfu(ran):
     plan = ["plan", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--json"]
     flops = json.loads(ran(0, *plan, "--set", "model=llama_tiny").out)["plan"]["flops"]
     assert (flops["counted_by"], flops["parameters"]) == ("mixture", 7)
@@ -32,22 +36,16 @@ def test_the_count_of_an_extension_is_named_in_plans_and_mfu(install, ran):
     assert [mfu.counted_by for mfu in utilisation(count, None, None, 1.0)] == ["mixture"]
 
 
-def test_models_that_the_extension_does_not_know_are_counted_by_the_core(install):
-    install("llmperf-mixture", "mixture", COUNT, role="extension")
+def test_models_that_the_extension_does_not_know_are_counted_by_the_core():
     model, workload = library().model("llama_mini"), Workload(seq_len=8)
     assert flops_of(plugins_for(), model, workload) == flops_of(Plugins(), model, workload)
     assert flops_of(Plugins(), model, workload).counted_by == "core"
 
 
-def test_the_list_of_models_shows_the_parameters_that_the_extension_counts(install, ran):
-    install("llmperf-mixture", "mixture", COUNT, role="extension")
+def test_models_are_shown_with_the_count_of_the_extension(ran):
     parameters = {model["name"]: model["parameters"] for model in json.loads(ran(0, "models", "--json").out)}
     assert parameters["llama_tiny"] == 7
     assert parameters["llama2_7b"] == 6_738_415_616
-
-
-def test_the_facts_of_one_model_show_the_extensions_count_and_name_it(install, ran):
-    install("llmperf-mixture", "mixture", COUNT, role="extension")
     document = json.loads(ran(0, "models", "llama_tiny", "--json").out)
     assert (document["counted_by"], document["total_parameters"], document["parameters"]) == ("mixture", 7, None)
     assert [(entry["convention"], entry["flops"]) for entry in document["conventions"]] == [("nominal", 12.0)]
@@ -60,8 +58,7 @@ def test_the_facts_of_one_model_show_the_extensions_count_and_name_it(install, r
 
 
 @pytest.mark.parametrize(("model", "noted"), [("llama_tiny", True), ("llama_mini", False)])
-def test_an_estimate_says_that_it_has_the_cores_formulas_and_who_counted_flops(install, capsys, model, noted):
-    install("llmperf-mixture", "mixture", COUNT, role="extension")
+def test_an_estimate_says_that_it_has_the_cores_formulas_and_who_counted_flops(ran, model, noted):
     plan = ["default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "1", "--set", f"model={model}"]
-    assert call(["estimate", *plan, "--analytic"]) == 0
-    assert ("its FLOPs for MFU are counted by extension mixture" in capsys.readouterr().out) == noted
+    printed = ran(0, "estimate", *plan, "--analytic").out
+    assert ("its FLOPs for MFU are counted by extension mixture" in printed) == noted
