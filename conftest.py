@@ -64,45 +64,28 @@ PEAK = {"flops_per_second": 1e11, "size": 1024, "core_share": 1.0, "date": "2026
 def pytest_configure(config: pytest.Config) -> None:
     """Undo inherited ignored signals, which runs respect: `&` ignores Ctrl-C, and `nohup` ignores SIGHUP.
 
-    Runs of tests are not screened, which takes seconds; for the fast ones this host has a made-up peak. Hundreds of
-    processes start, so modules are compiled once.
+    Runs of tests are not screened, and this host has a made-up peak: both take seconds, and a busy host would be timed
+    again for each run. Hundreds of processes start, so modules are compiled once.
     """
     os.environ.setdefault("LLMPERF_SCREENING", "0")
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that wait leave the cores to other tests
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     sys.dont_write_bytecode = False
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
         signal.signal(signal.SIGHUP, signal.SIG_DFL)
-    if config.option.markexpr.startswith(FAST) and not hasattr(config, "workerinput"):
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # with tests on every core, its threads wait for each other
-        _keep_peaks(config)
+    if hasattr(config, "workerinput"):
+        return
+    from llmperf_cpu import host, peak
 
-
-def _keep_peaks(config: pytest.Config) -> None:
     cache = tempfile.TemporaryDirectory(prefix="llmperf-tests-")
     config.add_cleanup(cache.cleanup)
     os.environ["LLMPERF_CACHE_DIR"] = cache.name
-    keep_made_up_peaks()
-
-
-def keep_made_up_peaks() -> None:
-    """Keep peaks of this host in the cache; to time them takes seconds, and an idle host."""
-    from llmperf_cpu import host, peak
-
     with mock.patch.object(peak, "_measure", lambda key, *_: {**PEAK, "key": key}):
         for precision in ("fp32", "bf16"):
             peak.measured_peak(host.cpu_model(), precision)
-
-
-@pytest.fixture(scope="session")
-def cache_with_peaks(tmp_path_factory):
-    """A folder for LLMPERF_CACHE_DIR of slow tests whose runs need a peak of this host, also while it is busy."""
-    folder = str(tmp_path_factory.mktemp("cache"))
-    with mock.patch.dict(os.environ, LLMPERF_CACHE_DIR=folder):
-        keep_made_up_peaks()
-    return folder
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -55,11 +55,9 @@ PARTS = {
 """Modules and ranks of the programs above."""
 
 
-def run(name, *words, folder, cache=None):
+def run(name, *words, folder):
     # Ranks that wait actively for threads without a core take seconds for a step while other tests run.
     environment = {**os.environ, "OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
-    if cache is not None:
-        environment["LLMPERF_CACHE_DIR"] = cache
     command = [sys.executable, str(FOLDER / name), *words]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
 
@@ -76,9 +74,9 @@ def test_every_program_has_an_entry():
 @pytest.mark.slow
 @pytest.mark.timeout(320)
 @pytest.mark.parametrize("name", SMALLEST)
-def test_a_program_prints_its_figures(name, tmp_path, cache_with_peaks):
+def test_a_program_prints_its_figures(name, tmp_path):
     words, figures = SMALLEST[name]
-    done = run(name, *(word.format(out=tmp_path / "out") for word in words), folder=tmp_path, cache=cache_with_peaks)
+    done = run(name, *(word.format(out=tmp_path / "out") for word in words), folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(figures, done.stdout), done.stdout
 

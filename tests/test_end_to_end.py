@@ -10,9 +10,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
 def llmperf(*words, cwd):
-    return subprocess.run(
-        [sys.executable, "-m", "llmperf", *words], cwd=cwd, capture_output=True, text=True, timeout=240
-    )
+    command = [sys.executable, "-m", "llmperf", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
 
 
 def only_run(folder):
@@ -33,10 +32,7 @@ def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path):
     result = json.loads((run / "result.json").read_text())
     assert (result["status"], result["variant"], result["fix_hp"]) == ("complete", False, [])
     assert [one["name"] for one in result["plugins"] if one["role"] == "framework"] == ["zero"]
-    if {entry["value"] for entry in result["mfu"]} == {None}:  # other work is running on this host
-        assert "other processes used" in done.stdout
-    else:
-        assert all(0 < entry["value"] < 1 for entry in result["mfu"])
+    assert all(0 < entry["value"] < 1 for entry in result["mfu"])
     assert result["loss_curve"][-1]["loss"] < result["loss_curve"][0]["loss"]
     assert llmperf("validate", "runs", cwd=tmp_path).returncode == 0
     assert "Llama mini" in llmperf("report", str(run), cwd=tmp_path).stdout

@@ -59,7 +59,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4450,
     "extensions/zh": 50,
     "outside tests": 89750,
-    "tests": 49350,
+    "tests": 49300,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -30,7 +30,7 @@ def announce(site, distribution, module, role, name):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request, tmp_path_factory, cache_with_peaks):
+def made(request, tmp_path_factory):
     """A new package beside a launcher of other people: its kind, and a function that runs llmperf with both."""
     folder = tmp_path_factory.mktemp(request.param)
     package, site = folder / "llmperf-acme", folder / "site"
@@ -43,7 +43,7 @@ def made(request, tmp_path_factory, cache_with_peaks):
 
     def llmperf(*words, code=0):
         command = [sys.executable, "-m", "llmperf", *words]
-        env = {**os.environ, "PYTHONPATH": path, "HOME": str(folder), "LLMPERF_CACHE_DIR": cache_with_peaks}
+        env = {**os.environ, "PYTHONPATH": path, "HOME": str(folder)}
         done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=800)
         assert done.returncode == code, f"{words}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
         return done.stdout

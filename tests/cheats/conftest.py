@@ -1,6 +1,5 @@
 """One honest run for all cheats, made once."""
 
-import os
 import subprocess
 import sys
 import tempfile
@@ -11,30 +10,27 @@ from .forging import CASE, FRAMEWORK, SETTINGS, Forgery
 
 
 @pytest.fixture(scope="session")
-def honest_run(tmp_path_factory, cache_with_peaks):
+def honest_run(tmp_path_factory):
     """The folder of a real run of a tiny case on two ranks."""
     out = tmp_path_factory.mktemp("honest")
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     command = ["run", CASE, "--framework", FRAMEWORK, "--vendor", "cpu", "--devices", "2", *sets, "--out", str(out)]
-    environment = {**os.environ, "LLMPERF_CACHE_DIR": cache_with_peaks}
-    done = subprocess.run([sys.executable, "-m", "llmperf", *command], env=environment, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "llmperf", *command], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     (folder,) = out.iterdir()
     return folder
 
 
 @pytest.fixture
-def forgery(honest_run, cache_with_peaks, tmp_path, monkeypatch):
+def forgery(honest_run, tmp_path, monkeypatch):
     """A copy of the honest run, to be forged."""
-    monkeypatch.setenv("LLMPERF_CACHE_DIR", cache_with_peaks)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))  # reruns that fail keep their folders
     return Forgery(honest_run, tmp_path / honest_run.name)
 
 
 @pytest.fixture
-def timed(honest_run, cache_with_peaks, tmp_path, monkeypatch):
+def timed(honest_run, tmp_path):
     """Makes copies of the honest run, to be forged, whose measured steps took known times and whose peak is known."""
-    monkeypatch.setenv("LLMPERF_CACHE_DIR", cache_with_peaks)
 
     def made(name):
         (tmp_path / name).mkdir()

@@ -280,13 +280,3 @@ OWN_TOKENS = fault(("self.batches.next_micro_batch()", "self.batches.next_micro_
 """Not those of the contract, though as easily learnt."""
 OWN_OPTIMISER = fault(("contract.optimizer,", "replace(contract.optimizer, beta2=0.999),"))
 """Not that of the contract, though as good."""
-
-PROCESSES = {
-    "neither-hangs-nor-exits",
-    *("imports-nothing-heavy", "quick-to-import", "probe-survives-a-bare-machine", "no-device-has-a-reason"),
-    *("probe-loads-no-tensor-library", "planning-loads-no-tensor-library", "readings-never-raise"),
-    *("readings-are-cheap", "device-can-be-bound", "device-names-its-places", "events-can-be-made"),
-    *("asking-an-event-does-not-wait", "synchronize-blocks", "events-agree-with-wall-time", "peak-memory-grows"),
-    *("peak-memory-resets", "device-lets-errors-through", "device-closes-twice", *TRAINING),
-}
-"""Faults that take a process of their own, or time, to be seen."""
