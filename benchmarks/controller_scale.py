@@ -47,16 +47,6 @@ BEGIN = datetime.datetime(2026, 1, 1, tzinfo=datetime.timezone.utc)
 PER_NODE = 8
 
 
-def simulated_plan(ranks: int, steps: int) -> Plan:
-    """The plan of a real case on so many devices."""
-    shape = f"{max(1, ranks // PER_NODE)}x{min(ranks, PER_NODE)}"
-    settings = (f"global_batch={ranks}", f"steps={steps}", "warmup_steps=2")
-    planned = ready(plan_run(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on=f"H800:{shape}")))
-    if not isinstance(planned, Planned):
-        sys.exit(f"{planned.problems[0].where}: {planned.problems[0].message}")
-    return replace(planned.plan, created=BEGIN.isoformat(timespec="seconds"))
-
-
 def write_records(run: Path, ranks: Sequence[int]) -> None:
     """Write the records of some ranks, step after step, as fast as this process can."""
     plan = json_files.load(run / filenames.PLAN, Plan)
@@ -167,7 +157,12 @@ def in_process(*words: str) -> dict[str, float]:
 
 def simulate(run: Path, ranks: int, steps: int, writers: int, as_json: bool) -> None:
     """Measure one size and print a line for each part."""
-    create_run_folder(run, simulated_plan(ranks, steps))
+    shape = f"{max(1, ranks // PER_NODE)}x{min(ranks, PER_NODE)}"
+    settings = (f"global_batch={ranks}", f"steps={steps}", "warmup_steps=2")
+    planned = ready(plan_run(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on=f"H800:{shape}")))
+    if not isinstance(planned, Planned):
+        sys.exit(f"{planned.problems[0].where}: {planned.problems[0].message}")
+    create_run_folder(run, replace(planned.plan, created=BEGIN.isoformat(timespec="seconds")))
     release(run)
     at = BEGIN + datetime.timedelta(seconds=STEP_SECONDS * steps + 60)
     ending = Ending(cause="ended", at=at.isoformat(timespec="seconds"), agents=(0,) * max(1, ranks // PER_NODE))

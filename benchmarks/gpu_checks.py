@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpu_steps import Settings, Step, steps
+from gpu_steps import Step, steps
 
 ROOT = Path(__file__).parents[1]
 STATE = "state.json"
@@ -109,12 +109,6 @@ class Acceptance:
 
 def llmperf(*words: str) -> list[str]:
     return [sys.executable, "-P", "-m", "llmperf", *words]
-
-
-def words_of(settings: Settings) -> list[str]:
-    """The settings as options of the command line."""
-    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in settings.items()}
-    return [word for name, value in written.items() for word in ("--set", f"{name}={value}")]
 
 
 def requested(acceptance: Acceptance, step: Step) -> list[str]:
@@ -339,7 +333,15 @@ def tune(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 
 def requested_run(step: Step) -> list[str]:
     """Case, framework and settings of a run on one device; the vendor is an option of its own."""
-    return [step.case, "--framework", step.framework, "--devices", "1", *words_of(step.settings)]
+    written = {name: str(value).lower() if isinstance(value, bool) else value for name, value in step.settings.items()}
+    return [
+        step.case,
+        "--framework",
+        step.framework,
+        "--devices",
+        "1",
+        *[word for name, value in written.items() for word in ("--set", f"{name}={value}")],
+    ]
 
 
 CHECKS: Mapping[str, Callable[[Acceptance, Step], Mapping[str, Any]]] = {

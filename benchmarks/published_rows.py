@@ -84,21 +84,19 @@ def _published_row(document: str, row: Row) -> PublishedRow:
     assert metrics.memory is not None
     throughput = metrics.tokens_per_second_per_device
     settings = (*_settings(row), *EXTRA.get((document, row.line), ()))
-    return PublishedRow(
-        document=document,
-        line=row.line,
-        request=Request(Selection(row.case, settings=settings), Site(on=_machine(row))),
-        throughput=None if throughput is None else throughput.value,
-        memory_gib=tuple(used.each.value for used in metrics.memory.used if used.each.value is not None),
-    )
-
-
-def _machine(row: Row) -> str:
     hardware = row.hardware
     printed = hardware.device_model or ""
     model = next((model for part, model in MODELS.items() if part in printed), None)
     model = model or ("A100-SXM4-80GB" if hardware.device_memory == 80 else "A100-SXM4-40GB")
-    return f"{model}:{hardware.nodes}x{hardware.devices_per_node}"
+    return PublishedRow(
+        document=document,
+        line=row.line,
+        request=Request(
+            Selection(row.case, settings=settings), Site(on=f"{model}:{hardware.nodes}x{hardware.devices_per_node}")
+        ),
+        throughput=None if throughput is None else throughput.value,
+        memory_gib=tuple(used.each.value for used in metrics.memory.used if used.each.value is not None),
+    )
 
 
 def _settings(row: Row) -> Iterator[str]:

@@ -17,8 +17,9 @@ PROGRAM = Path(__file__).with_name("lm_eval_program.py")
 needs_harness = pytest.mark.skipif(HARNESS is None, reason="lm-eval is not installed")
 
 
-def make_tokenizer(folder):
-    """A byte-level BPE with a token before each text, as LLaMA's has."""
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory, make_mmlu, program):
+    folder = make_mmlu(tmp_path_factory.mktemp("judged"), per_subject=20, seed=5, longest=45)
     from tokenizers import Tokenizer, models, pre_tokenizers, processors, trainers
 
     tokenizer = Tokenizer(models.BPE())
@@ -31,12 +32,6 @@ def make_tokenizer(folder):
     tokenizer.train([str(path) for path in sorted(folder.rglob("*.csv"))], trainer)
     tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])
     tokenizer.save(str(folder / "tokenizer.json"))
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory, make_mmlu, program):
-    folder = make_mmlu(tmp_path_factory.mktemp("judged"), per_subject=20, seed=5, longest=45)
-    make_tokenizer(folder)
     facts = {**program.MODEL, "vocab_size": 400, "max_positions": 600, "initializer_std": 0.4}
     (folder / "model.json").write_text(json.dumps(facts))
     result = tmp_path_factory.mktemp("result") / "result.json"

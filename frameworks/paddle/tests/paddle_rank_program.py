@@ -27,7 +27,10 @@ def train(task, world):
     from paddle.utils import unique_name
 
     plan = rank_program.make_plan({"framework": "paddle", **task}, world)
-    forget_layout()
+    # fleet shall make the groups of another layout in this process; a real rank has one
+    from paddle.distributed.fleet.base import topology
+
+    topology._HYBRID_PARALLEL_GROUP = None
     # names begin anew, as in a process of its own: a stage's differ from another's, and fleet sorts by them
     with unique_name.guard(), llmperf_build_trainer(plan, TestDevice()) as trainer:
         assert trainer.parameter_count == plan.flops.parameters
@@ -70,13 +73,6 @@ def held(parameter):
         assert parameter.status == "part"
         return int(parameter.fw_storage._numel())
     return int(parameter._numel())
-
-
-def forget_layout():
-    """Let fleet make the groups of another layout in this process; a real rank has one."""
-    from paddle.distributed.fleet.base import topology
-
-    topology._HYBRID_PARALLEL_GROUP = None
 
 
 def main():

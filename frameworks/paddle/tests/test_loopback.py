@@ -10,10 +10,6 @@ from llmperf_paddle.loopback import SO_BINDTODEVICE, confine_stores
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="binds sockets to an interface as Linux does")
 
 
-def interface_of(one):
-    return one.getsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, 16).rstrip(b"\0").decode()
-
-
 def test_sockets_that_listen_everywhere_are_confined(tmp_path):
     with (
         socket.create_server(("", 0)) as everywhere,
@@ -28,6 +24,9 @@ def test_sockets_that_listen_everywhere_are_confined(tmp_path):
         for _ in range(3):
             confine_stores()
         assert len(os.listdir("/proc/self/fd")) == before
-        assert [interface_of(one) for one in (everywhere, here, idle)] == ["lo", "", ""]
+        assert [
+            one.getsockopt(socket.SOL_SOCKET, SO_BINDTODEVICE, 16).rstrip(b"\0").decode()
+            for one in (everywhere, here, idle)
+        ] == ["lo", "", ""]
         with socket.create_connection(("127.0.0.1", everywhere.getsockname()[1])):
             pass

@@ -42,11 +42,6 @@ def test_the_configuration_follows_the_case(program):
     assert config(program, {"contract": {"optimizer": {"lr": 1e-3, "clip_norm": None}}})["gradient_clipping"] == 0
 
 
-def on_accelerators(program, task, world=8):
-    spec = program.make_spec({"framework": "zero", **task}, world=world)
-    return llmperf_plan_workers(spec, convert(program.make_probe({"device": "cuda:0"}), Probe, "probe"))
-
-
 def test_the_estimate_of_memory_has_what_deepspeeds_update_and_buckets_hold(program):
     held = {}
     for precision in ("fp32", "bf16"):
@@ -94,7 +89,8 @@ def test_options_of_stage_3_are_deepspeeds(program):
 )
 def test_offloaded_states_are_pinned_on_the_host_and_off_the_estimate(program, stage, offload, states):
     task = {"tuning": {"sharding_stage": stage}, "options": {"offload": offload}}
-    worker = on_accelerators(program, task)
+    spec = program.make_spec({"framework": "zero", **task}, world=8)
+    worker = llmperf_plan_workers(spec, convert(program.make_probe({"device": "cuda:0"}), Probe, "probe"))
     assert worker.problems == ()
     assert worker.offloaded == states
     section = json.loads(worker.files["ds_config.json"])["zero_optimization"]

@@ -35,7 +35,9 @@ PATIENCE_SECONDS = 60.0
 
 def use_forks(monkeypatch: pytest.MonkeyPatch, kept: dict) -> None:
     """From now on trials are forks and the reference computes in this process, once for each plan, kept in `kept`."""
-    one_thread()
+    # NumPy multiplies on one thread: those of several forks would wait for one another
+    for path in (Path(numpy.__file__).parent.parent / "numpy.libs").glob("libscipy_openblas64_*"):
+        ctypes.CDLL(str(path)).scipy_openblas_set_num_threads64_(1)
     fresh = Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
     monkeypatch.setattr(subject, "observe", lambda *_, **__: fresh)
     monkeypatch.setattr(framework, "train", train)
@@ -48,12 +50,6 @@ def use_forks(monkeypatch: pytest.MonkeyPatch, kept: dict) -> None:
         return kept[key]
 
     monkeypatch.setattr(framework, "expected", known)
-
-
-def one_thread() -> None:
-    """Have NumPy multiply on one thread: those of several forks would wait for one another."""
-    for path in (Path(numpy.__file__).parent.parent / "numpy.libs").glob("libscipy_openblas64_*"):
-        ctypes.CDLL(str(path)).scipy_openblas_set_num_threads64_(1)
 
 
 def forked(work: Callable[[int], None], plan, run: Path) -> tuple[RankExit, ...]:

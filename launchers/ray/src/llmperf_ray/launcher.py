@@ -66,7 +66,17 @@ class RayLauncher:
         commands = [
             {"node_rank": node.node_rank, "argv": node.argv, "env": dict(node.env), "host": node.host} for node in nodes
         ]
-        text = json.dumps({**self._group, **_shared(commands)})
+        # what all commands have in common is written once
+        common = commands[0]["env"].items()
+        for command in commands:
+            common = [item for item in common if item in command["env"].items()]
+        env = dict(common)
+        argv = commands[0]["argv"]
+        for command in commands:
+            command["env"] = {name: value for name, value in command["env"].items() if name not in env}
+            if command["argv"] == argv:
+                del command["argv"]
+        text = json.dumps({**self._group, "argv": argv, "env": env, "commands": commands})
         if len(text) > MAX_COMMANDS_BYTES:
             raise UserError(
                 f"launcher 'ray': the commands of {len(nodes)} nodes need {len(text)} bytes, which is too much"
@@ -122,17 +132,3 @@ class RayLauncher:
 def _python(module: str) -> tuple[str, ...]:
     """The argv that runs a module with this Python, off the current folder where that is possible."""
     return (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", module)
-
-
-def _shared(commands: list[dict[str, Any]]) -> dict[str, Any]:
-    """The commands with what all have in common written once."""
-    common = commands[0]["env"].items()
-    for command in commands:
-        common = [item for item in common if item in command["env"].items()]
-    env = dict(common)
-    argv = commands[0]["argv"]
-    for command in commands:
-        command["env"] = {name: value for name, value in command["env"].items() if name not in env}
-        if command["argv"] == argv:
-            del command["argv"]
-    return {"argv": argv, "env": env, "commands": commands}

@@ -29,7 +29,12 @@ def batch_script(submission: Submission, options: SlurmOptions) -> str:
     lines += [f"#SBATCH {line}" for line in _directives(submission, options)]
     lines += options.lines
     lines += ["", *options.setup] if options.setup else [""]
-    return "\n".join([*lines, _command(submission), ""])
+    beside = Path(sys.executable).with_name("llmperf")
+    llmperf = [str(beside)] if beside.exists() else [sys.executable, "-m", "llmperf"]
+    command = f"exec {shlex.join([*llmperf, *submission.command])}"
+    if submission.tasks > 1:
+        command += f' --part "$SLURM_ARRAY_TASK_ID"/{submission.tasks}'
+    return "\n".join([*lines, command, ""])
 
 
 def job_folder(submission: Submission) -> Path:
@@ -68,15 +73,6 @@ def _directives(submission: Submission, options: SlurmOptions) -> Iterator[str]:
     yield "--requeue" if options.requeue else "--no-requeue"
     if not options.requeue:
         yield "--no-kill"  # llmperf notices the loss of a node, and writes which one
-
-
-def _command(submission: Submission) -> str:
-    beside = Path(sys.executable).with_name("llmperf")
-    llmperf = [str(beside)] if beside.exists() else [sys.executable, "-m", "llmperf"]
-    command = f"exec {shlex.join([*llmperf, *submission.command])}"
-    if submission.tasks > 1:
-        command += f' --part "$SLURM_ARRAY_TASK_ID"/{submission.tasks}'
-    return command
 
 
 def _node_list(submission: Submission) -> str:

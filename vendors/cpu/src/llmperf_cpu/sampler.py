@@ -27,13 +27,21 @@ class HostSampler:
         """A reading; utilisation and power are those since the previous reading."""
         memory = host.meminfo()
         total, available = memory.get("MemTotal"), memory.get("MemAvailable")
+        # of the CPU's own sensors
+        readings = [
+            int(text) / 1000
+            for sensor in HWMON.glob("hwmon*")
+            if host.read(sensor / "name").strip() in CPU_SENSORS
+            for reading in sensor.glob("temp*_input")
+            if (text := host.read(reading).strip()).lstrip("-").isdigit()
+        ]
         return DeviceSample(
             index=index,
             memory_used_bytes=None if total is None or available is None else max(0, total - available),
             memory_total_bytes=total,
             utilisation_percent=self._utilisation(),
             power_watts=self._power(),
-            temperature_celsius=_temperature(),
+            temperature_celsius=max(readings, default=None),
             energy_joules=self._joules,
         )
 
@@ -78,18 +86,6 @@ def _package_joules() -> float | None:
     if not counters or not all(text.isdigit() for text in counters):
         return None
     return sum(int(text) for text in counters) / 1e6
-
-
-def _temperature() -> float | None:
-    """The hottest of the CPU's own sensors."""
-    readings = [
-        int(text) / 1000
-        for sensor in HWMON.glob("hwmon*")
-        if host.read(sensor / "name").strip() in CPU_SENSORS
-        for reading in sensor.glob("temp*_input")
-        if (text := host.read(reading).strip()).lstrip("-").isdigit()
-    ]
-    return max(readings, default=None)
 
 
 _samplers: list[HostSampler] = []

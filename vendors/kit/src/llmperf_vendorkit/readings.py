@@ -237,10 +237,11 @@ def read_rows(
         except Misfit as error:
             problems.append(f"{source}: a row does not fit and is left out: {error} in {row.text[:MAX_SHOWN]!r}")
     drivers = [reading.driver for reading in readings.values() if reading.driver]
+    left = [f"{len(problems) - MAX_PROBLEMS} more rows of {source} do not fit"] if len(problems) > MAX_PROBLEMS else []
     return Inventory(
         readings=tuple(readings.values()),
         driver=drivers[0] if drivers else None,
-        problems=(*_cells_without_figures(rows, source), *shortened(problems, f"more rows of {source} do not fit")),
+        problems=(*_cells_without_figures(rows, source), *problems[:MAX_PROBLEMS], *left),
     )
 
 
@@ -256,12 +257,6 @@ def _cells_without_figures(rows: Sequence[Row], source: str) -> Iterator[str]:
         cells = [row.cells[name] for row in rows if name in row.cells]
         if some_shown and isinstance(cells[0], Absent) and all(isinstance(cell, Absent) for cell in cells):
             yield f"{source}: no device has {cells[0].path!r}, the path of {name!r}"
-
-
-def shortened(problems: list[str], more: str) -> tuple[str, ...]:
-    """The first problems, and a line that counts the others."""
-    left = len(problems) - MAX_PROBLEMS
-    return (*problems[:MAX_PROBLEMS], *([f"{left} {more}"] if left > 0 else []))
 
 
 def is_shown(cell: object) -> bool:

@@ -87,6 +87,10 @@ def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -
     sm_clock, memory_clock = (get("MaxClockInfo", kind) for kind in (library.NVML_CLOCK_SM, library.NVML_CLOCK_MEM))
     cuda = ask(library, library.nvmlSystemGetCudaDriverVersion_v2)
     reasons = throttle_reasons(library, handle)
+    active = 0
+    with suppress(library.NVMLError):  # the first number that is no link, or a GPU without any
+        for link in range(library.NVML_NVLINK_MAX_LINKS):
+            active += library.nvmlDeviceGetNvLinkState(handle, link)
     return _device(
         index=index,
         model=library.nvmlDeviceGetName(handle),
@@ -95,7 +99,7 @@ def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -
         compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
         pci_bus=bus.busId if bus else None,
         pcie=f"gen {generation} x{width}" if generation is not None and width is not None else None,
-        nvlinks=_nvlinks(library, handle),
+        nvlinks=str(active) if active else None,
         topology=_topology(library, handle, others),
         ecc=MODES.get(ecc[0]) if ecc else None,
         mig=MODES.get(mig[0]) if mig else None,
@@ -105,15 +109,6 @@ def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -
         throttling=None if reasons is None else ", ".join(reasons) or "none",
         cuda=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",  # the newest that the driver runs
     )
-
-
-def _nvlinks(library: Any, handle: Any) -> str | None:
-    """How many NVLinks are up; None for a GPU without."""
-    active = 0
-    with suppress(library.NVMLError):  # the first number that is no link, or a GPU without any
-        for link in range(library.NVML_NVLINK_MAX_LINKS):
-            active += library.nvmlDeviceGetNvLinkState(handle, link)
-    return str(active) if active else None
 
 
 def _topology(library: Any, handle: Any, others: Sequence[Any]) -> str | None:

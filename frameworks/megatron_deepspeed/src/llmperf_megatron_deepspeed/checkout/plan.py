@@ -173,6 +173,7 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
     home = chosen_home(spec.framework)
     arguments = pretrain_arguments(spec, probe, layout)
     problems = tuple(checkout_problems(spec, probe, layout, home, arguments))
+    program = ("{python}", *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", START)
     return WorkerPlan(
         layout=layout,
         needs=Needs(
@@ -183,15 +184,10 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
         agent=llmperf.agent_argv(),
         rank_env=RANK_ENVIRONMENT,
         files={CONFIG: ds_config(spec, layout)},
-        script=Script(command=(*_start(home), *arguments), step_rank=layout.world_size - 1),
+        script=Script(command=(*program, "{run_dir}", str(home), *arguments), step_rank=layout.world_size - 1),
         notes=() if problems or home is None else _notes(spec, home),
         problems=problems,
     )
-
-
-def _start(home: Path | None) -> tuple[str, ...]:
-    program = ("{python}", *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", START)
-    return (*program, "{run_dir}", str(home))
 
 
 def _notes(spec: RunSpec, home: Path) -> tuple[str, ...]:
