@@ -21,7 +21,8 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib.metadata import distribution
 from pathlib import Path
 
 from cluster_trial import (
@@ -39,75 +40,6 @@ from cluster_trial import (
 )
 from llmperf_testing import hosts as namespaces
 from llmperf_testing import ssh_servers
-
-
-def worker_killed(trial: Trial) -> None:
-    """kill -9 of a rank."""
-    kill(trial.node2.find(RANK))
-
-
-def agent_killed(trial: Trial) -> None:
-    """kill -9 of the agent and its guard."""
-    kill(trial.node2.find(AGENT))
-
-
-def node_program_killed(trial: Trial) -> None:
-    """kill -9 of the node program."""
-    kill(trial.node2.find(PROGRAM))
-
-
-def connection_killed(trial: Trial) -> None:
-    """kill -9 of the ssh client of a host."""
-    kill([pid for pid in trial.hosts.controller.find("-- node2")])
-
-
-def host_gone(trial: Trial) -> None:
-    """A host loses its power."""
-    trial.node2.lose()
-
-
-def first_host_gone(trial: Trial) -> None:
-    """The first host, where the ranks meet, loses its power."""
-    trial.node1.lose()
-
-
-def link_down(trial: Trial) -> None:
-    """The link of a host goes down for good."""
-    trial.node2.link("down")
-
-
-def disk_full(trial: Trial) -> None:
-    """The file system of the run folder on a host is full."""
-    full = 'mount -o remount,size="$(df -k --output=used /tmp | tail -n 1 | tr -d " ")k" /tmp'
-    trial.node2.run("sh", "-c", full, check=True)
-
-
-def controller_killed(trial: Trial) -> None:
-    """kill -9 of llmperf on the controller."""
-    kill(trial.hosts.controller.find("-m llmperf run"))
-
-
-def link_down_5_seconds(trial: Trial) -> None:
-    """The link of a host is down for 5 s."""
-    trial.node2.link("down")
-    time.sleep(5)
-    trial.node2.link("up")
-
-
-def slow_link(trial: Trial) -> None:
-    """A link with 100 ms and 1 % loss in each direction."""
-    trial.hosts.slow_link(trial.node2, 0.1, 0.01)
-
-
-def clock_skew(trial: Trial) -> None:
-    """The clock of a host is an hour ahead."""
-
-
-def port_in_use(trial: Trial) -> None:
-    """Another process takes the port at which Paddle's ranks meet."""
-    trial.framework = "paddle"
-    trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
-
 
 CLOCK = """
 #define _GNU_SOURCE
@@ -145,70 +77,103 @@ def environment(fault: str, folder: Path) -> dict[str, dict[str, str]]:
     return {"node2": {"LD_PRELOAD": str(library)}}
 
 
-def ssh_refused(trial: Trial) -> None:
-    """No SSH server on a host."""
-    kill(trial.node2.find("[listener]"))
+@dataclass(frozen=True)
+class Fault:
+    """A fault of a host, its link or its configuration."""
+
+    expected: str
+    """`ends` or `goes on` while it trains; `completes` or `refused` where the fault is there before the run."""
+    what: str
+    act: Callable[[Trial], object]
+
+
+def disk_full(trial: Trial) -> None:
+    full = 'mount -o remount,size="$(df -k --output=used /tmp | tail -n 1 | tr -d " ")k" /tmp'
+    trial.node2.run("sh", "-c", full, check=True)
+
+
+def link_down_5_seconds(trial: Trial) -> None:
+    trial.node2.link("down")
+    time.sleep(5)
+    trial.node2.link("up")
+
+
+def port_in_use(trial: Trial) -> None:
+    trial.framework = "paddle"
+    trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
 
 
 def wrong_key(trial: Trial) -> None:
-    """A key that no host accepts."""
     trial.options = {
         "identity": str(trial.servers.key("wrong")),
         "options": ["IdentitiesOnly=yes", "IdentityAgent=none", f"UserKnownHostsFile={trial.servers.known_hosts}"],
     }  # type: ignore[dict-item]
 
 
-def unknown_host_key(trial: Trial) -> None:
-    """Hosts that are not in known_hosts."""
-    trial.servers.known_hosts.write_text("")
-
-
 def plugin_missing(trial: Trial) -> None:
-    """A host without the framework plugin."""
-    from importlib.metadata import distribution
-
-    for name in ("llmperf-pytorch",):
-        metadata = Path(str(distribution(name)._path))  # type: ignore[attr-defined]
-        trial.node2.run("sh", "-c", 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$0"', metadata, check=True)
+    metadata = Path(str(distribution("llmperf-pytorch")._path))  # type: ignore[attr-defined]
+    trial.node2.run("sh", "-c", 'mkdir -p /tmp/empty && mount --bind /tmp/empty "$0"', metadata, check=True)
 
 
-TRIALS: dict[str, tuple[str, Callable[[Trial], None]]] = {
-    fault.__name__: (expected, fault)
-    for expected, faults in {
-        "ends": (worker_killed, agent_killed, node_program_killed, connection_killed, host_gone, first_host_gone,
-                 link_down, disk_full, controller_killed),
-        "goes on": (link_down_5_seconds, slow_link),
-        "completes": (clock_skew, port_in_use),
-        "refused": (ssh_refused, wrong_key, unknown_host_key, plugin_missing),
-    }.items()
-    for fault in faults
-}  # fmt: skip
-"""The faults, with what a run does then; those with which it completes or is refused are there before the run."""
+FAULTS = {
+    "worker_killed": Fault("ends", "kill -9 of a rank", lambda trial: kill(trial.node2.find(RANK))),
+    "agent_killed": Fault("ends", "kill -9 of the agent and its guard", lambda trial: kill(trial.node2.find(AGENT))),
+    "node_program_killed": Fault("ends", "kill -9 of the node program", lambda trial: kill(trial.node2.find(PROGRAM))),
+    "connection_killed": Fault(
+        "ends", "kill -9 of the ssh client of a host", lambda trial: kill(trial.hosts.controller.find("-- node2"))
+    ),
+    "host_gone": Fault("ends", "A host loses its power", lambda trial: trial.node2.lose()),
+    "first_host_gone": Fault(
+        "ends", "The first host, where the ranks meet, loses its power", lambda trial: trial.node1.lose()
+    ),
+    "link_down": Fault("ends", "The link of a host goes down for good", lambda trial: trial.node2.link("down")),
+    "disk_full": Fault("ends", "The file system of the run folder on a host is full", disk_full),
+    "controller_killed": Fault(
+        "ends",
+        "kill -9 of llmperf on the controller",
+        lambda trial: kill(trial.hosts.controller.find("-m llmperf run")),
+    ),
+    "link_down_5_seconds": Fault("goes on", "The link of a host is down for 5 s", link_down_5_seconds),
+    "slow_link": Fault(
+        "goes on",
+        "A link with 100 ms and 1 % loss in each direction",
+        lambda trial: trial.hosts.slow_link(trial.node2, 0.1, 0.01),
+    ),
+    "clock_skew": Fault("completes", "The clock of a host is an hour ahead", lambda trial: None),
+    "port_in_use": Fault("completes", "Another process takes the port at which Paddle's ranks meet", port_in_use),
+    "ssh_refused": Fault("refused", "No SSH server on a host", lambda trial: kill(trial.node2.find("[listener]"))),
+    "wrong_key": Fault("refused", "A key that no host accepts", wrong_key),
+    "unknown_host_key": Fault(
+        "refused", "Hosts that are not in known_hosts", lambda trial: trial.servers.known_hosts.write_text("")
+    ),
+    "plugin_missing": Fault("refused", "A host without the framework plugin", plugin_missing),
+}
 
 
-def attempt(expected: str, fault: Callable[[Trial], None], trial: Trial) -> Outcome:
+def attempt(name: str, trial: Trial) -> Outcome:
     """The outcome of a run with a fault; the seconds of one that completes are those of the whole run."""
-    if expected in ("completes", "refused"):
-        fault(trial)
+    fault = FAULTS[name]
+    if fault.expected in ("completes", "refused"):
+        fault.act(trial)
         trial.fault()
         trial.start(STEPS_BEFORE + STEPS_AFTER)
     else:
         trial.start()
         if not trial.await_steps(STEPS_BEFORE, START_SECONDS):
-            raise SystemExit(f"{fault.__name__}: the run did not start: {trial.error.read_text()}")
+            raise SystemExit(f"{name}: the run did not start: {trial.error.read_text()}")
         trial.fault()
-        fault(trial)
-    if expected == "goes on":
+        fault.act(trial)
+    if fault.expected == "goes on":
         on = trial.await_steps(trial.steps() + STEPS_AFTER, LIMIT_SECONDS)
         seconds = time.monotonic() - trial.fault_at if on else None
         trial.interrupt()
         trial.await_end()
     else:
-        seconds = trial.await_end(2 * START_SECONDS if expected == "completes" else LIMIT_SECONDS + 30)
+        seconds = trial.await_end(2 * START_SECONDS if fault.expected == "completes" else LIMIT_SECONDS + 30)
     assert trial.process is not None
     return Outcome(
-        fault=fault.__name__,
-        expected=expected,
+        fault=name,
+        expected=fault.expected,
         seconds=seconds,
         exit_code=trial.process.poll(),
         left_seconds=trial.await_clean(),
@@ -220,7 +185,7 @@ def attempt(expected: str, fault: Callable[[Trial], None], trial: Trial) -> Outc
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", action="append", choices=sorted(TRIALS))
+    parser.add_argument("--only", action="append", choices=sorted(FAULTS))
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--keep", type=Path, help="folder for the run folders; by default they are deleted")
     options = parser.parse_args()
@@ -230,19 +195,18 @@ def main() -> int:
     outcomes = []
     if not options.json:
         print("| Fault | Run | Seconds | Nothing left after | Exit | Message |\n|---|---|---|---|---|---|")
-    for name in options.only or TRIALS:
-        expected, fault = TRIALS[name]
+    for name in options.only or FAULTS:
         folder = Path(tempfile.mkdtemp(prefix=f"llmperf-{name}-", dir=options.keep))
         trial = Trial(folder, environment(name, folder))
         try:
-            outcomes.append(result := attempt(expected, fault, trial))
+            outcomes.append(result := attempt(name, trial))
         finally:
             trial.close()
             Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so").unlink(missing_ok=True)
             if options.keep is None:
                 shutil.rmtree(folder, ignore_errors=True)
         if not options.json:
-            print(row(result, (fault.__doc__ or "").rstrip(".")), flush=True)
+            print(row(result, FAULTS[name].what), flush=True)
     if options.json:
         print(json.dumps([{**asdict(result), "good": result.good} for result in outcomes], indent=2))
     return 0 if all(result.good for result in outcomes) else 1

@@ -183,17 +183,12 @@ def train(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     if theirs := compared.get("first loss"):
         figures["speed against " + str(step.of)] = ratio(figures["tokens/s"], compared.get("tokens/s"))
         within = max(LOSS_TOLERANCE.get(run["precision"], LOOSE) for run in (figures, compared))
-        if abs(figures["first loss"] - theirs) > within * theirs and same_start(step, acceptance):
+        other = next(one for one in steps(small=acceptance.small) if one.name == step.of)
+        batch = ("global_batch", "seq_len", "model", "routing")
+        same_start = all(step.settings.get(name) == other.settings.get(name) for name in batch)
+        if abs(figures["first loss"] - theirs) > within * theirs and same_start:
             raise StepFailed(f"first loss {figures['first loss']:.4f}, expected {theirs:.4f} as {step.of}", figures)
     return figures
-
-
-def same_start(step: Step, acceptance: Acceptance) -> bool:
-    """True if the compared step trains on the same first batch."""
-    other = next(one for one in steps(small=acceptance.small) if one.name == step.of)
-    return all(
-        step.settings.get(name) == other.settings.get(name) for name in ("global_batch", "seq_len", "model", "routing")
-    )
 
 
 def ratio(ours: float | None, theirs: float | None) -> float | None:
@@ -239,15 +234,20 @@ def rates_file(acceptance: Acceptance) -> Path:
     return acceptance.folder / "rates.json"
 
 
-def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
-    """Where a step of each trainer makes the host wait, by torch's own warnings."""
-    report = acceptance.folder / "host_waits.json"
-    device = "cpu" if acceptance.small else "cuda:0"
+def probed(acceptance: Acceptance, step: Step, report: str) -> dict[str, Any]:
+    """The report of `gpu_probes.py` on what the step's kind names."""
+    device, path = "cpu" if acceptance.small else "cuda:0", acceptance.folder / report
     program = str(Path(__file__).with_name("gpu_probes.py"))
-    done = acceptance.call(step, [sys.executable, program, "waits", device, str(report)])
+    done = acceptance.call(step, [sys.executable, program, step.kind, device, str(path)])
     if done.returncode != 0:
         raise StepFailed(last_line(done.stderr))
-    found: dict[str, dict[str, int]] = json.loads(report.read_text())
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
+    """Where a step of each trainer makes the host wait, by torch's own warnings."""
+    found = probed(acceptance, step, "host_waits.json")
     unexpected = [name for name, places in found.items() if places and not name.startswith("zero 3")]
     if unexpected:
         raise StepFailed(f"the host waits in {', '.join(unexpected)}", found)
@@ -256,13 +256,7 @@ def waits(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
 
 def attention(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     """Record the kernels that torch's attention chooses for shapes of known models, as `attention=auto` does."""
-    device = "cpu" if acceptance.small else "cuda:0"
-    program, report = str(Path(__file__).with_name("gpu_probes.py")), acceptance.folder / "attention_kernels.json"
-    done = acceptance.call(step, [sys.executable, program, "attention", device, str(report)])
-    if done.returncode != 0:
-        raise StepFailed(last_line(done.stderr))
-    kernels: dict[str, str] = json.loads(report.read_text())
-    return kernels
+    return probed(acceptance, step, "attention_kernels.json")
 
 
 def out_of_memory(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:

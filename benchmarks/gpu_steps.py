@@ -54,8 +54,10 @@ LORA: Settings = {
     "steps": 25,
     "warmup_steps": 5,
 }
-SMALL_DENSE: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 4, "warmup_steps": 1}
-SMALL_LORA: Settings = {"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "steps": 4, "warmup_steps": 1}
+SMALL: Settings = {
+    **{"model": "llama_tiny", "seq_len": 64, "global_batch": 4, "micro_batch": 2},
+    **{"precision": "fp32", "steps": 4, "warmup_steps": 1},
+}
 GPU_TESTS = (
     "frameworks/pytorch/tests",
     "frameworks/zero/tests",
@@ -73,8 +75,8 @@ def steps(*, small: bool) -> list[Step]:
     """All steps in their order; with `small` the same on the CPU, with a tiny model and few steps."""
     dense, lora = dict(DENSE), dict(LORA)
     if small:
-        dense |= {**SMALL_DENSE, "micro_batch": 2, "precision": "fp32"}
-        lora |= {**SMALL_LORA, "micro_batch": 2, "precision": "fp32"}
+        dense |= SMALL
+        lora |= SMALL
 
     def run(name: str, framework: str = "zero", of: str | None = None, **settings: str | int | bool) -> Step:
         is_lora = framework == "lora"

@@ -63,7 +63,7 @@ class RayLauncher:
 
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """One process for all nodes."""
-        commands = [
+        commands: list[dict[str, Any]] = [
             {"node_rank": node.node_rank, "argv": node.argv, "env": dict(node.env), "host": node.host} for node in nodes
         ]
         # what all commands have in common is written once

@@ -12,7 +12,7 @@ from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest
 
 from llmperf_ssh.client import command_line, explanation, resolved_name, ssh_argv, ssh_client
-from llmperf_ssh.hosts import HostFile, parse_host, read_host_file
+from llmperf_ssh.hosts import parse_host, read_host_file
 from llmperf_ssh.options import WHERE, Options, checked_options
 
 CLIENTS_AT_ONCE = 16
@@ -46,8 +46,15 @@ class SshLauncher:
             )
         parsed = [parse_host(host, "--hosts" if request.hosts else str(options.hostfile)) for host in hosts]
         if file is not None:
-            _check_listed(file, hosts)
-            _check_slots(file, hosts, request.devices)
+            for host in hosts:
+                if host not in file.slots:
+                    more = f" and {len(file.slots) - HOSTS_SHOWN} more" if len(file.slots) > HOSTS_SHOWN else ""
+                    listed = ", ".join([*file.slots][:HOSTS_SHOWN])
+                    raise UserError(f"--hosts: {host} is not in {file.path}; it has {listed}{more}")
+                slots, wanted = file.slots[host], request.devices
+                if slots is not None and wanted is not None and slots < wanted:
+                    where = f"{file.path}: host {host}"
+                    raise UserError(f"{where}: expected at least {wanted} slots (--devices), found {slots}")
         client = ssh_client()
         with ThreadPoolExecutor(CLIENTS_AT_ONCE) as clients:
             names = list(clients.map(lambda host: resolved_name(client, host, options), parsed))
@@ -114,20 +121,3 @@ def _loopback(address: str) -> bool:
         return ip_address(address).is_loopback
     except ValueError:
         return address == "localhost" or address.endswith(".localhost")
-
-
-def _check_listed(file: HostFile, hosts: Sequence[str]) -> None:
-    """UserError for a host that is not in the host file."""
-    for host in hosts:
-        if host not in file.slots:
-            names = list(file.slots)
-            more = f" and {len(names) - HOSTS_SHOWN} more" if len(names) > HOSTS_SHOWN else ""
-            raise UserError(f"--hosts: {host} is not in {file.path}; it has {', '.join(names[:HOSTS_SHOWN])}{more}")
-
-
-def _check_slots(file: HostFile, hosts: Sequence[str], devices: int | None) -> None:
-    """UserError for a host with fewer slots than `--devices`."""
-    for host in hosts:
-        slots = file.slots[host]
-        if slots is not None and devices is not None and slots < devices:
-            raise UserError(f"{file.path}: host {host}: expected at least {devices} slots (--devices), found {slots}")
