@@ -33,12 +33,6 @@ def llmperf(*words: str) -> None:
     subprocess.run([sys.executable, "-m", "llmperf", *words], check=True)
 
 
-def make_runs(folder: Path) -> None:
-    """Runs of the default case, in a folder for each framework."""
-    for name, framework in FRAMEWORKS.items():
-        llmperf("run", "--framework", framework, "--repeat", str(REPEATS), "--out", str(folder / name))
-
-
 def views(runs: Path) -> dict[str, list[tuple[str, str]]]:
     """Name of each picture, with what the page's address says; `all:` stands for a run and its repeats."""
     first = {name: min((runs / name).iterdir()).name for name in FRAMEWORKS}
@@ -70,7 +64,8 @@ def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         runs = Path(arguments[0]).resolve() if arguments else Path(temporary) / "runs"
         if not arguments:
-            make_runs(runs)
+            for name, framework in FRAMEWORKS.items():
+                llmperf("run", "--framework", framework, "--repeat", str(REPEATS), "--out", str(runs / name))
         report = Path(temporary) / "report.html"
         llmperf("report", str(runs), str(PUBLISHED), "--format", "html", "-o", str(report))
         llmperf("site", str(runs), str(PUBLISHED), "-o", str(Path(temporary) / "site"))

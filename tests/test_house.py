@@ -35,8 +35,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "vendors/nvidia": 1000,
     "vendors/rocm": 350,
     "frameworks/lora": 1200,
-    "frameworks/megatron_deepspeed": 2000,
-    "frameworks/paddle": 2050,
+    "frameworks/megatron_deepspeed": 1900,
+    "frameworks/paddle": 2000,
     "frameworks/pytorch": 6650,
     "frameworks/zero": 850,
     "launchers/inside": 1450,
@@ -44,7 +44,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/ray": 700,
     "launchers/remote": 2500,
     "launchers/slurm": 850,
-    "launchers/ssh": 550,
+    "launchers/ssh": 500,
     "extensions/compare": 3850,
     "extensions/estimate": 2850,
     "extensions/html": 2000,
@@ -58,8 +58,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 89750,
-    "tests": 49300,
+    "outside tests": 89500,
+    "tests": 49250,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

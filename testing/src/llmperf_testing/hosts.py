@@ -46,12 +46,6 @@ while :; do sleep 1000 & wait $!; done
 """The first process of a host, which reaps the others. $4 is a folder in /tmp that the host has too."""
 
 
-def folder_of_python() -> str:
-    """The folder in `/tmp` with this Python's environment; empty if that is elsewhere."""
-    parts = Path(sys.prefix).parts
-    return parts[2] if parts[:2] == ("/", "tmp") and len(parts) > 2 else ""
-
-
 def missing() -> str | None:
     """Reason why hosts cannot be made on this machine, in one line; None if they can."""
     if os.name != "posix" or os.geteuid() != 0:
@@ -74,8 +68,10 @@ class Host:
         """Its address on the interface `eth0`."""
         spaces = ("--net", "--mount", "--uts", "--pid", "--mount-proc", "--fork", "--kill-child=KILL")
         argv = ["setpriv", "--pdeathsig", "KILL", "unshare", *spaces, "sh", "-c", INIT, "sh"]
+        parts = Path(sys.prefix).parts
+        own_folder = parts[2] if parts[:2] == ("/", "tmp") and len(parts) > 2 else ""
         self._unshare = subprocess.Popen(
-            [*argv, name, str(hosts_file), str(tmp_bytes), folder_of_python()],
+            [*argv, name, str(hosts_file), str(tmp_bytes), own_folder],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert self._unshare.stdout is not None
@@ -169,7 +165,16 @@ class Hosts:
                 others = {**names, name: "127.0.1.1"} if own_names_are_local else names
                 file.write_text("127.0.0.1 localhost\n" + "".join(f"{at} {host}\n" for host, at in others.items()))
                 self._made.append(Host(name, address, file, tmp_bytes if self._made else 0))
-            self._connect()
+            controller = self.controller
+            controller._ip("link", "add", "eth0", "type", "bridge")
+            controller._ip("addr", "add", f"{controller.address}/24", "dev", "eth0")
+            controller.link("up")
+            for number, node in enumerate(self.nodes, start=1):
+                port = f"port{number}"
+                controller._ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(node.init))
+                controller._ip("link", "set", port, "master", "eth0", "up")
+                node._ip("addr", "add", f"{node.address}/24", "dev", "eth0")
+                node.link("up")
         except BaseException:
             self.close()
             raise
@@ -183,19 +188,6 @@ class Hosts:
     def nodes(self) -> tuple[Host, ...]:
         """The other hosts."""
         return tuple(self._made[1:])
-
-    def _connect(self) -> None:
-        """Join all hosts by a bridge in the network namespace of the controller."""
-        controller = self.controller
-        controller._ip("link", "add", "eth0", "type", "bridge")
-        controller._ip("addr", "add", f"{controller.address}/24", "dev", "eth0")
-        controller.link("up")
-        for number, node in enumerate(self.nodes, start=1):
-            port = f"port{number}"
-            controller._ip("link", "add", port, "type", "veth", "peer", "name", "eth0", "netns", str(node.init))
-            controller._ip("link", "set", port, "master", "eth0", "up")
-            node._ip("addr", "add", f"{node.address}/24", "dev", "eth0")
-            node.link("up")
 
     def slow_link(self, node: Host, delay_seconds: float, loss: float) -> None:
         """Delay what the link of a node carries, in each direction, and drop a share of it.

@@ -103,7 +103,15 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     wrong = list(problems_of_options(spec.framework))
     yield from wrong
     if not wrong and not probe.simulated:
-        yield from _file_problems(spec, read_options(spec))
+        options = read_options(spec)
+        if options.base_folder is not None:
+            from llmperf_lora.base_folder import folder_problems
+
+            yield from folder_problems(options.base_folder, spec.model)
+        if options.mmlu_folder is not None:
+            from llmperf_lora.mmlu.prompts import mmlu_problems
+
+            yield from mmlu_problems(options, spec)
 
 
 def _adapter_problems(spec: RunSpec) -> Iterator[Problem]:
@@ -133,14 +141,3 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     from llmperf_zero.plugin import degree_problems
 
     yield from degree_problems(layout)
-
-
-def _file_problems(spec: RunSpec, options: Options) -> Iterator[Problem]:
-    if options.base_folder is not None:
-        from llmperf_lora.base_folder import folder_problems
-
-        yield from folder_problems(options.base_folder, spec.model)
-    if options.mmlu_folder is not None:
-        from llmperf_lora.mmlu.prompts import mmlu_problems
-
-        yield from mmlu_problems(options, spec)

@@ -14,7 +14,7 @@ import torch
 from llmperf_pytorch.processes import own_rank
 
 from llmperf_lora.adapters import save_adapters
-from llmperf_lora.limits import Options, read_options
+from llmperf_lora.limits import read_options
 from llmperf_lora.mmlu.prompts import Prompt
 
 if TYPE_CHECKING:
@@ -105,18 +105,15 @@ class Afterwards(ABC):
         yield {}
         if options.mmlu is not None:
             self._adapted.eval()
-            yield from self._mmlu(options)
+            from llmperf_lora.mmlu.prompts import read_prompts
+            from llmperf_lora.mmlu_evaluation import Ranks, answers, figures
+
+            spec = self._plan.spec
+            prompts = read_prompts(options, spec.data.tokenizer, spec.model)
+            # the frozen weights without adapters are the model before training: B was 0
+            ranks = Ranks(own_rank(), self._plan.layout.world_size)
+            for name, switched in (("mmlu_before", self._adapted.disable_adapter), ("mmlu_after", nullcontext)):
+                with switched():
+                    given = yield from answers(self._logits, prompts, options.mmlu_batch, self._device, ranks)
+                yield figures(name, prompts, given)
             self._adapted.train()  # steps may follow, of which a trace is kept
-
-    def _mmlu(self, options: Options) -> Iterator[Mapping[str, float]]:
-        """The frozen weights without adapters are the model before training: B was 0, and they have not changed."""
-        from llmperf_lora.mmlu.prompts import read_prompts
-        from llmperf_lora.mmlu_evaluation import Ranks, answers, figures
-
-        spec = self._plan.spec
-        prompts = read_prompts(options, spec.data.tokenizer, spec.model)
-        ranks = Ranks(own_rank(), self._plan.layout.world_size)
-        for name, switched in (("mmlu_before", self._adapted.disable_adapter), ("mmlu_after", nullcontext)):
-            with switched():
-                given = yield from answers(self._logits, prompts, options.mmlu_batch, self._device, ranks)
-            yield figures(name, prompts, given)

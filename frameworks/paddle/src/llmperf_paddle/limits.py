@@ -81,22 +81,6 @@ def notes(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why Paddle cannot run a spec."""
     yield from parallelism_problems("paddle", spec, ("tensor_parallel", "pipeline_parallel"))
-    yield from _model_problems(spec)
-    yield from _sharding_problems(spec, layout)
-    yield from _fused_problems(spec, probe)
-    yield from option_problems("paddle", spec.framework, OPTIONS)
-    yield from _option_conflicts(spec)
-    if spec.tuning.attention not in ATTENTION:
-        message = f"paddle has {', '.join(ATTENTION)}, found {spec.tuning.attention}; nearest: --set attention=sdpa"
-        yield setting_problem("paddle", "tuning.attention", message)
-    if probe.on_cpu:
-        yield from _cpu_problems(spec, layout)
-    elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
-        message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
-        yield setting_problem("paddle", "tuning.attention", f"{message}; nearest: --set attention=sdpa")
-
-
-def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     model, tensor = spec.model, spec.tuning.tensor_parallel
     activation = ("activation",) if model.activation in ACTIVATIONS else ()
     unbuilt = list(architecture_problems("paddle", spec, (*SUPPORTED, *activation)))
@@ -121,15 +105,6 @@ def _model_problems(spec: RunSpec) -> Iterator[Problem]:
     if model.tied_embeddings and (spec.tuning.pipeline_parallel > 1 or spec.tuning.sharding_stage > 1):
         message = f"{model.name} ties its embeddings: expected pipeline parallel 1 and sharding stage 0 or 1"
         yield setting_problem("paddle", "contract.model", f"{message}; the nearest is --set sharding_stage=1")
-
-
-def _divides_all(parts: int, spec: RunSpec) -> bool:
-    model = spec.model
-    sizes = (model.vocab_size, model.intermediate_size, model.attention_heads, model.kv_heads)
-    return all(size % parts == 0 for size in sizes)
-
-
-def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     stage = spec.tuning.sharding_stage
     if stage == 0 and (spec.tuning.sharding_degree or 1) > 1:
         message = f"sharding_degree {spec.tuning.sharding_degree} needs a sharding_stage: expected 1, 2 or 3, found 0"
@@ -140,20 +115,6 @@ def _sharding_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     if stage == 3 and layout.tensor_parallel > 1:
         message = f"stage 3 shards whole layers: expected tensor parallel 1, found {layout.tensor_parallel}"
         yield setting_problem("paddle", "tuning.sharding_stage", f"{message}; the nearest is stage 2")
-
-
-def used_fused_ops(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
-    """`tuning.fused_ops` with `auto` expanded."""
-    offered = CPU_FUSED_OPS if probe.on_cpu else FUSED_OPS
-    return expanded_fused_ops(spec, [name for name in offered if name not in _absent(spec)])
-
-
-def _absent(spec: RunSpec) -> tuple[str, ...]:
-    """Operations that the model does not have."""
-    return () if spec.model.activation == "swiglu" else ("swiglu",)
-
-
-def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     named = [name for name in spec.tuning.fused_ops if name != "auto"]
     if unknown := [name for name in named if name not in FUSED_OPS]:
         message = f"expected some of {', '.join(FUSED_OPS)}, found {', '.join(map(repr, unknown))}"
@@ -167,9 +128,7 @@ def _fused_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         message = f"Paddle has no kernel of {' and '.join(missing)} on a CPU, only of {', '.join(CPU_FUSED_OPS)}"
         message = f"{message}; nearest: --set 'fused_ops=[\"auto\"]'"
         yield setting_problem("paddle", "tuning.fused_ops", message)
-
-
-def _option_conflicts(spec: RunSpec) -> Iterator[Problem]:
+    yield from option_problems("paddle", spec.framework, OPTIONS)
     if "amp_level" in spec.framework and spec.contract.precision not in ("bf16", "fp16"):
         message = f"amp_level is for bf16 and fp16, found {spec.contract.precision}; the nearest is to leave it out"
         yield setting_problem("paddle", "framework.amp_level", message)
@@ -178,6 +137,31 @@ def _option_conflicts(spec: RunSpec) -> Iterator[Problem]:
             message = f"{name} is for sharding stage {stage}, found {spec.tuning.sharding_stage}"
             message = f"{message}; the nearest is to leave it out"
             yield Problem(code="paddle.option", where=f"framework.{name}", message=message)
+    if spec.tuning.attention not in ATTENTION:
+        message = f"paddle has {', '.join(ATTENTION)}, found {spec.tuning.attention}; nearest: --set attention=sdpa"
+        yield setting_problem("paddle", "tuning.attention", message)
+    if probe.on_cpu:
+        yield from _cpu_problems(spec, layout)
+    elif spec.tuning.attention == "flash" and spec.contract.precision not in ("bf16", "fp16"):
+        message = f"Paddle's flash attention computes in bf16 and fp16, found {spec.contract.precision}"
+        yield setting_problem("paddle", "tuning.attention", f"{message}; nearest: --set attention=sdpa")
+
+
+def _divides_all(parts: int, spec: RunSpec) -> bool:
+    model = spec.model
+    sizes = (model.vocab_size, model.intermediate_size, model.attention_heads, model.kv_heads)
+    return all(size % parts == 0 for size in sizes)
+
+
+def used_fused_ops(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
+    """`tuning.fused_ops` with `auto` expanded."""
+    offered = CPU_FUSED_OPS if probe.on_cpu else FUSED_OPS
+    return expanded_fused_ops(spec, [name for name in offered if name not in _absent(spec)])
+
+
+def _absent(spec: RunSpec) -> tuple[str, ...]:
+    """Operations that the model does not have."""
+    return () if spec.model.activation == "swiglu" else ("swiglu",)
 
 
 def _cpu_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:

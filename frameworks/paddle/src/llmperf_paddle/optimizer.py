@@ -43,24 +43,23 @@ class WholeNormClip(ClipGradByGlobalNorm):
     @paddle.no_grad()
     def _dygraph_clip(self, params_grads: Pairs) -> Pairs:
         present = [(parameter, grad) for parameter, grad in params_grads if grad is not None]
-        self.norm = paddle.sqrt(self._square_sum(present))
-        factor = paddle.clip(self.clip_norm / (self.norm + self.EPS), max=1.0)
-        for parameter, grad in present:
-            grad.multiply_(factor.astype(grad.dtype))
-            parameter._reset_grad_inplace_version(True)
-        return params_grads
-
-    def _square_sum(self, pairs: Pairs) -> paddle.Tensor:
-        """Over all ranks: divided parameters first over the ranks that divide them."""
-        divided = _squares([grad for parameter, grad in pairs if _is_divided(parameter)])
-        whole = _squares([grad for parameter, grad in pairs if not _is_divided(parameter) and not _everyone(parameter)])
-        common = _squares([grad for parameter, grad in pairs if _everyone(parameter)])
+        # over all ranks: divided parameters first over the ranks that divide them
+        divided = _squares([grad for parameter, grad in present if _is_divided(parameter)])
+        whole = _squares(
+            [grad for parameter, grad in present if not _is_divided(parameter) and not _everyone(parameter)]
+        )
+        common = _squares([grad for parameter, grad in present if _everyone(parameter)])
         for group in self._divided:
             paddle.distributed.all_reduce(divided, group=group)
         total = divided + whole
         for group in self._everywhere:
             paddle.distributed.all_reduce(total, group=group)
-        return total + common
+        self.norm = paddle.sqrt(total + common)
+        factor = paddle.clip(self.clip_norm / (self.norm + self.EPS), max=1.0)
+        for parameter, grad in present:
+            grad.multiply_(factor.astype(grad.dtype))
+            parameter._reset_grad_inplace_version(True)
+        return params_grads
 
 
 def _is_divided(parameter: paddle.Tensor) -> bool:

@@ -27,15 +27,6 @@ def without_masters(spec: RunSpec) -> bool:
     return half_precision(spec) and llmperf.precision_recipe(spec.contract.precision).master_weights is None
 
 
-def bf16_section(spec: RunSpec) -> dict[str, bool]:
-    """DeepSpeed's `bf16`: also of recipes whose projections are in fp8."""
-    weights = llmperf.precision_recipe(spec.contract.precision).weights
-    section = {"enabled": weights == "bf16", "check_grad_overflow": False}
-    if without_masters(spec):
-        section |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
-    return section
-
-
 def sums_in_fp32(spec: RunSpec) -> bool:
     """Check whether 16-bit gradients are added up in float32, over micro batches and over ranks."""
     return spec.tuning.accumulation_dtype == "fp32" and half_precision(spec)
@@ -88,12 +79,17 @@ def ds_config(spec: RunSpec, data_parallel: int) -> str:
     """
     contract, tuning = spec.contract, spec.tuning
     share = contract.global_batch // (tuning.micro_batch * data_parallel)
+    # also of recipes whose projections are in fp8
+    weights = llmperf.precision_recipe(spec.contract.precision).weights
+    section = {"enabled": weights == "bf16", "check_grad_overflow": False}
+    if without_masters(spec):
+        section |= {"bf16_master_weights_and_grads": True, "bf16_optimizer_states": True}
     config = {
         "train_micro_batch_size_per_gpu": tuning.micro_batch,
         "gradient_accumulation_steps": tuning.gradient_accumulation or max(1, share),
         "gradient_clipping": contract.optimizer.clip_norm or 0.0,
         "zero_optimization": zero_section(spec),
-        "bf16": bf16_section(spec),
+        "bf16": section,
         "fp16": {"enabled": contract.precision == "fp16"},
         "zero_allow_untested_optimizer": True,
         "zero_force_ds_cpu_optimizer": False,

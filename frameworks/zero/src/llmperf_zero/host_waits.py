@@ -26,24 +26,16 @@ def remove_host_waits(optimizer: Any, spec: RunSpec) -> None:
     if get_accelerator().is_synchronized_device() or spec.framework.get("offload", "none") != "none":
         return
     if isinstance(optimizer, DeepSpeedZeroOptimizer_Stage3):
-        _order_stage_3(optimizer)
+        stream = getattr(optimizer, "reduce_and_partition_stream", None)
+        if stream is not None:
+            stream.synchronize = partial(_continue_after, stream)
+        if optimizer.persistent_parameters:
+            _wrap(optimizer.persistent_parameters[0], "all_gather", None)
     elif isinstance(optimizer, DeepSpeedZeroOptimizer):
         name = "overlapping_partition_gradients_reduce_epilogue"
         _wrap(optimizer, name, optimizer.reduction_stream)
     elif isinstance(optimizer, FP16_UnfusedOptimizer) and spec.contract.precision == "bf16":
         optimizer.step = partial(_update, optimizer)
-
-
-def _order_stage_3(optimizer: DeepSpeedZeroOptimizer_Stage3) -> None:
-    """The end of each backward pass, and the gathering of parameters that stay whole after the update.
-
-    What these wait for was put in a stream, or in the group's own, after which the current stream continues.
-    """
-    stream = getattr(optimizer, "reduce_and_partition_stream", None)
-    if stream is not None:
-        stream.synchronize = partial(_continue_after, stream)
-    if optimizer.persistent_parameters:
-        _wrap(optimizer.persistent_parameters[0], "all_gather", None)
 
 
 def _wrap(owner: Any, name: str, stream: Any) -> None:

@@ -117,12 +117,7 @@ def problems_of_options(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
                 expected = "1, 2 or 3" if least == 1 else "3"
                 message = f"{name} is for sharding stage {expected}, found {stage}; the nearest is to leave it out"
                 yield Problem(code="zero.option", where=f"framework.{name}", message=message)
-    yield from _offload_problems(offloads(spec), stage, probe)
-    if spec.framework.get("optimizer") == "deepspeed":
-        yield from extension_problems("zero", spec, probe, "framework.optimizer", "DeepSpeed's optimiser")
-
-
-def _offload_problems(offload: str, stage: int, probe: Probe) -> Iterator[Problem]:
+    offload = offloads(spec)
     where = "framework.offload"
     if stage < LEAST_STAGE[offload]:
         expected = "1, 2 or 3" if offload == "optimizer" else "3"
@@ -131,3 +126,5 @@ def _offload_problems(offload: str, stage: int, probe: Probe) -> Iterator[Proble
     elif offload != "none" and probe.on_cpu:
         message = "states are offloaded from an accelerator to the host: expected 'none' on a CPU"
         yield Problem(code="zero.offload", where=where, message=f"{message}, found {offload!r}; the nearest is 'none'")
+    if spec.framework.get("optimizer") == "deepspeed":
+        yield from extension_problems("zero", spec, probe, "framework.optimizer", "DeepSpeed's optimiser")

@@ -156,7 +156,18 @@ class Gate:
             self._strangers.release()
         if peer is not None:
             threading.Thread(target=keep_alive, args=(connection,), daemon=True).start()
-            self._read(peer)
+            try:
+                while True:
+                    frame = peer.connection.receive()
+                    bridge = peer.bridges.get(frame.channel)
+                    if bridge is not None and frame.kind in (OUTPUT, ERRORS, EXIT):
+                        with suppress(OSError):  # the bridge has ended
+                            bridge.send(*frame)
+            except (BadFrame, EOFError, OSError) as error:
+                peer.lost = reason_of(error)
+            peer.connection.close()
+            for bridge in list(peer.bridges.values()):
+                _report_loss(bridge, peer)
 
     def _join(self, connection: Connection, document: dict[str, object], address: str) -> Peer | None:
         """The node, if it belongs to this job."""
@@ -190,21 +201,6 @@ class Gate:
 
     def _living(self) -> list[Peer]:
         return [peer for peer in self._peers.values() if peer.lost is None]
-
-    def _read(self, peer: Peer) -> None:
-        """Give the frames of a node to its bridges until the connection ends."""
-        try:
-            while True:
-                frame = peer.connection.receive()
-                bridge = peer.bridges.get(frame.channel)
-                if bridge is not None and frame.kind in (OUTPUT, ERRORS, EXIT):
-                    with suppress(OSError):  # the bridge has ended
-                        bridge.send(*frame)
-        except (BadFrame, EOFError, OSError) as error:
-            peer.lost = reason_of(error)
-        peer.connection.close()
-        for bridge in list(peer.bridges.values()):
-            _report_loss(bridge, peer)
 
     def _accept_bridges(self) -> None:
         assert self._bridges is not None

@@ -104,7 +104,17 @@ def _control(member: Membership, options: InsideOptions, submission: Submission,
             GATE: str(gate.open_bridges()),
             ADDRESSES: json.dumps(addresses),
         }
-        code = _run([*_PYTHON, "llmperf", *submission.command], env)
+        argv = [*_PYTHON, "llmperf", *submission.command]
+        with subprocess.Popen(argv, env=env, start_new_session=True) as process:
+            while True:
+                try:
+                    code = process.wait()
+                    break
+                except Interrupted:
+                    process.send_signal(signal.SIGINT)
+                except Terminated as ended:
+                    process.send_signal(ended.number)
+        code = code if code >= 0 else 128 - code
     except UserError:
         code = UserError.exit_code
         raise
@@ -112,20 +122,6 @@ def _control(member: Membership, options: InsideOptions, submission: Submission,
         gate.finish(code)
         withdraw(path)
     return code
-
-
-def _run(argv: Sequence[str], env: dict[str, str]) -> int:
-    """Run the controller in a session of its own, and pass the signals of this process on to it."""
-    with subprocess.Popen(argv, env=env, start_new_session=True) as process:
-        while True:
-            try:
-                code = process.wait()
-                break
-            except Interrupted:
-                process.send_signal(signal.SIGINT)
-            except Terminated as ended:
-                process.send_signal(ended.number)
-    return code if code >= 0 else 128 - code
 
 
 def _end_with_gate(path: str) -> None:

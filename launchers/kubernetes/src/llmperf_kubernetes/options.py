@@ -127,7 +127,18 @@ def checked_options(table: Mapping[str, Any]) -> Options:
     for name in options.env:
         if not _VARIABLE.fullmatch(name):
             raise UserError(f"{WHERE}.env: expected names of environment variables, found {name!r}")
-    _check_resources(options)
+    named = {*options.resources} | ({options.device_resource} if options.device_resource is not None else set())
+    for name in sorted(named):
+        if not _RESOURCE.fullmatch(name):
+            raise UserError(f"{WHERE}.resources: expected names such as 'nvidia.com/gpu' or 'memory', found {name!r}")
+    for name, amount in options.resources.items():
+        if name == options.device_resource:
+            raise UserError(f"{WHERE}.resources.{name}: is the device resource; its number is --devices")
+        _check_quantity(str(amount), f"{WHERE}.resources.{name}")
+    if options.shm is not None:
+        _check_quantity(options.shm, f"{WHERE}.shm")
+    if options.devices_per_pod is not None and options.device_resource is None:
+        raise UserError(f"{WHERE}.devices_per_pod: expected device_resource too, such as 'nvidia.com/gpu', found none")
     for place, volume in enumerate(options.volumes, 1):
         where = f"{WHERE}.volumes, number {place}"
         sources = [key for key in ("claim", "host_path", "empty_dir") if getattr(volume, key) is not None]
@@ -162,21 +173,6 @@ def _check_choices(table: Mapping[str, Any], where: str) -> None:
     for key, choices in CHOICES.items():
         if isinstance(word := table.get(key), str) and word not in choices:
             raise unknown(f"{where}.{key}", "choice", word, choices)
-
-
-def _check_resources(options: Options) -> None:
-    named = {*options.resources} | ({options.device_resource} if options.device_resource is not None else set())
-    for name in sorted(named):
-        if not _RESOURCE.fullmatch(name):
-            raise UserError(f"{WHERE}.resources: expected names such as 'nvidia.com/gpu' or 'memory', found {name!r}")
-    for name, amount in options.resources.items():
-        if name == options.device_resource:
-            raise UserError(f"{WHERE}.resources.{name}: is the device resource; its number is --devices")
-        _check_quantity(str(amount), f"{WHERE}.resources.{name}")
-    if options.shm is not None:
-        _check_quantity(options.shm, f"{WHERE}.shm")
-    if options.devices_per_pod is not None and options.device_resource is None:
-        raise UserError(f"{WHERE}.devices_per_pod: expected device_resource too, such as 'nvidia.com/gpu', found none")
 
 
 def _check_quantity(text: str, where: str) -> None:

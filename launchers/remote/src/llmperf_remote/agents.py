@@ -217,7 +217,20 @@ class LinkedAgents:
         self._links.close()
         if self._lost:
             self._collect()
-        self._save_nodes()
+        nodes = tuple(
+            ReachedNode(
+                node_rank=rank,
+                host=state.node.host,
+                address=state.node.address,
+                interface=state.node.interface,
+                clock_offset_seconds=state.clock_offset_seconds,
+                clock_error_seconds=state.clock_error_seconds,
+                lost_seconds=self._lost.get(rank),
+                undelivered=self._undelivered.get(rank),
+            )
+            for rank, state in self._links.states.items()
+        )
+        save_nodes(self._run, nodes)
         return codes
 
     def _collect(self) -> None:
@@ -237,19 +250,3 @@ class LinkedAgents:
                 continue
             if not isinstance(answer, UserError):
                 del self._undelivered[rank]
-
-    def _save_nodes(self) -> None:
-        nodes = tuple(
-            ReachedNode(
-                node_rank=rank,
-                host=state.node.host,
-                address=state.node.address,
-                interface=state.node.interface,
-                clock_offset_seconds=state.clock_offset_seconds,
-                clock_error_seconds=state.clock_error_seconds,
-                lost_seconds=self._lost.get(rank),
-                undelivered=self._undelivered.get(rank),
-            )
-            for rank, state in self._links.states.items()
-        )
-        save_nodes(self._run, nodes)

@@ -57,7 +57,13 @@ class Shipper:
         except OSError:
             return True
         if path.suffix == REWRITTEN:
-            return self._ship_whole(path, name, (status.st_mtime_ns, status.st_size))
+            state = (status.st_mtime_ns, status.st_size)
+            if self._rewritten.get(name) != state:
+                data = self._read(path, 0, PIECE_BYTES)
+                if not self._send(Piece(node=self._node, file=name, offset=0, data=packed(data))):
+                    return False
+                self._rewritten[name] = state
+            return True
         limit = status.st_size
         if path.suffix == ".log":
             if final and name not in self._rewritten:
@@ -71,14 +77,6 @@ class Shipper:
             if not self._send(Piece(node=self._node, file=name, offset=sent, data=packed(data))):
                 return False
             self._sent[name] = sent + len(data)
-        return True
-
-    def _ship_whole(self, path: Path, name: str, state: tuple[int, int]) -> bool:
-        if self._rewritten.get(name) != state:
-            data = self._read(path, 0, PIECE_BYTES)
-            if not self._send(Piece(node=self._node, file=name, offset=0, data=packed(data))):
-                return False
-            self._rewritten[name] = state
         return True
 
     @staticmethod

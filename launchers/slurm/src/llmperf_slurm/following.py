@@ -171,22 +171,18 @@ class Follower:
                 self._tails[task] = Tail(output, sys.stdout, prefix), Tail(errors, sys.stderr, prefix)
         self._states = known
         if not quiet and not self._all_ended():
-            self._say_state()
-
-    def _say_state(self) -> None:
-        states = list(self._states.values())
-        if self._job.tasks == 1 and states:
-            headline = _headline(states[0])
-        else:
-            counts: dict[str, int] = {}
-            for state in states:
-                counts[state.state] = counts.get(state.state, 0) + state.tasks
-            headline = ", ".join(f"{state}: {count}" for state, count in sorted(counts.items()))
-        waits = any(state.waiting for state in states)
-        late = waits and monotonic() - self._headline_at > REMIND_SECONDS
-        if headline and (headline != self._headline or late):
-            self._say(f"job {self._job.job}: {headline}, {_clock(monotonic() - self._began)} after submission")
-            self._headline, self._headline_at = headline, monotonic()
+            if self._job.tasks == 1 and known:
+                headline = _headline(next(iter(known.values())))
+            else:
+                counts: dict[str, int] = {}
+                for state in known.values():
+                    counts[state.state] = counts.get(state.state, 0) + state.tasks
+                headline = ", ".join(f"{name}: {count}" for name, count in sorted(counts.items()))
+            waits = any(state.waiting for state in known.values())
+            late = waits and monotonic() - self._headline_at > REMIND_SECONDS
+            if headline and (headline != self._headline or late):
+                self._say(f"job {self._job.job}: {headline}, {_clock(monotonic() - self._began)} after submission")
+                self._headline, self._headline_at = headline, monotonic()
 
     def _all_ended(self) -> bool:
         return bool(self._states) and all(state.ended for state in self._states.values())

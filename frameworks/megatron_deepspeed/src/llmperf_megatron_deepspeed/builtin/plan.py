@@ -60,11 +60,29 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
     yield from parallelism_problems(
         "megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel", "sequence_parallel")
     )
-    yield from _division_problems(spec)
-    yield from _sequence_problems(spec)
+    model, ways = spec.model, spec.tuning.tensor_parallel
+    for name in ("vocab_size", "intermediate_size"):
+        size = getattr(model, name)
+        if size % ways:
+            nearest = max(one for one in range(1, ways + 1) if size % one == 0)
+            what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
+            message = f"{what}; the nearest that does is {nearest}"
+            yield setting_problem("megatron_deepspeed", "tuning.tensor_parallel", message)
+    seq_len, ways = spec.contract.seq_len, spec.tuning.tensor_parallel
+    if spec.tuning.sequence_parallel and seq_len % ways:
+        message = f"tensor parallel {ways} does not divide seq_len {seq_len}; nearest: --set sequence_parallel=false"
+        yield setting_problem("megatron_deepspeed", "tuning.sequence_parallel", message)
+    if spec.framework.get("overlap_tensor_parallel") is True and ways == 1:
+        message = "overlap_tensor_parallel needs tensor parallel ranks, found 1; the nearest is to leave it out"
+        where = "framework.overlap_tensor_parallel"
+        yield Problem(code="megatron_deepspeed.overlap_tensor_parallel", where=where, message=message)
     yield from device_problems("megatron_deepspeed", spec, probe)
     yield from _model_problems(spec)
-    yield from _own_option_problems(spec)
+    options = dict(spec.framework)
+    if options.pop("megatron_home", None) is not None:
+        message = "only engine 'checkout' drives a checkout: --set framework.engine=checkout"
+        yield setting_problem("megatron_deepspeed", "framework.megatron_home", message)
+    yield from option_problems("megatron_deepspeed", options, OPTIONS)
 
 
 def _model_problems(spec: RunSpec) -> Iterator[Problem]:
@@ -78,37 +96,6 @@ def _model_problems(spec: RunSpec) -> Iterator[Problem]:
         message = f"the built-in engine has rotary positions and a plain head; {model.name} asks for others"
         message = f"{message}; the nearest is --framework zero"
         yield setting_problem("megatron_deepspeed", "model.family", message)
-
-
-def _own_option_problems(spec: RunSpec) -> Iterator[Problem]:
-    options = dict(spec.framework)
-    if options.pop("megatron_home", None) is not None:
-        message = "only engine 'checkout' drives a checkout: --set framework.engine=checkout"
-        yield setting_problem("megatron_deepspeed", "framework.megatron_home", message)
-    yield from option_problems("megatron_deepspeed", options, OPTIONS)
-
-
-def _sequence_problems(spec: RunSpec) -> Iterator[Problem]:
-    seq_len, ways = spec.contract.seq_len, spec.tuning.tensor_parallel
-    if spec.tuning.sequence_parallel and seq_len % ways:
-        message = f"tensor parallel {ways} does not divide seq_len {seq_len}; nearest: --set sequence_parallel=false"
-        yield setting_problem("megatron_deepspeed", "tuning.sequence_parallel", message)
-    if spec.framework.get("overlap_tensor_parallel") is True and ways == 1:
-        message = "overlap_tensor_parallel needs tensor parallel ranks, found 1; the nearest is to leave it out"
-        where = "framework.overlap_tensor_parallel"
-        yield Problem(code="megatron_deepspeed.overlap_tensor_parallel", where=where, message=message)
-
-
-def _division_problems(spec: RunSpec) -> Iterator[Problem]:
-    """The core checks heads and layers."""
-    model, ways = spec.model, spec.tuning.tensor_parallel
-    for name in ("vocab_size", "intermediate_size"):
-        size = getattr(model, name)
-        if size % ways:
-            nearest = max(one for one in range(1, ways + 1) if size % one == 0)
-            what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
-            message = f"{what}; the nearest that does is {nearest}"
-            yield setting_problem("megatron_deepspeed", "tuning.tensor_parallel", message)
 
 
 def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:

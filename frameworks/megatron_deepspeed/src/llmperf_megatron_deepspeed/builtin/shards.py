@@ -70,7 +70,15 @@ def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
     if (constant := llmperf.initial_constant(shard.name, facts)) is not None:
         parameter.fill_(constant)
     elif shard.dim == 1:
-        _fill_columns(parameter, shard, facts.initializer_std, seed)
+        rows, columns = shard.shape
+        mine = slice(shard.ranks.rank * parameter.shape[1], (shard.ranks.rank + 1) * parameter.shape[1])
+        each = max(1, CHUNK // columns)
+        for row in range(0, rows, each):
+            last = min(row + each, rows)
+            drawn = llmperf.initial_normal(
+                seed, shard.name, shard.shape, facts.initializer_std, row * columns, last * columns
+            )
+            parameter[row:last].copy_(torch.from_numpy(drawn).view(last - row, columns)[:, mine])
     else:
         flat, first = parameter.view(-1), shard.ranks.rank * parameter.numel() if shard.dim == 0 else 0
         for start in range(0, flat.numel(), CHUNK):
@@ -79,16 +87,6 @@ def fill_shard(parameter: torch.nn.Parameter, facts: Model, seed: int) -> None:
                 seed, shard.name, shard.shape, facts.initializer_std, first + start, first + stop
             )
             flat[start:stop].copy_(torch.from_numpy(drawn))
-
-
-def _fill_columns(parameter: torch.nn.Parameter, shard: Shard, std: float, seed: int) -> None:
-    rows, columns = shard.shape
-    mine = slice(shard.ranks.rank * parameter.shape[1], (shard.ranks.rank + 1) * parameter.shape[1])
-    each = max(1, CHUNK // columns)
-    for row in range(0, rows, each):
-        last = min(row + each, rows)
-        drawn = llmperf.initial_normal(seed, shard.name, shard.shape, std, row * columns, last * columns)
-        parameter[row:last].copy_(torch.from_numpy(drawn).view(last - row, columns)[:, mine])
 
 
 def sum_shared_gradients(engine: Any, ranks: TensorParallel) -> None:

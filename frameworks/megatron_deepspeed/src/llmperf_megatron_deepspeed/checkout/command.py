@@ -57,36 +57,19 @@ DEFAULT_THETA = 10000
 
 def pretrain_arguments(spec: RunSpec, probe: Probe, layout: Layout) -> tuple[str, ...]:
     """All options of `pretrain_gpt.py`; `{run_dir}` and `{data}` are left to be filled in."""
-    return (
-        *(
-            (
-                *("--tensor-model-parallel-size", str(layout.tensor_parallel)),
-                *("--pipeline-model-parallel-size", str(layout.pipeline_parallel)),
-            )
-        ),
-        *_model(spec, layout),
-        *_batch(spec),
-        *_data(spec),
-        *_optimizer(spec, probe),
-        *_precision(spec),
-        *_kernels(spec),
-        *_checkpointing(spec),
-        *("--log-interval", "1"),
-        *_deepspeed(spec, layout, probe),
-    )
-
-
-def _model(spec: RunSpec, layout: Layout) -> tuple[str, ...]:
-    model = spec.model
+    model, contract, tuning, adam = spec.model, spec.contract, spec.tuning, spec.contract.optimizer
     theta = model.rope_theta or DEFAULT_THETA
+    recomputed = ("--checkpoint-activations", "--deepspeed-activation-checkpointing")
     return (
+        *("--tensor-model-parallel-size", str(layout.tensor_parallel)),
+        *("--pipeline-model-parallel-size", str(layout.pipeline_parallel)),
         *("--num-layers", str(model.layers)),
         *("--hidden-size", str(model.hidden_size)),
         *("--ffn-hidden-size", str(model.intermediate_size)),
         *("--num-attention-heads", str(model.attention_heads)),
         *("--num-key-value-heads", str(model.kv_heads)),
         *("--max-position-embeddings", str(model.max_positions)),
-        *("--use-rotary-position-embeddings",),
+        "--use-rotary-position-embeddings",
         *(("--rotary-position-embeddings-theta", str(int(theta))) if theta != DEFAULT_THETA else ()),
         *("--normalization", "rmsnorm", "--layernorm-epsilon", repr(model.norm_eps)),
         *("--swiglu", "--disable-bias-linear"),
@@ -94,6 +77,34 @@ def _model(spec: RunSpec, layout: Layout) -> tuple[str, ...]:
         *("--init-method-std", repr(model.initializer_std)),
         *("--attention-dropout", "0", "--hidden-dropout", "0"),
         *vocabulary(model.vocab_size),
+        *("--micro-batch-size", str(tuning.micro_batch)),
+        *("--global-batch-size", str(contract.global_batch)),
+        *("--seq-length", str(contract.seq_len)),
+        *("--train-iters", str(contract.steps)),
+        *("--seed", str(DEFAULT_SEED + contract.seed)),
+        # our own token files with the order they are in: the script shuffles nothing, and evaluates nothing
+        *("--data-path", f"{DATA}/tokens", "--data-impl", "mmap", "--split", "100,0,0"),
+        *("--train-desc-path", f"{DATA}/train.dsc"),
+        *("--train-doc-idx-path", f"{DATA}/documents.npy"),
+        *("--train-sample-idx-path", f"{DATA}/samples.npy"),
+        *("--train-shuffle-idx-path", f"{DATA}/order.npy"),
+        *("--eval-iters", "0"),
+        *("--optimizer", "adam", *(() if uses_apex(probe) else ("--cpu-optimizer", "--cpu_torch_adam"))),
+        *("--adam-beta1", repr(adam.beta1), "--adam-beta2", repr(adam.beta2), "--adam-eps", repr(adam.eps)),
+        *("--weight-decay", repr(adam.weight_decay), "--clip-grad", repr(adam.clip_norm or 0.0)),
+        *("--lr", repr(adam.lr), "--min-lr", repr(adam.min_lr), "--lr-decay-style", adam.schedule),
+        *("--lr-warmup-iters", str(adam.warmup_steps)),
+        *((f"--{contract.precision}",) if contract.precision in ("bf16", "fp16") else ()),
+        "--no-query-key-layer-scaling",
+        # without the script's compiled kernels: they are built into the checkout
+        *("--no-masked-softmax-fusion", "--no-gradient-accumulation-fusion"),
+        *(("--use-flash-attn-v2",) if tuning.attention == "flash" else ()),
+        *(recomputed if tuning.gradient_checkpointing else ()),
+        *("--log-interval", "1"),
+        *("--distributed-backend", probe.offers.collective_backend),
+        *("--deepspeed", "--deepspeed_config", f"{{run_dir}}/files/{CONFIG}"),
+        *("--zero-stage", str(tuning.sharding_stage)),
+        *(() if layout.pipeline_parallel > 1 else ("--no-pipeline-parallel",)),
     )
 
 
@@ -105,65 +116,6 @@ def vocabulary(rows: int) -> tuple[str, ...]:
     )
 
 
-def _batch(spec: RunSpec) -> tuple[str, ...]:
-    return (
-        *("--micro-batch-size", str(spec.tuning.micro_batch)),
-        *("--global-batch-size", str(spec.contract.global_batch)),
-        *("--seq-length", str(spec.contract.seq_len)),
-        *("--train-iters", str(spec.contract.steps)),
-        *("--seed", str(DEFAULT_SEED + spec.contract.seed)),
-    )
-
-
-def _data(spec: RunSpec) -> tuple[str, ...]:
-    """Our own token files with the order they are in: the script shuffles nothing, and evaluates nothing."""
-    return (
-        *("--data-path", f"{DATA}/tokens", "--data-impl", "mmap", "--split", "100,0,0"),
-        *("--train-desc-path", f"{DATA}/train.dsc"),
-        *("--train-doc-idx-path", f"{DATA}/documents.npy"),
-        *("--train-sample-idx-path", f"{DATA}/samples.npy"),
-        *("--train-shuffle-idx-path", f"{DATA}/order.npy"),
-        *("--eval-iters", "0"),
-    )
-
-
-def _optimizer(spec: RunSpec, probe: Probe) -> tuple[str, ...]:
-    adam = spec.contract.optimizer
-    return (
-        *("--optimizer", "adam", *(() if uses_apex(probe) else ("--cpu-optimizer", "--cpu_torch_adam"))),
-        *("--adam-beta1", repr(adam.beta1), "--adam-beta2", repr(adam.beta2), "--adam-eps", repr(adam.eps)),
-        *("--weight-decay", repr(adam.weight_decay), "--clip-grad", repr(adam.clip_norm or 0.0)),
-        *("--lr", repr(adam.lr), "--min-lr", repr(adam.min_lr), "--lr-decay-style", adam.schedule),
-        *("--lr-warmup-iters", str(adam.warmup_steps)),
-    )
-
-
 def uses_apex(probe: Probe) -> bool:
     """Check whether the script takes AdamW from apex, as it does on CUDA; else an option selects torch's."""
     return probe.offers.collective_backend == "nccl" and not probe.on_cpu
-
-
-def _precision(spec: RunSpec) -> tuple[str, ...]:
-    flags = {"bf16": ("--bf16",), "fp16": ("--fp16",)}
-    return (*flags.get(spec.contract.precision, ()), "--no-query-key-layer-scaling")
-
-
-def _kernels(spec: RunSpec) -> tuple[str, ...]:
-    """Without the script's compiled kernels: they are built into the checkout."""
-    flash = ("--use-flash-attn-v2",) if spec.tuning.attention == "flash" else ()
-    return ("--no-masked-softmax-fusion", "--no-gradient-accumulation-fusion", *flash)
-
-
-def _checkpointing(spec: RunSpec) -> tuple[str, ...]:
-    wanted = spec.tuning.gradient_checkpointing
-    return ("--checkpoint-activations", "--deepspeed-activation-checkpointing") if wanted else ()
-
-
-def _deepspeed(spec: RunSpec, layout: Layout, probe: Probe) -> tuple[str, ...]:
-    pipeline = () if layout.pipeline_parallel > 1 else ("--no-pipeline-parallel",)
-    return (
-        *("--distributed-backend", probe.offers.collective_backend),
-        *("--deepspeed", "--deepspeed_config", f"{{run_dir}}/files/{CONFIG}"),
-        *("--zero-stage", str(spec.tuning.sharding_stage)),
-        *pipeline,
-    )

@@ -33,7 +33,10 @@ SMALL_VOCABULARY = 65_500
 def prepare(plan: Plan) -> Path:
     """The folder with the token files of a plan, made by the first process of this host that asks, in the cache."""
     with llmperf.open_batches(plan, 0) as batches:
-        folder = llmperf.cache_dir("megatron_data") / _key(plan, batches.fingerprint)
+        contract, dtype = plan.spec.contract, _dtype(plan)
+        facts = (FORMAT, batches.fingerprint, contract.seed, contract.seq_len, contract.steps, contract.global_batch)
+        key = hashlib.sha256("\0".join(map(str, (*facts, dtype.str))).encode()).hexdigest()
+    folder = llmperf.cache_dir("megatron_data") / key
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -42,26 +45,16 @@ def prepare(plan: Plan) -> Path:
             made = Path(tempfile.mkdtemp(dir=folder.parent, prefix=".making-"))
             try:
                 samples = plan.spec.contract.steps * plan.batch.global_batch
-                path = made / "tokens.bin"
-                dtype = _dtype(plan)
-                rows = _rows(plan)
-                with path.open("wb") as file:
-                    for micro_batch in rows:
+                with (made / "tokens.bin").open("wb") as file:
+                    for micro_batch in _rows(plan):
                         file.write(micro_batch.astype(dtype).tobytes())
-                _write_index(made / "tokens.idx", _dtype(plan), samples, plan.batch.seq_len + 1)
+                _write_index(made / "tokens.idx", dtype, samples, plan.batch.seq_len + 1)
                 _write_order(made, samples, plan.batch.seq_len)
                 os.rename(made, folder)
             except BaseException:
                 shutil.rmtree(made, ignore_errors=True)
                 raise
     return folder
-
-
-def _key(plan: Plan, fingerprint: str) -> str:
-    contract = plan.spec.contract
-    facts = (FORMAT, fingerprint, contract.seed, contract.seq_len, contract.steps, contract.global_batch)
-    vocabulary = _dtype(plan).str
-    return hashlib.sha256("\0".join(map(str, (*facts, vocabulary))).encode()).hexdigest()
 
 
 def _dtype(plan: Plan) -> np.dtype[np.integer]:

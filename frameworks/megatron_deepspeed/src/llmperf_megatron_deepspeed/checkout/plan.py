@@ -45,28 +45,15 @@ def checkout_problems(
     """Every reason why the script cannot run the spec."""
     options = {name: value for name, value in spec.framework.items() if name != OPTION}
     yield from option_problems(NAME, options, {**OPTIONS, OPTION: ()}, title="megatron_deepspeed, engine checkout,")
-    yield from _home_problems(home, arguments)
-    if home is not None:
-        yield from defect_problems(home, spec, layout)
-    yield from parallelism_problems(NAME, spec, ("tensor_parallel", "pipeline_parallel"))
-    yield from _model_problems(spec, layout)
-    yield from _optimizer_problems(spec)
-    yield from _tuning_problems(spec, layout, probe)
-    yield from _device_problems(spec, probe)
-
-
-def _home_problems(home: Path | None, arguments: tuple[str, ...]) -> Iterator[Problem]:
     if (message := home_problem(home)) is not None:
-        yield Problem(code="megatron_deepspeed.checkout", where=WHERE, message=message)
-        return
-    assert home is not None
-    if missing := missing_options(home, arguments):
+        yield Problem(code=f"{NAME}.checkout", where=WHERE, message=message)
+    elif home is not None and (missing := missing_options(home, arguments)):
         message = f"the checkout {home} is of another kind or age: pretrain_gpt.py has no {', '.join(missing)}"
         message = f"{message}; the nearest that has is its last commit, 4efb479d"
         yield Problem(code=f"{NAME}.checkout", where=WHERE, message=message)
-
-
-def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    if home is not None:
+        yield from defect_problems(home, spec, layout)
+    yield from parallelism_problems(NAME, spec, ("tensor_parallel", "pipeline_parallel"))
     model, tensor = spec.model, layout.tensor_parallel
     if model.family != "llama":
         yield family_problem(NAME, spec, ("llama",), "--framework zero builds it")
@@ -84,9 +71,6 @@ def _model_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
     if spec.contract.lora is not None:
         message = "pretrain_gpt.py trains all weights; framework 'lora' trains adapters"
         yield setting_problem(NAME, "contract.lora", message)
-
-
-def _optimizer_problems(spec: RunSpec) -> Iterator[Problem]:
     adam, steps = spec.contract.optimizer, spec.contract.steps
     if adam.warmup_steps >= steps:
         message = f"the script warms up for fewer steps than it trains: expected less than {steps}, found"
@@ -95,9 +79,6 @@ def _optimizer_problems(spec: RunSpec) -> Iterator[Problem]:
     if adam.min_lr > adam.lr:
         message = f"expected at most lr {adam.lr}, found {adam.min_lr}; the nearest is {adam.lr}"
         yield setting_problem(NAME, "contract.optimizer.min_lr", message)
-
-
-def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Problem]:
     tuning, stages = spec.tuning, (1,) if layout.pipeline_parallel > 1 else (0, 1, 2)
     if tuning.sharding_stage not in stages:
         why = "with pipeline stages" if layout.pipeline_parallel > 1 else "without pipeline stages"
@@ -114,6 +95,7 @@ def _tuning_problems(spec: RunSpec, layout: Layout, probe: Probe) -> Iterator[Pr
     if named := [name for name in tuning.fused_ops if name not in FUSED_IN_SCRIPT]:
         message = f"the script's kernels are built into the checkout, so none is used: found {named}"
         yield setting_problem(NAME, "tuning.fused_ops", f"{message}; the nearest is []")
+    yield from _device_problems(spec, probe)
 
 
 def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -122,32 +104,24 @@ def _device_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         message = "pretrain_gpt.py has no switch for it: expected fp32, bf16 or fp16, found tf32"
         yield setting_problem(NAME, "contract.precision", f"{message}; {NEAREST_ENGINE}")
     if probe.on_cpu:
-        yield from _cpu_problems(spec)
+        if spec.contract.precision == "fp16":
+            message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
+            yield setting_problem(NAME, "contract.precision", message)
+        if spec.tuning.attention == "flash":
+            message = "flash attention needs an accelerator: expected auto or eager on a CPU; the nearest is eager"
+            yield setting_problem(NAME, "tuning.attention", message)
     else:
         yield from precision_problems(NAME, spec, nearest="eager")
     if not probe.on_cpu and backend not in BACKENDS:
         message = f"pretrain_gpt.py communicates by {', '.join(BACKENDS)}; the devices offer {backend}"
         yield setting_problem(NAME, "framework.engine", f"{message}; {NEAREST_ENGINE}")
     if not probe.simulated:
-        yield from _package_problems(spec, probe)
-
-
-def _cpu_problems(spec: RunSpec) -> Iterator[Problem]:
-    if spec.contract.precision == "fp16":
-        message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
-        yield setting_problem(NAME, "contract.precision", message)
-    if spec.tuning.attention == "flash":
-        message = "flash attention needs an accelerator: expected auto or eager on a CPU; the nearest is eager"
-        yield setting_problem(NAME, "tuning.attention", message)
-
-
-def _package_problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    if uses_apex(probe) and find_spec("apex") is None:
-        message = "pretrain_gpt.py takes its optimiser from apex on this device, which is not installed"
-        yield setting_problem(NAME, "framework.engine", f"{message}; {NEAREST_ENGINE}")
-    if spec.tuning.attention == "flash" and not probe.on_cpu and find_spec("flash_attn") is None:
-        message = "--use-flash-attn-v2 needs flash_attn, which is not installed"
-        yield setting_problem(NAME, "tuning.attention", f"{message}; the nearest is eager")
+        if uses_apex(probe) and find_spec("apex") is None:
+            message = "pretrain_gpt.py takes its optimiser from apex on this device, which is not installed"
+            yield setting_problem(NAME, "framework.engine", f"{message}; {NEAREST_ENGINE}")
+        if spec.tuning.attention == "flash" and not probe.on_cpu and find_spec("flash_attn") is None:
+            message = "--use-flash-attn-v2 needs flash_attn, which is not installed"
+            yield setting_problem(NAME, "tuning.attention", f"{message}; the nearest is eager")
 
 
 START = "llmperf_megatron_deepspeed.checkout.start"

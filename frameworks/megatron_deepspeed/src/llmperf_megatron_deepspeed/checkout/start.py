@@ -19,16 +19,13 @@ from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import llmperf
 
 from llmperf_megatron_deepspeed.checkout.command import DATA
 from llmperf_megatron_deepspeed.checkout.home import SCRIPT
 from llmperf_megatron_deepspeed.checkout.log import FAILURE, PACKAGES
-
-if TYPE_CHECKING:
-    pass
 
 UNUSED = (
     "torchvision",
