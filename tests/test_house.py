@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 29250,
+    "core": 29150,
     "schemas": 100,
     "testing": 4900,
     "vendors/ascend": 250,
@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 89500,
+    "outside tests": 89400,
     "tests": 49250,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -15,7 +15,6 @@ from llmperf.launching.agent import rank_environment
 from llmperf.launching.launchers import LocalLauncher, agent_command
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
-from llmperf.planning.host_facts import recorded_environment
 from llmperf.planning.launchers import find_launcher
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
@@ -62,7 +61,7 @@ def test_a_framework_writes_nothing_outside_the_run_folder(stub_plan, tmp_path, 
     assert not (tmp_path / "run").exists()
 
 
-def test_of_the_environment_only_named_variables_are_kept():
+def test_of_the_environment_only_named_variables_are_kept(monkeypatch):
     environment = {
         "NCCL_DEBUG": "INFO",
         "OMP_NUM_THREADS": "4",
@@ -80,7 +79,8 @@ def test_of_the_environment_only_named_variables_are_kept():
         environment_names=("OMP_NUM_THREADS", "TOKENIZERS_PARALLELISM"),
         environment_prefixes=("NCCL_", "FLAGS_", "TORCH_NCCL_", "XPU_"),
     )
-    kept = recorded_environment(environment, facts)
+    monkeypatch.setattr("os.environ", environment)
+    kept = this_host({}, facts).environment
     expected = {"NCCL_DEBUG": "INFO", "NCCL_X": "?" * 200, "OMP_NUM_THREADS": "4", "TOKENIZERS_PARALLELISM": "false"}
     assert kept == expected
 

@@ -12,7 +12,7 @@ from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run, run_id
 from llmperf.planning.launchers import find_launcher
-from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, padding_problems, routing_problems
+from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, unsupported_problems
 from llmperf.planning.ready import ready, worker_env
 from llmperf.planning.states import Selection, Site
 from llmperf.planning.vendors import machine_elsewhere, probe_all, this_machine
@@ -151,22 +151,17 @@ def test_a_framework_that_has_neither_trainer_nor_script_is_refused(install, cap
     assert "ranks without a script need llmperf_build_trainer, which it does not answer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("check", "supports", "where", "told"),
-    [
-        (padding_problems, "padding", "packing", "trains on packed sequences only: expected packed, found padded"),
-        (routing_problems, "routing_tables", "routing", "expected learned, found balanced; nearest: --set routing=lea"),
-    ],
-)
-def test_a_contract_that_a_framework_would_not_train_is_refused(stub_plan, check, supports, where, told):
+def test_a_contract_that_a_framework_would_not_train_is_refused(stub_plan):
     spec = stub_plan().spec
     spec = replace(spec, model=replace(spec.model, mixture=Mixture(experts=8, top_k=2, expert_width=8)))
     asked = replace(spec, contract=replace(spec.contract, packing="padded", routing="balanced"))
     worker = replace(stub_plan().worker, padding=False, routing_tables=False)
-    assert check(spec, worker) == check(asked, replace(worker, **{supports: True})) == []
-    (problem,) = check(asked, worker)
-    assert problem.where == f"contract.{where}"
-    assert told in problem.message
+    assert list(unsupported_problems(spec, worker)) == []
+    assert list(unsupported_problems(asked, replace(worker, padding=True, routing_tables=True))) == []
+    padding, routing = unsupported_problems(asked, worker)
+    assert (padding.where, routing.where) == ("contract.packing", "contract.routing")
+    assert "trains on packed sequences only: expected packed, found padded" in padding.message
+    assert "expected learned, found balanced; nearest: --set routing=lea" in routing.message
 
 
 def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install, ran, monkeypatch):

@@ -20,7 +20,6 @@ from llmperf.launching.launchers import agent_command, free_port, of_node
 from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.measuring.sampler import Sampler, device_query, device_sampler
 from llmperf.measuring.worker import plugins_of
-from llmperf.planning.host_facts import MAX_VALUE, cpu_name, memory_bytes, os_name, recorded_environment
 from llmperf.planning.vendors import asked
 from llmperf.plugins.discovery import find
 from llmperf.plugins.facts import joined_facts
@@ -33,6 +32,8 @@ from llmperf.types.devices import Facts
 from llmperf.types.hosts import LoadBefore
 from llmperf.types.plan import Plan
 
+MAX_VALUE = 200
+"""Longest value of a variable that is recorded."""
 MAX_LOOK_SECONDS = 10.0
 """Longest time over which the controller may have the load of a node averaged."""
 GRACE_SECONDS = 4.0
@@ -173,20 +174,30 @@ class LocalAgents:
 
 
 def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
-    """The description of this host.
+    """The description of this host: system, first processor, memory, and variables without those of secret names.
 
-    Variables that plugins set for the ranks (`planned`) are recorded under any name, without secrets: the plan has
-    them too. Of the inherited variables only those that the facts name are recorded.
+    Variables that plugins set for the ranks (`planned`) are recorded under any name: the plan has them too. Of the
+    inherited variables only those that the facts name are recorded, with at most MAX_VALUE characters of each.
     """
-    set_by_plugins = {name: printable(value, "?")[:MAX_VALUE] for name, value in without_secrets(planned).items()}
-    environment = {**recorded_environment(os.environ, facts), **set_by_plugins}
+    names, prefixes = facts.environment_names, facts.environment_prefixes
+    inherited = {name: value for name, value in os.environ.items() if name in names or name.startswith(prefixes)}
+    environment = without_secrets({**inherited, **planned})
+    system, cpu, memory = platform.system(), None, None
+    with suppress(OSError):  # such as `Debian GNU/Linux 12 (bookworm)`
+        system = platform.freedesktop_os_release().get("PRETTY_NAME", system)
+    with suppress(OSError):
+        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
+        models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name") and ":" in line)
+        cpu = next(models, None)
+    with suppress(ValueError, OSError):
+        memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return Host(
-        os=os_name(),
+        os=system,
         kernel=f"{platform.system()} {platform.release()}",
         python=platform.python_version(),
-        cpu=cpu_name(),
-        memory_bytes=memory_bytes(),
-        environment=dict(sorted(environment.items())),
+        cpu=cpu or platform.processor() or None,
+        memory_bytes=memory,
+        environment={name: printable(environment[name], "?")[:MAX_VALUE] for name in sorted(environment)},
         notable_packages=facts.packages,
     )
 

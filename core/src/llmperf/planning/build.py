@@ -22,11 +22,9 @@ from llmperf.planning.checks import checked
 from llmperf.planning.nodes import by_interpreter, installed_problem, nodes_wanted, reach
 from llmperf.planning.problems import (
     HOOK,
-    data_problems,
     framework_problems,
     machine_problems,
     memory_problems,
-    size_problems,
     state_bytes,
 )
 from llmperf.planning.ready import NOT_ASKED
@@ -72,8 +70,16 @@ def plan_only(selection: Selection, site: Site = HERE, options: RunOptions = USU
 def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: RunOptions = USUAL) -> Outcome:
     """Plan like `plan_run`, on a machine that was reached."""
     resolved = resolve_on(machine, selection, site, options)
-    worker, objections = framework_answer(resolved)
-    problems = [*resolved.problems, *objections]
+    spec, plugins, probe = resolved.spec, resolved.plugins, resolved.machine.probe
+    laid_out, worker, problems = resolved.arithmetic is not None, None, [*resolved.problems]
+    if plugins.answers(HOOK) and all(problem.code != "value_too_large" for problem in problems):
+        try:
+            worker = plugins.answer(HOOK, WorkerPlan, spec=spec, probe=probe)
+        except PluginError:  # the figures of a contract with problems may not fit together as the framework expects
+            if laid_out:
+                raise
+    if worker is not None:
+        problems += framework_problems(spec, worker, probe, plugins, laid_out=laid_out)
     if worker is None or resolved.arithmetic is None:
         return Refused(resolved=resolved, problems=tuple(problems), plan=None)
     plan, expected, fits = _drafted(resolved, resolved.arithmetic, worker), list[Problem](), True
@@ -126,12 +132,15 @@ def resolve_on(machine: Machine, selection: Selection, site: Site = HERE, option
     overlaid = overlay_settings(overlays, facts, case.contract.model, selection.overlays)
     models = selection.models(shelf, model)
     spec, contract_problems = resolve(case, models, [*overlaid, *settings], here, selection.challenge)
-    problems += [*machine_problems(spec, machine), *size_problems(spec), *contract_problems]
+    problems += [*machine_problems(spec, machine), *contract_problems]
     arithmetic = None
     if not contract_problems:
         layout = standard_layout(spec)
         arithmetic = Arithmetic(layout=layout, batch=batch_of(spec.contract, spec.tuning, layout.data_parallel))
-        problems += data_problems(spec, arithmetic.batch, machine)
+        if machine.here:
+            from llmperf.tokens.sources import check_data
+
+            problems += check_data(spec, arithmetic.batch)
     return Resolved(
         spec=spec,
         site=site,
@@ -162,24 +171,6 @@ def _settings(machine: Machine, selection: Selection, site: Site) -> list[Settin
     elif offered:
         named.append(Setting("tuning.devices", min(offered), f"--launcher {site.launcher}"))
     return named + from_command_line(selection.settings)
-
-
-def framework_answer(resolved: Resolved) -> tuple[WorkerPlan | None, list[Problem]]:
-    """The framework's part of the plan, with its problems and the core's objections to it.
-
-    A framework is also asked about a contract that has problems, so that all are shown at once. An error that it raises
-    then is ignored: it may rely on figures that fit together.
-    """
-    spec, plugins, probe = resolved.spec, resolved.plugins, resolved.machine.probe
-    if not plugins.answers(HOOK) or not resolved.bounded:
-        return None, []
-    try:
-        worker = plugins.answer(HOOK, WorkerPlan, spec=spec, probe=probe)
-    except PluginError:
-        if resolved.arithmetic is None:
-            return None, []
-        raise
-    return worker, framework_problems(spec, worker, probe, plugins, laid_out=resolved.arithmetic is not None)
 
 
 def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Plan:

@@ -1,53 +1,8 @@
-"""The description of a host: system, processor, memory, packages and the variables that plugins name."""
+"""Versions of the packages of a host, and variables that would load code into the ranks."""
 
 from __future__ import annotations
 
-import os
-import platform
-from collections.abc import Iterable, Mapping
-from pathlib import Path
-
-from llmperf.files.text import printable, without_secrets
-from llmperf.types.devices import Facts
-
-MAX_VALUE = 200
-"""Longest value of a variable that is recorded."""
-
-
-def recorded_environment(environment: Mapping[str, str], facts: Facts) -> dict[str, str]:
-    """The variables that the facts name, with values of at most 200 characters.
-
-    Variables whose names suggest a secret (`redaction.SECRET_NAME`) are left out.
-    """
-    names, prefixes = facts.environment_names, facts.environment_prefixes
-    recorded = (name for name in sorted(without_secrets(environment)) if name in names or name.startswith(prefixes))
-    return {name: printable(environment[name], "?")[:MAX_VALUE] for name in recorded}
-
-
-def os_name() -> str:
-    """The distribution, such as `Debian GNU/Linux 12 (bookworm)`; otherwise the system."""
-    try:
-        return platform.freedesktop_os_release().get("PRETTY_NAME", platform.system())
-    except OSError:
-        return platform.system()
-
-
-def cpu_name() -> str | None:
-    """The model of the first processor; None if the system does not name it."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(errors="replace").splitlines()
-    except OSError:
-        return platform.processor() or None
-    models = (line.split(":", 1)[1].strip() for line in lines if line.startswith("model name") and ":" in line)
-    return next(models, None) or platform.processor() or None
-
-
-def memory_bytes() -> int | None:
-    """Memory of the host."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (ValueError, OSError):
-        return None
+from collections.abc import Iterable
 
 
 def package_versions(names: tuple[str, ...]) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -30,18 +30,14 @@ def compact_hosts(hosts: Iterable[str]) -> str:
     for host in hosts:
         stem = host.rstrip("0123456789")
         groups.setdefault((stem, len(host) - len(stem)), []).append(host[len(stem) :])
-    return ", ".join(_ranges(stem, digits) for (stem, _), digits in groups.items())
-
-
-def _ranges(stem: str, digits: Sequence[str]) -> str:
-    numbers = sorted(set(digits), key=lambda text: int(text or 0))
-    if len(numbers) == 1:
-        return f"{stem}{numbers[0]}"
-    runs: list[list[str]] = []
-    for number in numbers:
-        if runs and int(number) == int(runs[-1][-1]) + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    parts = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
-    return f"{stem}[{','.join(parts)}]"
+    parts = []
+    for (stem, _), digits in groups.items():
+        runs: list[list[str]] = []
+        for number in sorted(set(digits), key=lambda text: int(text or 0)):
+            if runs and int(number) == int(runs[-1][-1]) + 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        texts = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+        parts.append(f"{stem}{texts[0]}" if len(set(digits)) == 1 else f"{stem}[{','.join(texts)}]")
+    return ", ".join(parts)

@@ -201,11 +201,8 @@ def remote_nodes(launcher: CheckedLauncher, python: str | Interpreter | None) ->
 def launchers_of(found: Found | None) -> list[str]:
     """The names of the launchers that a plugin offers, or the core if it is None; PluginError if the plugin fails."""
     offered = _launchers(Plugins() if found is None else Plugins([found]))
-    return [name for name, owners in offered.items() if (found is None) == all(_of_core(owner) for owner in owners)]
-
-
-def _of_core(offer: tuple[str, CheckedLauncher]) -> bool:
-    return offer[1].owner.role == "core"
+    of_core = {name: all(launcher.owner.role == "core" for _, launcher in offers) for name, offers in offered.items()}
+    return [name for name in offered if of_core[name] == (found is None)]
 
 
 def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, CheckedLauncher]]]:

@@ -18,7 +18,7 @@ from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.facts import required_problem
 from llmperf.plugins.mending import unmet_problem
 from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
-from llmperf.types.remote import Chooser, Container, EnvironmentReport, NodesReached
+from llmperf.types.remote import Chooser, Container, NodesReached
 
 NODES_HERE = (Node(host="localhost", address="127.0.0.1"),)
 """This machine as the only node."""
@@ -167,26 +167,21 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
     if not machine.reports:
         return packages_problem(name, "vendor" if role == "vendor" else "framework")
     hosts: dict[str, list[str]] = {}
+    here = next((found for found in discover() if (found.role, found.name) == (role, name)), None)
     for node, report in zip(machine.node_list, machine.reports, strict=True):
-        problem = _problem_there(report, role, name)
+        plugin = report.plugin(role, name)
+        problem = None if plugin is None else plugin.problem
+        if plugin is None:
+            problem = f"{role} {name!r} is not installed" + (f"; install {here.distribution} there" if here else "")
+        elif here is not None and (here.distribution, here.version) != (plugin.distribution, plugin.version):
+            other = f"{plugin.distribution} {plugin.version}"
+            problem = f"{role} {name!r}: expected {here.distribution} {here.version} as here, found {other}"
         if problem is not None:
             hosts.setdefault(problem, []).append(node.host)
     if len(machine.node_list) == 1:
         path = machine.interpreter.path if machine.interpreter else machine.node_list[0].host
         return next((f"{path}: {problem}" for problem in hosts), None)
     return "; ".join(f"node {compact_hosts(names)}: {problem}" for problem, names in hosts.items()) or None
-
-
-def _problem_there(report: EnvironmentReport, role: str, name: str) -> str | None:
-    plugin = report.plugin(role, name)
-    here = next((found for found in discover() if (found.role, found.name) == (role, name)), None)
-    if plugin is None:
-        wanted = f"; install {here.distribution} there" if here else ""
-        return f"{role} {name!r} is not installed{wanted}"
-    if here is not None and (here.distribution, here.version) != (plugin.distribution, plugin.version):
-        other = f"{plugin.distribution} {plugin.version}"
-        return f"{role} {name!r}: expected {here.distribution} {here.version} as here, found {other}"
-    return plugin.problem
 
 
 def packages_problem(name: str, role: Role = "framework") -> str | None:

@@ -16,7 +16,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
 from llmperf.types.devices import Probe
-from llmperf.types.layout import Batch, Layout
+from llmperf.types.layout import Layout
 from llmperf.types.plan import Needs, WorkerPlan
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import OPTIONAL_SETTINGS, RunSpec, Tuning
@@ -38,16 +38,8 @@ MOST_STEPS = 10_000_000
 """With more steps, the records of a rank might exceed the largest file that is read."""
 
 
-def size_problems(spec: RunSpec) -> list[Problem]:
-    """More steps than a file of records can hold."""
-    if spec.contract.steps <= MOST_STEPS:
-        return []
-    message = f"expected at most {MOST_STEPS} steps, which a file of records can hold, found {spec.contract.steps}"
-    return [Problem(code="steps_too_many", where="contract.steps", message=message)]
-
-
 def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
-    """Too few nodes or devices, or devices of several models."""
+    """Too few nodes or devices, devices of several models, or more steps than a file of records can hold."""
     problems = []
     devices = len(machine.probe.devices)
     if spec.tuning.nodes > machine.nodes:
@@ -64,29 +56,10 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
             f"a run measures devices of one model, the first {len(models)} are {found}; nearest: --devices {alike}"
         )
         problems.append(Problem(code="devices_mixed", where="tuning.devices", message=message))
+    if spec.contract.steps > MOST_STEPS:
+        message = f"expected at most {MOST_STEPS} steps, which a file of records can hold, found {spec.contract.steps}"
+        problems.append(Problem(code="steps_too_many", where="contract.steps", message=message))
     return problems
-
-
-def setting_problems(spec: RunSpec, worker: WorkerPlan) -> Iterator[Problem]:
-    """Optional settings that the framework does not support."""
-    defaults = {field.name: field.default for field in fields(Tuning)}
-    for name in OPTIONAL_SETTINGS:
-        value = getattr(spec.tuning, name)
-        if name in worker.settings or value == defaults[name]:
-            continue
-        expected = str(defaults[name]).lower() if isinstance(value, bool) else defaults[name]
-        message = f"{spec.tuning.framework} does not support it: expected {expected}, found {str(value).lower()}"
-        message = f"{message}; nearest: --set {name}={expected}"
-        yield Problem(code="setting_not_supported", where=f"tuning.{name}", message=message)
-
-
-def data_problems(spec: RunSpec, batch: Batch, machine: Machine) -> list[Problem]:
-    """Token files that are missing, too short or not for this model; not checked for a machine named with `--on`."""
-    if not machine.here:
-        return []
-    from llmperf.tokens.sources import check_data
-
-    return list(check_data(spec, batch))
 
 
 def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
@@ -119,21 +92,25 @@ def memory_problems(state_bytes_per_stage: Sequence[int], probe: Probe, device_s
     return [Problem(code="memory_too_small", where="tuning.sharding_stage", message=message)]
 
 
-def padding_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
-    """A padded contract with a framework that would train on padding and count it."""
-    if spec.contract.packing == "packed" or worker.padding:
-        return []
-    message = f"{spec.tuning.framework} trains on packed sequences only: expected packed, found padded"
-    return [Problem(code="padding_not_supported", where="contract.packing", message=message)]
-
-
-def routing_problems(spec: RunSpec, worker: WorkerPlan) -> list[Problem]:
-    """Balanced or skewed routing with a framework in which the router always chooses."""
-    if spec.contract.routing == "learned" or spec.model.mixture is None or worker.routing_tables:
-        return []
-    message = f"{spec.tuning.framework} routes by the router only: expected learned, found {spec.contract.routing}"
-    message = f"{message}; nearest: --set routing=learned"
-    return [Problem(code="routing_not_supported", where="contract.routing", message=message)]
+def unsupported_problems(spec: RunSpec, worker: WorkerPlan) -> Iterator[Problem]:
+    """Padding that a framework would train on and count, routing that its router overrides, settings that it lacks."""
+    contract, tuning = spec.contract, spec.tuning
+    if contract.packing != "packed" and not worker.padding:
+        message = f"{tuning.framework} trains on packed sequences only: expected packed, found padded"
+        yield Problem(code="padding_not_supported", where="contract.packing", message=message)
+    if contract.routing != "learned" and spec.model.mixture is not None and not worker.routing_tables:
+        message = f"{tuning.framework} routes by the router only: expected learned, found {contract.routing}"
+        message = f"{message}; nearest: --set routing=learned"
+        yield Problem(code="routing_not_supported", where="contract.routing", message=message)
+    defaults = {field.name: field.default for field in fields(Tuning)}
+    for name in OPTIONAL_SETTINGS:
+        value = getattr(tuning, name)
+        if name in worker.settings or value == defaults[name]:
+            continue
+        expected = str(defaults[name]).lower() if isinstance(value, bool) else defaults[name]
+        message = f"{tuning.framework} does not support it: expected {expected}, found {str(value).lower()}"
+        message = f"{message}; nearest: --set {name}={expected}"
+        yield Problem(code="setting_not_supported", where=f"tuning.{name}", message=message)
 
 
 def precision_problems(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> list[Problem]:
@@ -183,7 +160,11 @@ def framework_problems(
 ) -> list[Problem]:
     """Mistakes in a framework's plan, which is compared with the core's layout if it is `laid_out`; then what the core
     objects to, unless the framework has a problem with the same setting; then the framework's own problems."""
-    faults = worker_problems(spec, worker, plugins) if laid_out else []
+    name = who(plugins.owner(HOOK))
+    faults = [
+        Problem(code="framework_fault", where="tuning.framework", message=f"{name}: {HOOK}: {fault}")
+        for fault in (_faults(standard_layout(spec), worker, plugins) if laid_out else ())
+    ]
     if worker.script is not None and plugins.rank_task("script") is None:
         package = project_packages()["tasks"]["script"]
         mend = f"runs an external script, which takes {package}; install it with: {install_own(package)}"
@@ -193,33 +174,20 @@ def framework_problems(
     core = [
         *precision_problems(spec, worker, probe),
         *need_problems(worker.needs, probe, spec.tuning.framework),
-        *padding_problems(spec, worker),
-        *routing_problems(spec, worker),
-        *setting_problems(spec, worker),
+        *unsupported_problems(spec, worker),
     ]
     return [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
 
 
-def worker_problems(spec: RunSpec, worker: WorkerPlan, plugins: Plugins) -> list[Problem]:
+def _faults(expected: Layout, worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:
     """Mistakes in a framework's worker plan, which otherwise would appear in the run only, or never."""
-    name = who(plugins.owner(HOOK))
-    faults = [*_layout_faults(standard_layout(spec), worker.layout), *_start_faults(worker, plugins)]
-    return [
-        Problem(code="framework_fault", where="tuning.framework", message=f"{name}: {HOOK}: {fault}")
-        for fault in faults
-    ]
-
-
-def _layout_faults(expected: Layout, found: Layout) -> Iterator[str]:
     for size in SIZES:
-        wanted, given = getattr(expected, size), getattr(found, size)
+        wanted, given = getattr(expected, size), getattr(worker.layout, size)
         if wanted != given:
             yield f"layout.{size}: expected {wanted}, as llmperf.standard_layout(spec) gives, found {given}"
-    if sorted(found.rank_order) != sorted(expected.rank_order):
-        yield f"layout.rank_order: expected each of {', '.join(expected.rank_order)} once, found {found.rank_order}"
-
-
-def _start_faults(worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:
+    if sorted(worker.layout.rank_order) != sorted(expected.rank_order):
+        order = worker.layout.rank_order
+        yield f"layout.rank_order: expected each of {', '.join(expected.rank_order)} once, found {order}"
     if not worker.agent:
         yield "agent: expected the argv that starts a node's ranks, such as llmperf.agent_argv(), found none"
     if problem := injecting(worker.rank_env):

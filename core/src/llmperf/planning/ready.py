@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.errors import PluginError
@@ -35,7 +35,6 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
     plan, machine, plugins = outcome.plan, outcome.machine, outcome.plugins
     if plan is None:
         return outcome
-    peaks = peaks_of(plan.spec, machine, plugins, refused)
     rates, notes = rates_of(plan, machine, plugins)
     fingerprint = None
     if machine.here:
@@ -44,9 +43,7 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
         fingerprint = data_fingerprint(plan.spec, plan.batch)
     plan = replace(
         plan,
-        peak=peaks.products,
-        rest_peak=peaks.rest,
-        peak_problem=peaks.problem,
+        **peaks_of(plan.spec, machine, plugins, refused),
         rates=rates,
         data_fingerprint=fingerprint,
         notes=(*plan.notes, *notes),
@@ -76,11 +73,6 @@ def rates_of(plan: Plan, machine: Machine, plugins: Plugins) -> tuple[DeviceRate
     return plugins.rates(machine.probe.devices[0].model), tuple(notes)
 
 
-def peak_key(planned: Planned) -> tuple[str, Dtype]:
-    """Vendor and dtype of the peak that a run's MFU needs: runs with the same key share it."""
-    return planned.machine.vendor, precision_recipe(planned.spec.contract.precision).products
-
-
 def with_peak(planned: Planned) -> Planned:
     """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
 
@@ -92,54 +84,44 @@ def with_peak(planned: Planned) -> Planned:
         peaks = peaks_of(planned.spec, planned.machine, planned.plugins)
     except PluginError:
         return planned
-    plan = replace(planned.plan, peak=peaks.products, rest_peak=peaks.rest, peak_problem=peaks.problem)
-    return replace(planned, plan=plan)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Peaks:
-    """The peaks of one whole device for a run."""
-
-    products: PeakFlops | None
-    """Peak for the products that the precision recipe covers."""
-    rest: PeakFlops | None = None
-    """Peak for the others, if they have another dtype."""
-    problem: str | None = None
-    """The reason why `products` is not known."""
+    return replace(planned, plan=replace(planned.plan, **peaks))
 
 
 def peaks_of(
     spec: RunSpec, machine: Machine, plugins: Plugins, refused: Iterable[tuple[str, Dtype, str]] = ()
-) -> Peaks:
-    """The peaks for a spec's precision recipe; without one, why it is not known.
+) -> dict[str, Any]:
+    """The fields of a plan with the peaks of one whole device for a spec's precision recipe, or why they are not known.
 
-    The vendor is not asked for those `refused` before (vendor, dtype, reason).
+    `rest_peak` is that of the products that the recipe does not cover, if they have another dtype. The vendor is not
+    asked for the peaks `refused` before (vendor, dtype, reason).
     """
-    recipe = precision_recipe(spec.contract.precision)
+    recipe, model = precision_recipe(spec.contract.precision), machine.probe.devices[0].model
     if spec.tuning.emulate_precision:
-        device = machine.probe.devices[0].model
-        return Peaks(products=None, problem=f"{recipe.products} is emulated: {device!r} does not compute in it")
+        problem = f"{recipe.products} is emulated: {model!r} does not compute in it"
+        return {"peak": None, "rest_peak": None, "peak_problem": problem}
     for vendor, dtype, reason in refused:
         if (vendor, dtype) == (machine.vendor, recipe.products):
-            return Peaks(products=None, problem=reason)
-    products, problem = _peak_of(recipe.products, machine, plugins)
-    rest = _peak_of(recipe.rest, machine, plugins)[0] if recipe.mixed and products is not None else None
-    return Peaks(products=products, rest=rest, problem=problem)
-
-
-def _peak_of(dtype: Dtype, machine: Machine, plugins: Plugins) -> tuple[PeakFlops | None, str | None]:
-    model, peak = machine.probe.devices[0].model, None
-    if plugins.answers("llmperf_peak_flops"):
-        answer = plugins.peak(model, dtype)
-        if isinstance(answer, str):
-            return None, answer
-        peak = answer
-        _check_peak(peak, plugins.owner("llmperf_peak_flops"))
-    if peak is not None:
-        return peak, None
-    problem = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
-    skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
-    return None, "; ".join([problem, *(line for line in skipped if f"({model})" in line or dtype in line)])
+            return {"peak": None, "rest_peak": None, "peak_problem": reason}
+    hook = "llmperf_peak_flops"
+    known: dict[Dtype, PeakFlops | str | None] = {}
+    for dtype in dict.fromkeys((recipe.products, recipe.rest)) if plugins.answers(hook) else ():
+        known[dtype] = plugins.peak(model, dtype)
+        if isinstance(peak := known[dtype], PeakFlops):
+            _check_peak(peak, plugins.owner(hook))
+        if not isinstance(known[recipe.products], PeakFlops):
+            break
+    products, rest = known.get(recipe.products), known.get(recipe.rest) if recipe.mixed else None
+    problem_of: str | None = products if isinstance(products, str) else None
+    if products is None:
+        dtype = recipe.products
+        lacks = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
+        skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
+        problem_of = "; ".join([lacks, *(line for line in skipped if f"({model})" in line or dtype in line)])
+    return {
+        "peak": products if isinstance(products, PeakFlops) else None,
+        "rest_peak": rest if isinstance(rest, PeakFlops) else None,
+        "peak_problem": problem_of,
+    }
 
 
 def peak_again(plan: Plan, plugins: Plugins) -> PeakFlops | None:

@@ -145,11 +145,6 @@ class Resolved:
     problems: tuple[Problem, ...]
     """Problems that do not depend on the framework."""
 
-    @property
-    def bounded(self) -> bool:
-        """All sizes are small enough for a framework to work with them."""
-        return all(problem.code != "value_too_large" for problem in self.problems)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Outcome:

@@ -127,7 +127,12 @@ def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence
             f"{probe.vendor} simulates one: --vendor {probe.vendor} uses it" for probe in probes if probe.devices
         ]
         reasons = [*broken, *(line for probe in probes for line in probe.problems), *simulated]
-        raise UserError(f"no device found: {'; '.join(reasons) or _install_a_vendor()}")
+        if not reasons:
+            packages = {name: package for (role, name), package in published().items() if role == "vendor"}
+            anywhere = next(package for name, package in packages.items() if name not in vendors_with_catalogues())
+            reasons = [f"no vendor plugin is installed; vendors: {', '.join(packages)}",
+                       f"install {anywhere}, for example, with: {install_own(anywhere)}"]  # fmt: skip
+        raise UserError(f"no device found: {'; '.join(reasons)}")
     # accelerators before the host CPU
     accelerators = [probe for probe in usable if probe.devices[0].kind == "accelerator"]
     own = [probe for probe in usable if of_this_project(find("vendor", probe.vendor))]
@@ -137,16 +142,6 @@ def chosen_machine(vendor: str | None, probes: Sequence[Probe], broken: Sequence
         raise UserError(f"several vendors have devices here: {listed}; choose one with --vendor")
     best = choice[0]
     return Machine(best.vendor, best, 1, here=True, left_out=tuple(broken))
-
-
-def _install_a_vendor() -> str:
-    """Advice if no vendor plugin is installed, with the command for one that any machine can use."""
-    packages = {name: package for (role, name), package in published().items() if role == "vendor"}
-    anywhere = [package for name, package in packages.items() if name not in vendors_with_catalogues()]
-    return (
-        f"no vendor plugin is installed; vendors: {', '.join(packages)};"
-        f" install {anywhere[0]}, for example, with: {install_own(anywhere[0])}"
-    )
 
 
 ON = re.compile(r"(?P<model>.+):(?P<nodes>[1-9]\d{0,5})x(?P<devices>[1-9]\d{0,5})")
