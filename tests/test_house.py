@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 450,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 89400,
+    "outside tests": 89350,
     "tests": 49250,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.

@@ -101,33 +101,30 @@ class Validator:
             return
         if self.archive is not None and kind.unpack is not None:
             return
+        files: list[FileFindings] = []
         try:
             with blaming(self.catalogue.owner_of(kind), kind.name):
-                files = list(self._files(kind, document))
+                if kind.judge is not None:
+                    files += kind.judge(path, self)
+                elif kind.read is None:
+                    values = parsed(path, kind)
+                    listed = [
+                        REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key)))
+                        for key in values.repeated
+                    ]
+                    schema, type_ = self.catalogue.schema_of(kind), kind.type and kind.type()
+                    found, value = fitted(path, values.value, schema, type_)
+                    if listed or found:
+                        files.append(FileFindings(path=path, kind=kind.name, findings=(*listed, *found)))
+                    else:
+                        files.append(self.checked(kind, path, value))
+                elif (value := kind.read(path, document.named)) is not None:
+                    files.append(self.checked(kind, path, value))
+                elif document.named:
+                    raise UserError(f"expected {kind.title}, found none")
         except LlmperfError as error:
             files = [unreadable(path, kind.name, error)]
         yield from files
-
-    def _files(self, kind: DocumentKind, document: Document) -> Iterator[FileFindings]:
-        """The findings of a document of a known kind; LlmperfError if it cannot be read."""
-        path = document.path
-        if kind.judge is not None:
-            yield from kind.judge(path, self)
-        elif kind.read is None:
-            values = parsed(path, kind)
-            listed = [
-                REPEATED_KEY.finding("", Text("key {} occurs twice in one object", shown(key)))
-                for key in values.repeated
-            ]
-            found, value = fitted(path, values.value, self.catalogue.schema_of(kind), kind.type and kind.type())
-            if listed or found:
-                yield FileFindings(path=path, kind=kind.name, findings=(*listed, *found))
-            else:
-                yield self.checked(kind, path, value)
-        elif (value := kind.read(path, document.named)) is not None:
-            yield self.checked(kind, path, value)
-        elif document.named:
-            raise UserError(f"expected {kind.title}, found none")
 
     def checked(self, kind: DocumentKind, path: Path, document: Any) -> FileFindings:
         """The findings of a document that could be read: of the rules, in its place, and of what is repeated."""

@@ -68,13 +68,13 @@ def kinds() -> list[DocumentKind]:
                 name=name,
                 title=f"a {name}",
                 suffixes=(".toml",),
-                recognise=recognise,
+                recognise=partial(_is_toml, name),
                 values=partial(_toml_values, type_),
                 schema=partial(named_schema, name),
                 type=lambda type_=type_: type_,  # type: ignore[misc]
                 in_place=_named_as_file,
             )
-            for name, type_, recognise in (("case", Case, _is_case), ("model", Model, _is_model))
+            for name, type_ in (("case", Case), ("model", Model))
         ),
     ]
 
@@ -101,17 +101,13 @@ def _is_record(path: Path, _: Beginning, named: bool) -> bool:
     return named or path.name == filenames.MEMORY or recorded
 
 
-def _is_case(path: Path, beginning: Beginning, _: bool) -> bool:
+def _is_toml(name: str, path: Path, beginning: Beginning, _: bool) -> bool:
+    """Check for a case or a model by the folder of the file, else by its lines."""
     if path.parent.name in ("cases", "models"):
-        return path.parent.name == "cases"
+        return path.parent.name == f"{name}s"
     lines = [line.strip() for line in beginning().splitlines()]
-    return any(line.startswith("[contract") for line in lines) and "[when]" not in lines
-
-
-def _is_model(path: Path, beginning: Beginning, _: bool) -> bool:
-    if path.parent.name == "models":
-        return True
-    return any(line.strip().startswith("vocab_size") for line in beginning().splitlines())
+    begins = "[contract" if name == "case" else "vocab_size"
+    return any(line.startswith(begins) for line in lines) and not (name == "case" and "[when]" in lines)
 
 
 def _toml_values(type_: type, path: Path) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import prod
 
 from llmperf.accounting.parameters import mixture_layers
 from llmperf.accounting.routing import has_tables
@@ -28,10 +29,8 @@ def expert_tokens(result: Result) -> Iterator[Violation]:
     if len(loads) != len(layers) or any(load.layer != layer for load, layer in zip(loads, layers, strict=True)):
         message = Text("expected each of {} layers with experts, in order; found {} layers", len(layers), len(loads))
         yield "/expert_load", message
-    expected = result.metrics.measured_steps * batch.tokens_per_step * mixture.top_k
-    because = Text(
-        "{} steps x {} tokens x top-k {}", result.metrics.measured_steps, batch.tokens_per_step, mixture.top_k
-    )
+    factors = (result.metrics.measured_steps, batch.tokens_per_step, mixture.top_k)
+    expected, because = prod(factors), Text("{} steps x {} tokens x top-k {}", *factors)
     for index, load in enumerate(result.expert_load):
         path = f"/expert_load/{index}/tokens"
         yield from differs(path, len(load.tokens), mixture.experts, Text("experts of a layer"))
@@ -65,9 +64,8 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
             continue
         from llmperf.tokens.routing import table_loads
 
-        sequence = table_loads(
-            contract.seed, model, load.layer, contract.routing, contract.routing_skew, result.batch.seq_len
-        )
+        routing = (contract.routing, contract.routing_skew)
+        sequence = table_loads(contract.seed, model, load.layer, *routing, result.batch.seq_len)
         wrong = [expert for expert, count in enumerate(sequence) if load.tokens[expert] != count * sequences]
         if wrong:
             expert, because = wrong[0], Text("{} sequences by the table of {} routing", sequences, contract.routing)

@@ -191,9 +191,8 @@ def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
     contract, found = owner.contract, document.data_fingerprint
     if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":
         return
-    expected = synthetic_fingerprint(owner.model.vocab_size, contract.seq_len, contract.seed)
+    vocabulary = owner.model.vocab_size
+    expected = synthetic_fingerprint(vocabulary, contract.seq_len, contract.seed)
     if found != expected:
-        because = Text(
-            "seed {}, vocabulary of {}, sequences of {}", contract.seed, owner.model.vocab_size, contract.seq_len
-        )
+        because = Text("seed {}, vocabulary of {}, sequences of {}", contract.seed, vocabulary, contract.seq_len)
         yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))

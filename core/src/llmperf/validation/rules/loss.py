@@ -51,15 +51,14 @@ def finite(result: Result) -> Iterator[Violation]:
 def above_entropy(result: Result) -> Iterator[Violation]:
     if (entropy := result.metrics.known_entropy) is None:
         return
-    slack = STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
+    tokens = result.batch.tokens_per_step
+    slack = STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(tokens)
     losses = [(f"/loss_curve/{index}/loss", point.loss) for index, point in enumerate(result.loss_curve)]
     losses.append(("/metrics/final_loss", result.metrics.final_loss))
     below = [(loss, path) for path, loss in losses if loss is not None and loss < entropy - slack]
     if below:
         loss, path = min(below)
-        because = Text(
-            "known entropy {} less {} for {} tokens", figure(entropy), figure(slack), result.batch.tokens_per_step
-        )
+        because = Text("known entropy {} less {} for {} tokens", figure(entropy), figure(slack), tokens)
         yield path, Text("expected at least {} ({}), found {}", figure(entropy - slack), because, figure(loss))
 
 

@@ -20,14 +20,11 @@ FEWEST_STEPS = 5
 @rule("LP201", "error", "token/p/s is tokens / window / devices")
 def throughput_per_device(result: Result) -> Iterator[Violation]:
     metrics, devices = result.metrics, result.parallelism.world_size
-    found = metrics.tokens_per_second_per_device
-    if found is not None and metrics.window_seconds:
-        expected = metrics.measured_tokens / metrics.window_seconds / devices
-        because = Text(
-            "{} tokens / {} s / {} devices", metrics.measured_tokens, figure(metrics.window_seconds), devices
-        )
+    found, tokens, window = metrics.tokens_per_second_per_device, metrics.measured_tokens, metrics.window_seconds
+    if found is not None and window:
+        because = Text("{} tokens / {} s / {} devices", tokens, figure(window), devices)
         path = "/metrics/tokens_per_second_per_device"
-        yield from deviates(path, found, expected, because)
+        yield from deviates(path, found, tokens / window / devices, because)
 
 
 @rule("LP202", "error", "Measured tokens are measured steps x tokens per step")
@@ -173,8 +170,7 @@ def energy_per_token(result: Result) -> Iterator[Violation]:
         return
     if not energy:
         return
-    figures = (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy))
-    for name, expected in figures:
+    for name, expected in (("joules_per_token", energy / tokens), ("tokens_per_joule", tokens / energy)):
         if (found := getattr(metrics, name)) is not None:
             because = Text("{} J, {} tokens", figure(energy), tokens)
             yield from deviates(f"/metrics/{name}", found, expected, because)
