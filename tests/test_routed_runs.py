@@ -2,7 +2,7 @@
 
 import pytest
 from llmperf.files import json_files
-from llmperf.tokens.routing import table_loads
+from llmperf.tokens.draws import table_loads
 from llmperf.types import Result
 
 

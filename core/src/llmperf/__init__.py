@@ -103,8 +103,8 @@ if TYPE_CHECKING:
     from llmperf.tokens.draws import initial_constant as initial_constant
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.draws import is_norm as is_norm
+    from llmperf.tokens.draws import routing_table as routing_table
     from llmperf.tokens.encoders import open_encoder as open_encoder
-    from llmperf.tokens.routing import routing_table as routing_table
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""

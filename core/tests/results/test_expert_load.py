@@ -8,7 +8,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.results.statistics import kind_of
-from llmperf.tokens.routing import table_loads
+from llmperf.tokens.draws import table_loads
 from llmperf.types import Change, ExpertsRecord, Mixture
 from llmperf.validation.check import findings
 

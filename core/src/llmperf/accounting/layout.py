@@ -89,14 +89,18 @@ def layout_problems(contract: Contract, tuning: Tuning, model: Model) -> list[Pr
         what = Text("data parallel {}", data)
         if context > 1:
             what = Text("data parallel {} x context parallel {} = {}", data, context, data * context)
-        for name, code, degree in (
-            ("sharding_degree", "sharding_not_divisible", tuning.sharding_degree or 1),
-            ("expert_parallel", "experts_not_divisible", tuning.expert_parallel),
+        for name, degree in (
+            ("sharding_degree", tuning.sharding_degree or 1),
+            ("expert_parallel", tuning.expert_parallel),
         ):
             if data * context % degree:
                 values = what, degree, nearest_divisor(data * context, degree)
                 message = Text("expected a divisor of {}, found {}; the nearest is {}", *values)
-                problems.append(Problem(code=code, where=f"tuning.{name}", message=message))
+                if name == "sharding_degree":
+                    problem = Problem(code="sharding_not_divisible", where=f"tuning.{name}", message=message)
+                else:
+                    problem = Problem(code="experts_not_divisible", where=f"tuning.{name}", message=message)
+                problems.append(problem)
     if tuning.sequence_parallel and tuning.tensor_parallel == 1:
         message = Text(
             "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"

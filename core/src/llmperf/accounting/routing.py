@@ -1,6 +1,6 @@
 """Layers with experts, and tokens of each expert under balanced and skewed routing.
 
-Tokens take experts by a table of ROUTING_ROWS rows (`llmperf.tokens.routing`); the loads here are those of the whole
+Tokens take experts by a table of ROUTING_ROWS rows (`llmperf.tokens.draws`); the loads here are those of the whole
 table. They are integers computed by integers and correctly rounded decimals, so they are the same on every machine.
 """
 

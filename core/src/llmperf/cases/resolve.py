@@ -11,14 +11,28 @@ from llmperf.accounting.optimiser_step import settle
 from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting, flattened
-from llmperf.cases.sizes import accumulation_problems, size_problems
 from llmperf.files.json_files import builtins, convert
 from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import Case, Change, Contract, DataSource, RunSpec, Tuning
+from llmperf.types.texts import Text
 
 SEED = "contract.seed"
+MOST_TOKENS = 2**24
+MOST_SEQUENCES = 65_536
+MOST_MICRO_BATCHES = 65_536
+MOST_DEVICES = 1024
+MOST_RANKS = 2**20
+
+IN_A_STEP = Text("micro batches in a step; published runs have up to 512")
+REASONS = {
+    "contract.seq_len": (MOST_TOKENS, Text("tokens in a sequence; the longest published contexts have 10 million")),
+    "tuning.micro_batch": (MOST_SEQUENCES, Text("sequences in one forward pass; real runs have one to some hundred")),
+    "tuning.gradient_accumulation": (MOST_MICRO_BATCHES, IN_A_STEP),
+    "tuning.devices": (MOST_DEVICES, Text("ranks on a node; the largest nodes have 576 devices")),
+}
+"""The largest value of each setting, what it counts, and what real runs have of it: work on more might not end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +82,17 @@ def resolve(
             origins.setdefault("tuning.gradient_accumulation", "follows from global_batch")
         contract = replace(contract, global_batch=global_batch)
         tuning = replace(tuning, gradient_accumulation=accumulation)
-        batch_problems = [problem] if problem else accumulation_problems(contract, tuning, data_parallel_of(tuning))
-        if all(problem.code != "ranks_not_divisible" for problem in problems):
-            problems += batch_problems
+        most, why = REASONS["tuning.gradient_accumulation"]
+        if problem is None and accumulation > most:
+            micro, ranks = tuning.micro_batch, data_parallel_of(tuning)
+            too_many = Text(
+                "expected at most {} {}; found {}, which is global batch {} / (micro batch {} x data parallel {}); the"
+                " nearest is --set global_batch={}",
+                *(most, why, accumulation, global_batch, micro, ranks, most * micro * ranks),
+            )
+            problem = Problem(code="value_too_large", where="contract.global_batch", message=too_many)
+        if problem is not None and all(other.code != "ranks_not_divisible" for other in problems):
+            problems.append(problem)
     if contract.seq_len > model.max_positions:
         message = f"{contract.model} has {model.max_positions} positions, found {contract.seq_len}; the nearest is"
         message = f"{message} --set seq_len={model.max_positions}"
@@ -90,6 +112,26 @@ def resolve(
         challenge=challenge,
     )
     return replace(spec, changes=changes(case, spec, origins)), problems
+
+
+def size_problems(contract: Contract, tuning: Tuning) -> list[Problem]:
+    """Settings beyond the limits; call it before anything is computed from the settings."""
+    problems = []
+    for path, (most, why) in REASONS.items():
+        name = path.split(".")[1]
+        value = getattr(contract if path.startswith("contract.") else tuning, name) or 1
+        if value > most:
+            message = Text("expected at most {} {}; found {}, the nearest is --set {}={}", most, why, value, name, most)
+            problems.append(Problem(code="value_too_large", where=path, message=message))
+    if tuning.nodes * tuning.devices > MOST_RANKS:
+        nearest = max(1, MOST_RANKS // tuning.devices)
+        message = Text(
+            "expected at most {} ranks, several times the largest clusters; found {} nodes x {} devices = {}, the"
+            " nearest is {} nodes",
+            *(MOST_RANKS, tuning.nodes, tuning.devices, tuning.nodes * tuning.devices, nearest),
+        )
+        problems.append(Problem(code="value_too_large", where="tuning.nodes", message=message))
+    return problems
 
 
 def _routing_problems(contract: Contract, model: Model) -> list[Problem]:

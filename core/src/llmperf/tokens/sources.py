@@ -11,7 +11,7 @@ import numpy as np
 
 from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
 from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path, synthetic_fingerprint
-from llmperf.tokens.draws import SampleOrder, raw_uint64
+from llmperf.tokens.draws import SampleOrder, permutation, raw_uint64
 from llmperf.tokens.encoders import open_encoder
 from llmperf.tokens.samsum import SAMSUM, record_lengths, record_tokens, samsum_file
 from llmperf.tokens.text import huggingface_tokens, python_library, text_file
@@ -236,8 +236,7 @@ class SyntheticTokens:
         self._vocab_size = vocab_size
         self._seq_len = seq_len
         self._seed = seed
-        shuffled = raw_uint64(seed, f"{STREAM}/permutation", 0, vocab_size)
-        self._permutation = np.argsort(shuffled, kind="stable").astype(np.int64)
+        self._permutation = permutation(seed, f"{STREAM}/permutation", vocab_size)
 
     where = "contract.dataset"
 

@@ -62,7 +62,7 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
     for index, load in enumerate(result.expert_load[:MOST_LAYERS]):
         if load.layer not in known or len(load.tokens) != mixture.experts:
             continue
-        from llmperf.tokens.routing import table_loads
+        from llmperf.tokens.draws import table_loads
 
         routing = (contract.routing, contract.routing_skew)
         sequence = table_loads(contract.seed, model, load.layer, *routing, result.batch.seq_len)
