@@ -124,20 +124,13 @@ def test_measured_rates_without_a_figure_for_it_keep_the_assumed_memory_beside_t
         ({"overhead_bytes": -1}, "overhead_bytes: expected 0 to 1,125,899,906,842,624 bytes, found -1"),
         ({"matmul_flops_per_second": {"fp32": 1e18}}, "matmul_flops_per_second.fp32: expected at most the peak of"),
         ({"date": "yesterday"}, "date: expected a date such as 2026-01-31, found 'yesterday'"),
+        ({"device_model": 3}, "rates.json: "),
     ],
 )
 def test_rates_that_the_device_cannot_have_are_refused(estimate, rates, change, message):
     code, _, err = estimate(*rates(**change))
     assert code == 2
     assert message in err
-
-
-def test_a_file_that_holds_no_rates_is_refused(estimate, tmp_path):
-    file = tmp_path / "rates.json"
-    file.write_text('{"device_model": 3}')
-    code, _, err = estimate("--rates", str(file))
-    assert code == 2
-    assert "rates.json: " in err
 
 
 @pytest.mark.slow

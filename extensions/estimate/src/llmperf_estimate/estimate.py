@@ -74,37 +74,32 @@ def _nearest(case: PlannedCase, plan: Plan, estimate: Estimate) -> FittingSettin
 
 
 def known_rates(plan: Plan, case: PlannedCase, options: EstimateOptions) -> tuple[DeviceRates | None, str | None]:
-    """The rates of the device (of a file, as measured here, or assumed by the vendor), or why there are none."""
+    """The rates of the device (of a file, as measured here, or assumed by the vendor), or why there are none.
+
+    What a process takes beside its tensors is as the vendor assumes it, unless the file says. UserError for a file of
+    another device, or with rates that the device cannot reach.
+    """
     model, assumed = plan.probe.devices[0].model, case.assumed_rates
     rates = plan.rates or assumed
-    if options.rates_file is not None:
-        rates = _from_file(options.rates_file, plan, assumed)
+    if (path := options.rates_file) is not None:
+        rates, peak = decode(read_bytes(path), DeviceRates, str(path)), plan.peak
+        if (wrong := wrong_rate(rates)) is not None:
+            raise UserError(f"--rates {path}: {wrong}")
+        if rates.device_model != model:
+            raise UserError(f"--rates {path}: expected rates of {model!r}, found those of {rates.device_model!r}")
+        reached = 0.0 if peak is None else rates.matmul_flops_per_second.get(peak.dtype, 0.0)
+        if peak is not None and reached > ABOVE_PEAK * peak.flops_per_second:
+            limit = f"at most the peak of {peak.flops_per_second:g} FLOP/s"
+            where = f"matmul_flops_per_second.{peak.dtype}"
+            raise UserError(f"--rates {path}: {where}: expected {limit}, found {reached:g}")
+        if rates.overhead_bytes is None and assumed is not None:
+            rates = replace(rates, overhead_bytes=assumed.overhead_bytes)
     if rates is None:
         reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
         return None, f"{reason}, and use --rates FILE"
     if options.network_bytes_per_second is not None:
         rates = with_network(rates, options.network_bytes_per_second, plan.layout.devices_per_node)
     return rates, None
-
-
-def _from_file(path: Path, plan: Plan, assumed: DeviceRates | None) -> DeviceRates:
-    """Measured rates; what a process takes beside its tensors as the vendor assumes it, unless the file says.
-
-    UserError for a file of another device, or with rates that the device cannot reach.
-    """
-    model, peak = plan.probe.devices[0].model, plan.peak
-    rates = decode(read_bytes(path), DeviceRates, str(path))
-    if (wrong := wrong_rate(rates)) is not None:
-        raise UserError(f"--rates {path}: {wrong}")
-    if rates.device_model != model:
-        raise UserError(f"--rates {path}: expected rates of {model!r}, found those of {rates.device_model!r}")
-    if peak is not None and rates.matmul_flops_per_second.get(peak.dtype, 0.0) > ABOVE_PEAK * peak.flops_per_second:
-        where, reached = f"matmul_flops_per_second.{peak.dtype}", rates.matmul_flops_per_second[peak.dtype]
-        limit = f"at most the peak of {peak.flops_per_second:g} FLOP/s"
-        raise UserError(f"--rates {path}: {where}: expected {limit}, found {reached:g}")
-    if rates.overhead_bytes is None and assumed is not None:
-        return replace(rates, overhead_bytes=assumed.overhead_bytes)
-    return rates
 
 
 def estimate_of(

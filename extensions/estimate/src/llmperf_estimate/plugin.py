@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from llmperf.types import DocumentKind, Plan, PlanCheck
 
 
@@ -24,6 +22,7 @@ def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Estimates."""
+    import re
     from importlib import import_module
 
     import llmperf_schemas
@@ -34,15 +33,12 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             name="estimate",
             title="an estimate",
             suffixes=(".json",),
-            recognise=_is_estimate,
+            # JSON Schemas name the schema in examples too
+            recognise=lambda path, beginning, named: (
+                re.search(r'"schema"\s*:\s*"llmperf/estimate/', beginning()) is not None
+                and '"$schema"' not in beginning()
+            ),
             schema=lambda: llmperf_schemas.load("estimate"),
             type=lambda: import_module("llmperf_estimate.types").Estimate,
         )
     ]
-
-
-def _is_estimate(path: Path, beginning: Callable[[], str], _: bool) -> bool:
-    """Check whether a document names the schema, which JSON Schemas do in examples too."""
-    import re
-
-    return re.search(r'"schema"\s*:\s*"llmperf/estimate/', beginning()) is not None and '"$schema"' not in beginning()

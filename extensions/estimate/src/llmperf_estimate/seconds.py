@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 
 from llmperf.types.layout import Layout
-from llmperf.types.rates import DeviceRates, LinkRate
+from llmperf.types.rates import DeviceRates, LinkRate, MatmulRate
 from llmperf.types.tracing import TracedCollective, TracedOperation
 
 from llmperf_estimate.types import Scope
@@ -27,20 +27,16 @@ def operation_seconds(operation: TracedOperation, rates: DeviceRates) -> float:
     """Seconds of one operation with all its kernels; ValueError if the device has no rate for its dtype."""
     launch = rates.launch_seconds * operation.kernels
     traffic = operation.bytes / rates.memory_bytes_per_second if operation.bytes else 0.0
-    return max(launch, traffic, _compute_seconds(operation, rates))
-
-
-def _compute_seconds(operation: TracedOperation, rates: DeviceRates) -> float:
-    if not operation.flops or (operation.kind != "matmul" and operation.dtype not in FLOATING):
-        return 0.0
-    if operation.kind == "matmul":
-        measured = _measured(operation, rates)
-        if measured is not None:
-            return operation.flops / measured
-        return operation.flops * tile_waste(operation.shape) / _rate(operation, rates)
-    if operation.kind == "attention":
-        return operation.flops / _rate(operation, rates)
-    return 0.0
+    compute = 0.0
+    if operation.flops and operation.kind == "matmul":
+        # the measured rate of a product of the same size, whichever operand is called rows
+        same = [each for each in rates.matmuls if each.dtype == operation.dtype and _size(each) == _size(operation)]
+        measured = same[0].flops_per_second if same else None
+        waste = 1.0 if measured else tile_waste(operation.shape)
+        compute = operation.flops * waste / (measured or _rate(operation, rates))
+    elif operation.flops and operation.kind == "attention" and operation.dtype in FLOATING:
+        compute = operation.flops / _rate(operation, rates)
+    return max(launch, traffic, compute)
 
 
 def tile_waste(shape: tuple[int, ...]) -> float:
@@ -51,19 +47,8 @@ def tile_waste(shape: tuple[int, ...]) -> float:
     return math.ceil(rows / TILE) * math.ceil(columns / TILE) * TILE**2 / (rows * columns)
 
 
-def _measured(operation: TracedOperation, rates: DeviceRates) -> float | None:
-    """The measured rate of a product of the same size, whichever operand is called rows."""
-    size = _size(operation.shape)
-    rated = (
-        product.flops_per_second
-        for product in rates.matmuls
-        if product.dtype == operation.dtype and _size(product.shape) == size
-    )
-    return next(rated, None) or None
-
-
-def _size(shape: tuple[int, ...]) -> tuple[int, ...]:
-    return (*shape[:1], *sorted(shape[1:3]), *shape[3:])
+def _size(product: TracedOperation | MatmulRate) -> tuple[int, ...]:
+    return (*product.shape[:1], *sorted(product.shape[1:3]), *product.shape[3:])
 
 
 def _rate(operation: TracedOperation, rates: DeviceRates) -> float:

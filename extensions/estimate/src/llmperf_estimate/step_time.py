@@ -90,7 +90,9 @@ def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -
     busy = {stage: stage_busy(trace, rates, plan.layout) for stage, trace in traces.items()}
     slowest = max(busy, key=lambda stage: busy[stage].micro_batch.total)
     longest, once = busy[slowest].micro_batch, max((stage.once for stage in busy.values()), key=lambda part: part.total)
-    stages = [busy[like(stage, busy)].micro_batch.total for stage in range(plan.layout.pipeline_parallel)]
+    every = range(plan.layout.pipeline_parallel)
+    nearest = [max((other for other in busy if other <= stage), default=min(busy)) for stage in every]
+    stages = [busy[stage].micro_batch.total for stage in nearest]
     rounds = plan.batch.gradient_accumulation
     bubble = bubble_seconds(stages, plan.spec.tuning.pipeline_schedule, plan.spec.tuning.virtual_stages)
     ideal = rounds * longest.total + once.total + bubble
@@ -103,11 +105,6 @@ def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -
         loss_seconds=seconds - ideal,
         hidden_communication_seconds=rounds * longest.hidden + once.hidden,
     ), slowest
-
-
-def like(stage: int, traced: Mapping[int, object]) -> int:
-    """The traced stage whose figures are used for a stage: itself, or the closest one before it."""
-    return max((other for other in traced if other <= stage), default=min(traced))
 
 
 def bubble_seconds(stages: list[float], schedule: str, virtual_stages: int = 1) -> float:

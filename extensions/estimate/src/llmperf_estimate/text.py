@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from llmperf import printable
 from llmperf.accounting import layout_text
 
-from llmperf_estimate.types import Communication, Estimate, ExpectedError, StageMemory
+from llmperf_estimate.types import Estimate, ExpectedError, StageMemory
 
 GIB = 2**30
 LINES = 4
@@ -37,11 +37,25 @@ def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:
     batch_text = f"micro batch {batch.micro_batch} x accumulation {batch.gradient_accumulation}"
     yield from (("changed", str(change)) for change in spec.changes)
     yield "batch", f"{batch_text} x sequence {batch.seq_len}: {batch.tokens_per_step:,} tokens a step"
-    yield from _how(estimate)
+    methods = dict.fromkeys(stage.method for stage in estimate.memory)
+    words = {"fake tensors": "the trainer's own code on tensors without data", "analytic": "formulas"}
+    took = f", {sum(use.seconds for use in estimate.tracing):.0f} s" if estimate.tracing else ""
+    yield "traced by", " and ".join(words[method] for method in methods) + took
+    if estimate.rates is not None:
+        yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {printable(estimate.rates.source, ' ')}"
+    cluster = [link for link in estimate.rates.links if link.scope == "cluster"] if estimate.rates else []
+    if layout.nodes > 1 and cluster:
+        each = cluster[0].bytes_per_second * layout.devices_per_node * 8e-9
+        yield "network", f"{each:,.4g} Gb/s between nodes for each node: {printable(cluster[0].source, ' ')}"
     yield from _memory(estimate)
     yield from _time(estimate)
     yield from _parts(estimate)
-    yield from _host(estimate)
+    yield "kernels", f"{estimate.kernels:,} launched in a step"
+    waits = estimate.host_waits
+    if not waits:
+        yield "host waits", "unknown" if waits is None else "none"
+    for place, wait in enumerate((waits or ())[:LINES]):
+        yield "host waits" if place == 0 else "", f"{wait.per_step:g} a step: {wait.operation} at {wait.where}"
 
 
 def _overlays(estimate: Estimate) -> str:
@@ -67,20 +81,6 @@ def _error(error: ExpectedError, *, with_throughput: bool) -> str:
     kind = f"{error.throughput_rows} published rows by {method} ({error.nearest})"
     figures = f"throughput {error.throughput:.0%} in the median, up to {error.throughput_largest:.0%}, by {kind}"
     return f"{figures}{none if error.outside else ''}; {text}"
-
-
-def _how(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    methods = dict.fromkeys(stage.method for stage in estimate.memory)
-    words = {"fake tensors": "the trainer's own code on tensors without data", "analytic": "formulas"}
-    seconds = sum(use.seconds for use in estimate.tracing)
-    took = f", {seconds:.0f} s" if estimate.tracing else ""
-    yield "traced by", " and ".join(words[method] for method in methods) + took
-    if estimate.rates is not None:
-        yield "rates", f"{estimate.rates.basis}, {estimate.rates.date}: {printable(estimate.rates.source, ' ')}"
-    cluster = [link for link in estimate.rates.links if link.scope == "cluster"] if estimate.rates else []
-    if estimate.layout.nodes > 1 and cluster:
-        each = cluster[0].bytes_per_second * estimate.layout.devices_per_node * 8e-9
-        yield "network", f"{each:,.4g} Gb/s between nodes for each node: {printable(cluster[0].source, ' ')}"
 
 
 def _memory(estimate: Estimate) -> Iterator[tuple[str, str]]:
@@ -132,22 +132,16 @@ def _time(estimate: Estimate) -> Iterator[tuple[str, str]]:
     behind = f" ({hidden:.3g} s of communication behind computation)" if hidden else ""
     yield "step", f"{time.seconds:.3g} s: {parts}{behind}"
     known = [f"{mfu.convention} {mfu.value:.1%}" for mfu in estimate.mfu if mfu.value is not None]
-    rates = f"MFU {', '.join(known)}{_peaks(estimate)}" if known else "MFU unknown without a peak"
+    rates = f"MFU {', '.join(known)}" if known else "MFU unknown without a peak"
+    headline = next((mfu for mfu in estimate.mfu if mfu.headline), None)
+    if known and headline is not None and headline.peak_flops_per_second is not None:
+        rates += f" of {headline.peak_flops_per_second:.4g} FLOP/s {headline.peak_dtype}"
+        if headline.weighted_peak is not None and headline.of_weighted_peak is not None:  # products have two dtypes
+            weighted = f"{headline.weighted_peak.flops_per_second:.4g} FLOP/s, weighted by the work in each dtype"
+            rates += f"; {headline.convention} {headline.of_weighted_peak:.1%} of {weighted}"
     error = estimate.expected_error
     sure = "" if error is None else f" +-{error.throughput_largest:.0%}"
     yield "throughput", f"{estimate.tokens_per_second_per_device:,.0f} token/p/s{sure}; {rates}"
-
-
-def _peaks(estimate: Estimate) -> str:
-    """A sentence on the peaks of the MFU, and the headline by the work-weighted peak where products have two dtypes."""
-    headline = next((mfu for mfu in estimate.mfu if mfu.headline), None)
-    if headline is None or headline.peak_flops_per_second is None:
-        return ""
-    text = f" of {headline.peak_flops_per_second:.4g} FLOP/s {headline.peak_dtype}"
-    if headline.weighted_peak is not None and headline.of_weighted_peak is not None:
-        weighted = f"{headline.weighted_peak.flops_per_second:.4g} FLOP/s, weighted by the work in each dtype"
-        text += f"; {headline.convention} {headline.of_weighted_peak:.1%} of {weighted}"
-    return text
 
 
 def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
@@ -166,7 +160,10 @@ def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
         yield "by operation", _shares({**kinds, **not_computing}, total)
         yield "by phase", _shares(phases, total)
     for place, volume in enumerate(estimate.communication[:LINES]):
-        yield "communication" if place == 0 else "", _communication(volume)
+        where = "in a node" if volume.scope == "node" else "between nodes"
+        time = "" if volume.seconds is None else f", {volume.seconds:.3g} s{' overlapped' if volume.overlaps else ''}"
+        what = f"{volume.times:,} x {volume.collective} in {volume.phase} over {volume.ranks} ranks {where}"
+        yield "communication" if place == 0 else "", f"{what}, {volume.sent_bytes / 1e9:.3g} GB sent{time}"
     for place, saving in enumerate(estimate.savings[:LINES]):
         share = f" ({saving.seconds / estimate.time.seconds:.0%})" if estimate.time else ""
         yield "would save" if place == 0 else "", f"{saving.seconds:.3g} s{share}: {saving.change}"
@@ -175,23 +172,3 @@ def _parts(estimate: Estimate) -> Iterator[tuple[str, str]]:
 def _shares(seconds: Mapping[str, float], total: float) -> str:
     ordered = sorted(seconds.items(), key=lambda part: -part[1])
     return ", ".join(f"{name} {spent / total:.0%}" for name, spent in ordered if spent / total >= 0.005)
-
-
-def _communication(item: Communication) -> str:
-    where = "in a node" if item.scope == "node" else "between nodes"
-    time = "" if item.seconds is None else f", {item.seconds:.3g} s{' overlapped' if item.overlaps else ''}"
-    return (
-        f"{item.times:,} x {item.collective} in {item.phase} over {item.ranks} ranks {where},"
-        f" {item.sent_bytes / 1e9:.3g} GB sent{time}"
-    )
-
-
-def _host(estimate: Estimate) -> Iterator[tuple[str, str]]:
-    yield "kernels", f"{estimate.kernels:,} launched in a step"
-    waits = estimate.host_waits
-    if waits is None:
-        yield "host waits", "unknown"
-    elif not waits:
-        yield "host waits", "none"
-    for place, wait in enumerate((waits or ())[:LINES]):
-        yield "host waits" if place == 0 else "", f"{wait.per_step:g} a step: {wait.operation} at {wait.where}"

@@ -112,28 +112,19 @@ def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
         expected = 2 * math.prod(shape) if operation.kind == "matmul" and len(shape) == 4 else 0
         if expected and abs(flops - expected) > SHARE * expected:
             return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
-    return _too_little_computed(trace, plan) or _too_little_communicated(trace, plan)
-
-
-def _too_little_computed(trace: StepTrace, plan: Plan) -> str | None:
-    """A trainer whose tensors are on the host gives a trace of nearly nothing."""
-    if plan.flops.counted_by != "core":
-        return None
-    sizes = rank_sizes(plan, trace.rank)
-    formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
-    expected = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
-    found = _step_flops(trace.operations, plan)
-    if found >= LEAST_SHARE * expected:
-        return None
-    advice = "a trainer's tensors belong on the device that `Device.places` names"
-    return f"operations: expected about {expected:.3g} FLOPs of products in a step, found {found:.3g}; {advice}"
-
-
-def _too_little_communicated(trace: StepTrace, plan: Plan) -> str | None:
-    """Data-parallel ranks that send each other nothing train different models."""
+    if plan.flops.counted_by == "core":  # a trainer whose tensors are on the host gives a trace of nearly nothing
+        sizes = rank_sizes(plan, trace.rank)
+        formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
+        products = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
+        computed = _step_flops(trace.operations, plan)
+        if computed < LEAST_SHARE * products:
+            advice = "a trainer's tensors belong on the device that `Device.places` names"
+            what = f"expected about {products:.3g} FLOPs of products in a step, found {computed:.3g}"
+            return f"operations: {what}; {advice}"
+    # data-parallel ranks that send each other nothing train different models
     layout = plan.layout
     counted = [collective for collective in trace.collectives if collective.per_micro_batch or collective.per_step]
-    shares = [{layout.data_parallel_rank(rank) for rank in collective.ranks} for collective in counted]
+    shares = [{layout.data_parallel_rank(each) for each in collective.ranks} for collective in counted]
     if layout.data_parallel == 1 or any(len(share) > 1 for share in shares):
         return None
     ranks = f"{layout.data_parallel} data-parallel ranks"

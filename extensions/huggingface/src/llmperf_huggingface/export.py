@@ -7,7 +7,7 @@ from typing import Any
 from llmperf.errors import unknown
 from llmperf.types import Mixture, Model, RopeScaling
 
-from llmperf_huggingface.configuration_types import configuration_types
+from llmperf_huggingface.configuration_keys import configuration_types
 
 MODEL_TYPES = {
     **{name: name for name in ("llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "gpt_oss", "mixtral")},

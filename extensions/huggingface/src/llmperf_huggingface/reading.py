@@ -16,8 +16,7 @@ from llmperf import printable, read_bytes
 from llmperf.errors import UserError
 from llmperf.types import ImportedModel
 
-from llmperf_huggingface.configuration_keys import SHOWN, Configuration, shown
-from llmperf_huggingface.configuration_types import configuration_types
+from llmperf_huggingface.configuration_keys import SHOWN, Configuration, configuration_types, shown
 
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 100_000

@@ -70,14 +70,6 @@ def moved(kind: TimedKind, size: int) -> OperationToTime:
     return OperationToTime(kind=kind, dtype="fp32", shape=(size,))
 
 
-def copied_bytes(rank_memory_bytes: int) -> int:
-    """The size of a copy: a power of two that is larger than caches and leaves nearly all memory free."""
-    size = LARGEST_COPY_BYTES
-    while size > SMALLEST_COPY_BYTES and size > rank_memory_bytes // COPIED_SHARE:
-        size //= 2
-    return size
-
-
 def flops(operation: OperationToTime) -> float:
     """FLOPs of a matrix product, or of causal attention without the masked half; 0 for others."""
     if operation.kind == "matmul":

@@ -14,13 +14,15 @@ from llmperf.types import OperationToTime, RankAtTask, TimedOperations
 from llmperf.types.units import Count, NonNegative
 
 from llmperf_peak.operations import (
+    COPIED_SHARE,
     KERNELS,
+    LARGEST_COPY_BYTES,
     MESSAGE_BYTES,
+    SMALLEST_COPY_BYTES,
     SQUARES,
     TOKENS,
     PeakTask,
     attention,
-    copied_bytes,
     flops,
     model_products,
     moved,
@@ -99,7 +101,9 @@ class PeakRank:
         """All operations, each recorded as soon as it is timed."""
         self._rank.record(PeakRecord(rank=self._rank.rank, conditions=dict(self._operations.conditions)))
         self._time(moved("launch", KERNELS))
-        size = copied_bytes(self._task.rank_memory_bytes)
+        size = LARGEST_COPY_BYTES  # larger than caches, and nearly all memory stays free
+        while size > SMALLEST_COPY_BYTES and size > self._task.rank_memory_bytes // COPIED_SHARE:
+            size //= 2
         for kind in ("copy", "read"):
             self._time(moved(kind, size))
         for dtype in self._task.dtypes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from llmperf import decode, planned_task, plugins_answering, rank_records, this_machine
 from llmperf.errors import RunFailed, UserError, unknown
-from llmperf.types import CollectiveRate, DeviceRates, FinishedTask, LinkRate, MatmulRate, OperationToTime, Plan
+from llmperf.types import CollectiveRate, DeviceRates, LinkRate, MatmulRate, OperationToTime, Plan
 from llmperf.types.commands import PlannedTask
 from llmperf.types.records import FurtherRecord, Record
 from llmperf.types.result import OTHER_CPU_SHARE
@@ -122,14 +122,35 @@ def measured_rates(planned: PlannedTask, task: PeakTask, show: Callable[[TimedOp
                 for each in done.timed:
                     operations.setdefault(each.operation, []).append(each)
     timed = [Timed(operation, runs) for operation, runs in operations.items()]
-    rates = rates_of(plan, timed, _conditions(plan, finished, conditions))
+    known = {"ranks": str(plan.layout.world_size), "llmperf": plan.llmperf_version}
+    if plan.probe.driver is not None:
+        known["driver"] = plan.probe.driver
+    known |= conditions
+    share, others = finished.other_cpu_share, finished.other_processes
+    if share is not None:
+        known["host CPU used by others"] = f"{100 * share:.0f} %"
+    if finished.celsius is not None:
+        low, high = finished.celsius
+        known["temperature"] = f"{low:.0f} to {high:.0f} C"
+    if finished.throttled is not None:
+        known["throttled"] = ", ".join(finished.throttled) or "no"
+    rates = rates_of(plan, timed, known)
     wrong = tuple(
         f"{each.operation.kind} {each.operation.dtype} {'x'.join(map(str, each.operation.shape))}: {each.problem}"
         for each in timed
         if each.problem is not None
     )
-    kept, not_kept = None, "an output was wrong" if wrong else _not_kept(planned, finished)
-    if not_kept is None:
+    kept, not_kept = None, None
+    if wrong:
+        not_kept = "an output was wrong"
+    elif plan.interpreter is not None:
+        not_kept = f"ranks ran in another Python environment, {plan.interpreter.path}"
+    elif plan.probe.on_cpu and share is not None and share > OTHER_CPU_SHARE:
+        used = f"other processes used {100 * share:.0f} % of the host's cores"
+        not_kept = f"{used}; measure again when the machine is idle"
+    elif not plan.probe.on_cpu and others:
+        not_kept = f"{others} other processes computed on the devices; measure again without them"
+    else:
         try:
             kept = keep(planned.plan.probe, finished.packages, rates)
         except UserError as error:
@@ -142,18 +163,6 @@ def peak_records(records: Iterable[Record]) -> Iterator[PeakRecord]:
     for record in records:
         if isinstance(record, FurtherRecord) and record.kind == "peak":
             yield decode(record.line, PeakRecord, "records")
-
-
-def _not_kept(planned: PlannedTask, finished: FinishedTask) -> str | None:
-    """Reason why the rates are not those of this machine when it is idle; None without one."""
-    share, others = finished.other_cpu_share, finished.other_processes
-    if planned.plan.interpreter is not None:
-        return f"ranks ran in another Python environment, {planned.plan.interpreter.path}"
-    if planned.plan.probe.on_cpu and share is not None and share > OTHER_CPU_SHARE:
-        return f"other processes used {100 * share:.0f} % of the host's cores; measure again when the machine is idle"
-    if not planned.plan.probe.on_cpu and others:
-        return f"{others} other processes computed on the devices; measure again without them"
-    return None
 
 
 def rates_of(plan: Plan, timed: Iterable[Timed], conditions: Mapping[str, str]) -> DeviceRates:
@@ -180,7 +189,31 @@ def rates_of(plan: Plan, timed: Iterable[Timed], conditions: Mapping[str, str]) 
         for each in right
         if each.operation.kind == "attention"
     }
-    collectives = tuple(_collective(each) for each in right if each.operation.kind in COLLECTIVES)
+    collectives = tuple(
+        CollectiveRate(
+            collective="all_reduce" if each.operation.kind == "all_reduce" else "all_gather",
+            bytes=size,
+            ranks=each.ranks,
+            seconds=each.slowest_seconds,
+            bus_bytes_per_second=crossings * size / each.slowest_seconds,
+            spread=each.spread,
+        )
+        for each in right
+        if each.operation.kind in COLLECTIVES
+        for size in each.operation.shape[:1]
+        for crossings in (COLLECTIVES[each.operation.kind] * (each.ranks - 1) / each.ranks,)
+    )
+    links: tuple[LinkRate, ...] = ()
+    if reduces := [rate for rate in collectives if rate.collective == "all_reduce"]:
+        # bandwidth by the fastest message, latency by the quickest all-reduce over its 2 (ranks - 1) steps
+        quickest = min(reduces, key=lambda rate: rate.seconds)
+        link = LinkRate(
+            scope="node",
+            bytes_per_second=max(rate.bus_bytes_per_second for rate in collectives),
+            latency_seconds=quickest.seconds / (2 * (quickest.ranks - 1)),
+            source=f"measured: collectives of {quickest.ranks} ranks",
+        )
+        links = (link,)
     launch, copy, read = _only(right, "launch"), _only(right, "copy"), _only(right, "read")
     device = plan.probe.devices[0]
     return DeviceRates(
@@ -192,57 +225,13 @@ def rates_of(plan: Plan, timed: Iterable[Timed], conditions: Mapping[str, str]) 
         memory_read_bytes_per_second=read.operation.shape[0] / read.seconds / share,
         launch_seconds=launch.seconds / launch.operation.shape[0],
         memory_bytes=device.memory_bytes,
-        links=_links(collectives),
+        links=links,
         matmuls=matmuls,
         collectives=collectives,
         source="llmperf peak",
         date=plan.created[:10],
         conditions=conditions,
     )
-
-
-def _collective(each: Timed) -> CollectiveRate:
-    size = each.operation.shape[0]
-    crossings = COLLECTIVES[each.operation.kind] * (each.ranks - 1) / each.ranks
-    return CollectiveRate(
-        collective="all_reduce" if each.operation.kind == "all_reduce" else "all_gather",
-        bytes=size,
-        ranks=each.ranks,
-        seconds=each.slowest_seconds,
-        bus_bytes_per_second=crossings * size / each.slowest_seconds,
-        spread=each.spread,
-    )
-
-
-def _links(collectives: tuple[CollectiveRate, ...]) -> tuple[LinkRate, ...]:
-    """Bandwidth by the fastest message, latency by the quickest all-reduce over its 2 (ranks - 1) steps."""
-    reduces = [rate for rate in collectives if rate.collective == "all_reduce"]
-    if not reduces:
-        return ()
-    quickest = min(reduces, key=lambda rate: rate.seconds)
-    return (
-        LinkRate(
-            scope="node",
-            bytes_per_second=max(rate.bus_bytes_per_second for rate in collectives),
-            latency_seconds=quickest.seconds / (2 * (quickest.ranks - 1)),
-            source=f"measured: collectives of {quickest.ranks} ranks",
-        ),
-    )
-
-
-def _conditions(plan: Plan, finished: FinishedTask, of_ranks: Mapping[str, str]) -> dict[str, str]:
-    conditions = {"ranks": str(plan.layout.world_size), "llmperf": plan.llmperf_version}
-    if plan.probe.driver is not None:
-        conditions["driver"] = plan.probe.driver
-    conditions |= of_ranks
-    if finished.other_cpu_share is not None:
-        conditions["host CPU used by others"] = f"{100 * finished.other_cpu_share:.0f} %"
-    if finished.celsius is not None:
-        low, high = finished.celsius
-        conditions["temperature"] = f"{low:.0f} to {high:.0f} C"
-    if finished.throttled is not None:
-        conditions["throttled"] = ", ".join(finished.throttled) or "no"
-    return conditions
 
 
 def _only(timed: Iterable[Timed], kind: str) -> Timed:

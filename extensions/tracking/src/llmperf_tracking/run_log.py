@@ -58,7 +58,11 @@ class RunLog:
     def ended(self, result: Result | None, folder: Path) -> None:
         """Log the figures of the result."""
         status = "failed" if result is None else result.status
-        self._sink.end(status, self._last_step, {} if result is None else final_figures(result))
+        # by the column names of `llmperf report --format csv`; unknown figures are left out
+        values = {} if result is None else sheet_values(result_sheet(result))
+        numbers = {name: value for name, value in values.items() if isinstance(value, (int, float))}
+        figures = {name: float(value) for name, value in numbers.items() if not isinstance(value, bool)}
+        self._sink.end(status, self._last_step, figures)
 
 
 def _known(**figures: float | None) -> dict[str, float]:
@@ -83,13 +87,3 @@ def _flat(value: Any, prefix: str) -> dict[str, Any]:
         else:
             flat[f"{prefix}{field.name}"] = " ".join(map(str, inner)) if isinstance(inner, tuple) else inner
     return flat
-
-
-def final_figures(result: Result) -> dict[str, float]:
-    """The numbers of a result, by the column names of `llmperf report --format csv`; unknown ones are left out."""
-    values = sheet_values(result_sheet(result))
-    return {
-        name: float(value)
-        for name, value in values.items()
-        if isinstance(value, (int, float)) and not isinstance(value, bool)
-    }

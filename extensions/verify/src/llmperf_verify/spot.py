@@ -82,59 +82,50 @@ def spot_check(
     sequences: int = 3,
     *,
     seed: int | None = None,
-    double: bool = False,
     show: Callable[[str], None] | None = None,
 ) -> LevelCheck:
     """Check so many sequences of step 1 of a run folder, at least 1, drawn at random over the data-parallel ranks.
 
-    `seed` repeats the draw of an earlier check; `double` computes in float64, which takes twice the time and memory.
-    `show` takes lines of progress; by default they are written to standard error.
+    `seed` repeats the draw of an earlier check. `show` takes lines of progress; by default they are written to standard
+    error.
     """
+    import numpy as np
+
+    from llmperf_verify.reference.decoder import pass_bytes
+
     seed = secrets.randbits(32) if seed is None else seed
     show = show or partial(print, file=sys.stderr, flush=True)
     figures: Figures = {"seed": seed}
     outcome: Outcome
     try:
-        outcome, message, figures = _check(folder, result, sequences, seed, double, show)
+        plan = load_plan(folder)
+        _check_possible(plan, result)
+        recorded = recorded_losses(folder, plan)
+        chosen = choose(plan, sequences, seed)
+        model, contract = plan.spec.model, plan.spec.contract
+        needed, present = pass_bytes(model, len(chosen), contract.seq_len, np.float32), memory_bytes()
+        if needed > MEMORY_SHARE * present:
+            fewer = "" if len(chosen) == 1 else "; fewer sequences need less"
+            template = (
+                "{} sequences of {} tokens of {} need about {:,.0f} GiB of memory, of which this machine has {:,.0f}{}"
+            )
+            sizes = len(chosen), contract.seq_len, model.name, needed / 2**30, present / 2**30
+            raise Impossible(Text(template, *sizes, fewer))
+        tokens, learnt = _tokens(plan, result, chosen)
+        of_tokens = _computed(plan, tokens, needed, show)
+        computed = [float(loss) for loss in np.nanmean(of_tokens, axis=1)]
+        spread = float(np.mean(np.nanstd(of_tokens, axis=1) / np.sqrt(learnt)))
+        differences = [recorded[place.rank][place.index] - loss for place, loss in zip(chosen, computed, strict=True)]
+        most = BOUNDS[contract.precision][model.mixture is not None and contract.routing == "learned"]
+        bounds = [most * math.sqrt(max(1.0, MEASURED_TOKENS / count)) for count in learnt]
+        outcome, message, figures = _judged(chosen, computed, differences, bounds, spread, seed)
+        if sequences > len(chosen):
+            message = Text("{}; asked for {}, step 1 has {}", message, sequences, len(chosen))
     except Refuted as error:
         outcome, message = "failed", error.args[0]
     except LlmperfError as error:
         outcome, message = "impossible", error.args[0]
     return LevelCheck(level="spot-checked", outcome=outcome, message=message, figures=figures)
-
-
-def _check(
-    folder: Path, result: Result, sequences: int, seed: int, double: bool, show: Callable[[str], None]
-) -> tuple[Outcome, str, Figures]:
-    import numpy as np
-
-    from llmperf_verify.reference.decoder import pass_bytes
-
-    plan = load_plan(folder)
-    _check_possible(plan, result)
-    recorded = recorded_losses(folder, plan)
-    chosen = choose(plan, sequences, seed)
-    dtype = np.float64 if double else np.float32
-    needed, present = pass_bytes(plan.spec.model, len(chosen), plan.spec.contract.seq_len, dtype), memory_bytes()
-    if needed > MEMORY_SHARE * present:
-        fewer = "" if len(chosen) == 1 else "; fewer sequences need less"
-        template = (
-            "{} sequences of {} tokens of {} need about {:,.0f} GiB of memory, of which this machine has {:,.0f}{}"
-        )
-        sizes = len(chosen), plan.spec.contract.seq_len, plan.spec.model.name, needed / 2**30, present / 2**30
-        raise Impossible(Text(template, *sizes, fewer))
-    tokens, learnt = _tokens(plan, result, chosen)
-    of_tokens = _computed(plan, tokens, dtype, needed, show)
-    computed = [float(loss) for loss in np.nanmean(of_tokens, axis=1)]
-    spread = float(np.mean(np.nanstd(of_tokens, axis=1) / np.sqrt(learnt)))
-    differences = [recorded[place.rank][place.index] - loss for place, loss in zip(chosen, computed, strict=True)]
-    model, contract = plan.spec.model, plan.spec.contract
-    most = BOUNDS[contract.precision][model.mixture is not None and contract.routing == "learned"]
-    bounds = [most * math.sqrt(max(1.0, MEASURED_TOKENS / count)) for count in learnt]
-    outcome, message, figures = _judged(chosen, computed, differences, bounds, spread, seed)
-    if sequences > len(chosen):
-        message = Text("{}; asked for {}, step 1 has {}", message, sequences, len(chosen))
-    return outcome, message, figures
 
 
 def _judged(
@@ -309,9 +300,7 @@ def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArr
     return stacked, [int(count) for count in (stacked[:, 1:] != IGNORED).sum(axis=1)]
 
 
-def _computed(
-    plan: Plan, tokens: NDArray[np.int64], dtype: type[np.floating], memory: int, show: Callable[[str], None]
-) -> NDArray[np.float64]:
+def _computed(plan: Plan, tokens: NDArray[np.int64], memory: int, show: Callable[[str], None]) -> NDArray[np.float64]:
     """The losses of all tokens [sequences, seq_len]; Impossible if it would take too long."""
     from llmperf_verify.reference.decoder import token_losses
 
@@ -331,4 +320,4 @@ def _computed(
             show(f"layer {layers} of {model.layers}, about {pace} left")
             shown = now
 
-    return token_losses(model, plan.spec.contract, tokens, dtype=dtype, progress=progress)
+    return token_losses(model, plan.spec.contract, tokens, progress=progress)

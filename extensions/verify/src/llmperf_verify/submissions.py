@@ -132,7 +132,14 @@ def manifest_findings(manifest: Manifest, folder: Path) -> Iterator[Finding]:
     for name in sorted(present - manifest.files.keys()):
         yield EXTRA.finding("/files", Text("the file {} is not in the manifest", shown(name)))
     folders = sorted({name.partition("/")[0] for name in present if "/" in name and not name.startswith(".")})
-    yield from islice(_unexpected(folder, folders, present), MOST_LISTED)
+    configured = {run: configured_files(folder / run) for run in folders}
+    unexpected = (  # archives in the archive, hidden folders, documents under other names: these are not checked
+        name
+        for name in sorted(present - {README})
+        if (run := name.partition("/")[0]) not in configured or not is_packed(name.partition("/")[2], configured[run])
+    )
+    for name in islice(unexpected, MOST_LISTED):
+        yield UNEXPECTED.finding("/files", Text("expected only what llmperf pack writes, found {}", shown(name)))
     yield from (RUNS.finding(*violation) for violation in islice(_of_runs(manifest, folders, present), MOST_LISTED))
     try:
         # Python 3.10 does not read the Z of UTC
@@ -142,15 +149,6 @@ def manifest_findings(manifest: Manifest, folder: Path) -> Iterator[Finding]:
     if time is None or time.tzinfo is None:
         expected = Text("expected a time such as 2026-01-02T03:04:05+00:00")
         yield UNDATED.finding("/created", Text("{}, found {}", expected, shown(manifest.created)))
-
-
-def _unexpected(folder: Path, runs: Sequence[str], present: set[str]) -> Iterator[Finding]:
-    """Archives in the archive, hidden folders, documents under other names: these are not checked."""
-    configured = {run: configured_files(folder / run) for run in runs}
-    for name in sorted(present - {README}):
-        run, _, inner = name.partition("/")
-        if run not in configured or not is_packed(inner, configured[run]):
-            yield UNEXPECTED.finding("/files", Text("expected only what llmperf pack writes, found {}", shown(name)))
 
 
 def _of_runs(manifest: Manifest, folders: Sequence[str], present: set[str]) -> Iterator[tuple[str, str]]:

@@ -115,12 +115,6 @@ def positions_of(model: Model, seq_len: int, dtype: Any, *, windowed: bool) -> P
 def attention(weights: Weights, model: Model, layer: str, states: Array, seq_len: int, positions: Positions) -> Array:
     """The attention of a layer of whole sequences [sequences x seq_len, hidden] to the same."""
     name = f"{layer}.self_attn"
-    attended = _attended(weights, model, name, states, seq_len, positions)
-    return product(weights, attended, f"{name}.o_proj", model.hidden_size, bias="o" in model.attention_bias)
-
-
-def _attended(weights: Weights, model: Model, name: str, states: Array, seq_len: int, positions: Positions) -> Array:
-    """Input of the output projection: [sequences x seq_len, heads x value width]."""
     make_heads = _grouped_heads if model.latent is None else _latent_heads
     heads = make_heads(weights, model, name, states, seq_len, positions)
     width = model.value_width
@@ -141,10 +135,10 @@ def _attended(weights: Weights, model: Model, name: str, states: Array, seq_len:
     if seq_len < FEWEST_THREADED:
         for place in places:
             fill(place)
-        return attended
-    with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(places)))) as pool:
-        list(pool.map(fill, places))
-    return attended
+    else:
+        with ThreadPoolExecutor(max(1, min(os.cpu_count() or 1, len(places)))) as pool:
+            list(pool.map(fill, places))
+    return product(weights, attended, f"{name}.o_proj", model.hidden_size, bias="o" in model.attention_bias)
 
 
 def _grouped_heads(

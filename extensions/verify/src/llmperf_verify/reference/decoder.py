@@ -19,7 +19,6 @@ from llmperf_verify.reference.weights import (
     embedded,
     rms_normed,
     row_blocks,
-    unit_rows,
 )
 
 if TYPE_CHECKING:
@@ -126,7 +125,9 @@ def _cross_entropies(weights: Weights, model: Model, states: Array, labels: NDAr
     total, of_labels = np.zeros(len(states)), np.zeros(len(states))
     for start, stop in row_blocks(*shape, len(states)):
         rows = weights.rows(name, shape, start, stop)
-        logits = states @ (unit_rows(rows) if model.normalized_head else rows).T
+        if model.normalized_head:  # rows of unit length, as Baichuan 2's NormHead has them (arXiv:2309.10305)
+            rows = rows / np.maximum(np.sqrt(np.square(rows).sum(axis=1, keepdims=True)), 1e-12)
+        logits = states @ rows.T
         inside = np.flatnonzero((labels >= start) & (labels < stop))
         of_labels[inside] = logits[inside, labels[inside] - start]
         higher = np.maximum(highest, logits.max(axis=1))

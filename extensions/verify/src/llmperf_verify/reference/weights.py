@@ -90,9 +90,3 @@ def rms_normed(weights: Weights, states: Array, name: str, eps: float, *, offset
     if (gain := weights.vector(f"{name}.weight", width)) is not None:
         normed *= gain + 1 if offset else gain
     return normed
-
-
-def unit_rows(rows: Array) -> Array:
-    """Rows scaled to unit length, as Baichuan 2's NormHead does (arXiv:2309.10305)."""
-    lengths = np.sqrt(np.square(rows).sum(axis=1, keepdims=True))
-    return rows / np.maximum(lengths, 1e-12)
