@@ -6,7 +6,7 @@ import math
 
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf_compare.cost import Rates, compute_optimal_tokens, cost_of
+from llmperf_compare.cost import Rates, cost_of
 
 POSITIVE = st.floats(min_value=1e-6, max_value=1e9)
 MAYBE = st.none() | POSITIVE
@@ -60,4 +60,3 @@ def test_a_run_without_throughput_has_no_cost():
     rates = Rates(tokens_per_second_per_device=0.0, devices=8, joules_per_token=None)
     cost = cost_of(rates, tokens=1e9, per_device_hour=1.0)
     assert cost.per_million_tokens is cost.device_hours is cost.seconds is cost.money is None
-    assert compute_optimal_tokens(70_000_000_000) == 1_400_000_000_000  # Chinchilla itself

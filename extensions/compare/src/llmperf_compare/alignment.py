@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
@@ -102,13 +101,20 @@ def align(
     aligned. The outcome is unknown for a run on another contract or with the same records. UserError if one has no
     loss curve, or if they have no step in common.
     """
-    steps = _common(run, reference)
+    ours, theirs = _curve(run), _curve(reference)
+    steps = [Difference(step=step, loss=ours[step], reference=theirs[step]) for step in sorted(ours.keys() & theirs)]
+    if not steps:
+        raise UserError(f"{run.run_id}: no step in common with {reference.run_id}")
     counted = [step.relative for step in steps if step.step >= from_step]
     mean = fmean(counted) if counted else None
     most = max(steps, key=lambda step: step.absolute)
     largest = most.absolute
     within = (step_limit is None or largest <= step_limit) and (mean is None or mean < mean_limit)
-    faults, doubts = (*_faults(run), *_faults(reference)), _doubts(run, reference)
+    faults = (*_faults(run), *_faults(reference))
+    other = [name for name in unlike(run, reference) if name not in MAY_DIFFER]
+    doubts = (f"another {', '.join(other)} than the reference",) if other else ()
+    if one_run(run, reference):
+        doubts = ("both are one and the same run",)
     precisions = None
     if run.contract.precision != reference.contract.precision:
         changed = [change.case_value for change in reference.fix_hp if change.path == "contract.precision"]
@@ -142,22 +148,6 @@ def _faults(result: Result) -> tuple[str, ...]:
         what = lost[0].nonfinite or "no number"
         faults.append(f"the loss of {result.run_id} is {what} at step {lost[0].step}, no number at {len(lost)} in all")
     return tuple(faults)
-
-
-def _doubts(run: Result, reference: Result) -> tuple[str, ...]:
-    """Reasons why agreement would mean nothing: both are one run, or they train something else."""
-    if one_run(run, reference):
-        return ("both are one and the same run",)
-    other = [name for name in unlike(run, reference) if name not in MAY_DIFFER]
-    return (f"another {', '.join(other)} than the reference",) if other else ()
-
-
-def _common(run: Result, reference: Result) -> Sequence[Difference]:
-    ours, theirs = _curve(run), _curve(reference)
-    common = [Difference(step=step, loss=ours[step], reference=theirs[step]) for step in sorted(ours.keys() & theirs)]
-    if not common:
-        raise UserError(f"{run.run_id}: no step in common with {reference.run_id}")
-    return common
 
 
 def _curve(result: Result) -> dict[int, float]:

@@ -10,7 +10,7 @@ from statistics import median
 from typing import Literal
 
 import numpy as np
-from llmperf.reporting import Line, quantile, sentence, word
+from llmperf.reporting import Line, quantile, sentence
 
 LEVEL = 0.05
 """A difference is significant if chance alone gives one so large less often than this."""
@@ -137,47 +137,28 @@ def _medians(values: Sequence[float], draws: np.random.Generator) -> np.ndarray[
     return np.median(chosen, axis=1)
 
 
-def has_interval(comparison: Comparison) -> bool:
-    """Check whether its sentence has a ± or a p."""
-    return comparison.low is not None or comparison.p_value is not None
-
-
 def speed_line(comparison: Comparison, name: str, reference: str, language: str = "en") -> Line:
     """A sentence on whether one side is faster than the reference, by how much and how sure that is."""
-
-    values = {"name": name, "reference": reference, "times": times_text(comparison)}
-    values |= {"basis": basis_text(comparison, language), "why": _why_not(comparison, language)}
+    ours, theirs = len(comparison.ours), len(comparison.theirs)
+    times = f"{comparison.ratio:.2f}"  # `1.31 ± 0.05` where there is an interval
+    if comparison.low is not None and comparison.high is not None:
+        half = (comparison.high - comparison.low) / 2
+        digits = 2 if half == 0 else min(4, max(2, -floor(log10(half))))
+        times = f"{comparison.ratio:.{digits}f} ± {half:.{digits}f}"
+    values = {"name": name, "reference": reference, "times": times}
     if comparison.verdict == "cannot tell":
+        why = "{ours} and {theirs} runs are too few for p < {level}, 4 and 4 are enough"
+        if min(ours, theirs) < 2:
+            why = "a single run has no spread (measure with --repeat 4)"
+        values["why"] = sentence(why, language, ours=ours, theirs=theirs, level=f"{LEVEL:g}")
         return Line(text=sentence(CANNOT_TELL, language, **values))
+    basis = "{ours} runs a side" if ours == theirs else "{ours} and {theirs} runs"
+    values["basis"] = sentence(basis, language, ours=ours, theirs=theirs)
+    if comparison.p_value is not None:
+        values["basis"] = f"p = {comparison.p_value:.2g}, {values['basis']}"
     if comparison.verdict == "no difference shown":
         return Line(text=sentence(NO_DIFFERENCE, language, **values))
     faster = comparison.verdict == "higher"
     medians_agree = comparison.ratio > 1 if faster else comparison.ratio < 1
     template = DIFFERENT if medians_agree else (MOSTLY_FASTER if faster else MOSTLY_SLOWER)
     return Line(text=sentence(template, language, **values), tone="faster" if faster else "slower")
-
-
-def times_text(comparison: Comparison) -> str:
-    """`1.31 ± 0.05`, or `1.31` where there is no interval."""
-    if comparison.low is None or comparison.high is None:
-        return f"{comparison.ratio:.2f}"
-    half = (comparison.high - comparison.low) / 2
-    digits = 2 if half == 0 else min(4, max(2, -floor(log10(half))))
-    return f"{comparison.ratio:.{digits}f} ± {half:.{digits}f}"
-
-
-def basis_text(comparison: Comparison, language: str = "en") -> str:
-    """`p = 0.029, 4 runs a side`."""
-    ours, theirs = len(comparison.ours), len(comparison.theirs)
-    text = "{ours} runs a side" if ours == theirs else "{ours} and {theirs} runs"
-    runs = sentence(text, language, ours=ours, theirs=theirs)
-    return runs if comparison.p_value is None else f"p = {comparison.p_value:.2g}, {runs}"
-
-
-def _why_not(comparison: Comparison, language: str) -> str:
-    """The reason why no verdict is possible."""
-    ours, theirs = len(comparison.ours), len(comparison.theirs)
-    if min(ours, theirs) < 2:
-        return word("a single run has no spread (measure with --repeat 4)", language)
-    text = "{ours} and {theirs} runs are too few for p < {level}, 4 and 4 are enough"
-    return sentence(text, language, ours=ours, theirs=theirs, level=f"{LEVEL:g}")

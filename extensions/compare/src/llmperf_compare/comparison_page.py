@@ -22,7 +22,7 @@ from llmperf.reporting import (
 )
 from llmperf.types import Row
 
-from llmperf_compare.comparison import HOW, has_interval, speed_line
+from llmperf_compare.comparison import HOW, speed_line
 from llmperf_compare.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
 from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
 
@@ -53,11 +53,24 @@ def comparison_page(
     `comparisons` are those of the further sides with the first, `with_figures` those of sides with figures of
     documents.
     """
+    kinds = {group_text(group, language) for side in sides.values() for group in side.groups}
+    about = []
+    for name, side in sides.items():
+        for group in side.groups:
+            kind = f": {group_text(group, language)}" * (len(kinds) > 1)
+            about.append(Line(text=printable(f"{name}: {runs_text(group, language)}{kind}", MAX_LINE)))
+        if side.left_out:
+            left_out = ", ".join(f"{count} {word(why, language)}" for why, count in side.left_out.items())
+            about.append(Line(text=sentence("{name}: left out: {left_out}", language, name=name, left_out=left_out)))
+    if len(kinds) == 1:
+        text = sentence("all: {kind}" if len(sides) > 1 else "{kind}", language, kind=kinds.pop())
+        about.append(Line(text=printable(text, MAX_LINE)))
     answers = [line for name in comparisons for line in answer_lines(name, sides, comparisons[name], language)]
     for name, figures in with_figures.items():
         answers += [Line(text=f"{name}: {line}") for line in baseline_lines(figures, language)]
     ratios = [name for name, comparison in comparisons.items() if not comparison.contract_differences]
-    explained = any(has_interval(comparisons[name].throughput) for name in ratios)
+    held = [comparisons[name].throughput for name in ratios]
+    explained = any(each.low is not None or each.p_value is not None for each in held)
     columns = [Column(title="median of", importance=1)]
     reference = next(iter(sides))
     titles = [*sides, *(f"{name} / {reference}" for name in ratios)]
@@ -65,28 +78,13 @@ def comparison_page(
     rows = [(word(row.label, language), *texts) for row, texts in median_rows(sides, comparisons, language)]
     return Page(
         title=sentence("Comparison of {sides}", language, sides=", ".join(sides)),
-        about=tuple(_about(sides, language)),
+        about=tuple(about),
         answers=tuple(answers),
         columns=tuple(columns) if comparisons else (),
         rows=tuple(rows) if comparisons else (),
         warnings=tuple(line for name, side in sides.items() for line in warning_lines(name, side, language)),
         notes=(Line(text=word(HOW, language), tone="context"),) if explained else (),
     )
-
-
-def _about(sides: Mapping[str, Side], language: str) -> Iterator[Line]:
-    """The kinds of run on each side, once if all are the same, and what was left out."""
-    kinds = {group_text(group, language) for side in sides.values() for group in side.groups}
-    for name, side in sides.items():
-        for group in side.groups:
-            kind = f": {group_text(group, language)}" * (len(kinds) > 1)
-            yield Line(text=printable(f"{name}: {runs_text(group, language)}{kind}", MAX_LINE))
-        if side.left_out:
-            left_out = ", ".join(f"{count} {word(why, language)}" for why, count in side.left_out.items())
-            yield Line(text=sentence("{name}: left out: {left_out}", language, name=name, left_out=left_out))
-    if len(kinds) == 1:
-        text = sentence("all: {kind}" if len(sides) > 1 else "{kind}", language, kind=kinds.pop())
-        yield Line(text=printable(text, MAX_LINE))
 
 
 def warning_lines(name: str, side: Side, language: str = "en") -> Iterator[Line]:
@@ -136,7 +134,10 @@ def median_rows(
     divided = any(result.hardware.divided for side in sides.values() for result in side.results)
     of_devices = any(comparison.device_throughput is not None for comparison in comparisons.values())
     for key in (*COMPARED, "tokens_per_second_per_whole_device")[: None if of_devices else -1]:
-        medians = {name: median_row([rows[key] for rows in side]) for name, side in figures.items()}
+        medians = {}
+        for name, side in figures.items():
+            known_values = [value for rows in side if isinstance(value := rows[key].value, (int, float))]
+            medians[name] = replace(side[0][key], value=median(known_values) if known_values else None)
         if all(row.value is None for row in medians.values()):
             continue
         label = reference = next(iter(medians.values()))
@@ -151,24 +152,14 @@ def median_rows(
                 else UNKNOWN
                 for name in compared
             ]
-        texts = [
-            _median_text(median, [rows[key] for rows in side], language)
-            for median, side in zip(medians.values(), figures.values(), strict=True)
-        ]
+        texts = []
+        for name, side in figures.items():
+            known, text = sum(rows[key].value is not None for rows in side), shown(medians[name])
+            if 0 < known < len(side):
+                of_all = "{figure} ({known} of {all} runs)"
+                text = sentence(of_all, language, figure=text, known=known, all=len(side))
+            texts.append(text)
         yield label, [*texts, *ratios]
-
-
-def _median_text(median: Row, rows: Sequence[Row], language: str) -> str:
-    known = sum(row.value is not None for row in rows)
-    if known in (0, len(rows)):
-        return shown(median)
-    return sentence("{figure} ({known} of {all} runs)", language, figure=shown(median), known=known, all=len(rows))
-
-
-def median_row(rows: Sequence[Row]) -> Row:
-    """A figure of several runs: the median of those that are known."""
-    known = [row.value for row in rows if isinstance(row.value, (int, float))]
-    return replace(rows[0], value=median(known) if known else None)
 
 
 def difference_text(part: str, sides: Mapping[str, Side]) -> str:

@@ -113,11 +113,6 @@ def token_text(count: float) -> str:
     return f"{count / size:.4g}{unit}"
 
 
-def compute_optimal_tokens(parameters: int) -> int:
-    """Tokens for a dense model of so many parameters: 20 a parameter, after Hoffmann et al. 2022."""
-    return TOKENS_PER_PARAMETER * parameters
-
-
 def product(*factors: float | None) -> float | None:
     """The product; None if a factor is unknown."""
     result = 1.0
@@ -257,7 +252,15 @@ def training_rows(
     amount = Text("unknown") if tokens is None else token_text(tokens)
     text = Text("{}: {}", amount, source)
     yield Row(key="train", label="tokens of a training", value=None, text=text, parts=parts, own_words=True)
-    yield from _training_rows(cost, rates, price)
+    yield Row(key="train_device_hours", label="device hours of a training", value=cost.device_hours, unit="h",
+              rounding=AMOUNT)  # fmt: skip
+    took = None
+    if cost.seconds is not None and rates.devices is not None:
+        many = "{} on {:g} device" if rates.devices == 1 else "{} on {:g} devices"
+        took = Text(many, duration(cost.seconds), rates.devices)
+    yield Row(key="train_seconds", label="time of a training", value=cost.seconds, unit="s", text=took, own_words=True)
+    if price is not None:
+        yield _money("train_cost", "cost of a training", cost.money, price)
     if cost.energy_kwh is not None:
         text = Text("{}: {}", rounded(cost.energy_kwh, AMOUNT), Text(ENERGY_ASSUMES))
         yield Row(key="train_energy_kwh", label="energy of a training, kWh", value=cost.energy_kwh, unit="kWh",
@@ -266,18 +269,6 @@ def training_rows(
         yield _price_row(electricity, costing.prices, "")
         yield _money("train_electricity_cost", "electricity of a training", cost.electricity, electricity)
     yield Row(key="cost_assumes", label=ASSUMED, value=ASSUMES, own_words=True)
-
-
-def _training_rows(cost: Cost, rates: Rates, price: DevicePrice | None) -> Iterator[Row]:
-    yield Row(key="train_device_hours", label="device hours of a training", value=cost.device_hours, unit="h",
-              rounding=AMOUNT)  # fmt: skip
-    text = None
-    if cost.seconds is not None and rates.devices is not None:
-        many = "{} on {:g} device" if rates.devices == 1 else "{} on {:g} devices"
-        text = Text(many, duration(cost.seconds), rates.devices)
-    yield Row(key="train_seconds", label="time of a training", value=cost.seconds, unit="s", text=text, own_words=True)
-    if price is not None:
-        yield _money("train_cost", "cost of a training", cost.money, price)
 
 
 def _price_row(price: DevicePrice | ElectricityPrice | None, prices: Prices, device: str) -> Row:
@@ -325,7 +316,7 @@ def _tokens(model: Model | None, adapters: bool, asked: int | None) -> tuple[flo
         return None, Text("20 tokens a parameter holds for dense models trained from scratch; use --train-tokens")
     parameters = count_parameters(model).total
     source = Text("{} for each parameter (Hoffmann et al. 2022)", TOKENS_PER_PARAMETER)
-    return compute_optimal_tokens(parameters), source
+    return TOKENS_PER_PARAMETER * parameters, source
 
 
 def _number(values: Mapping[str, Value], key: str) -> float | None:

@@ -64,26 +64,23 @@ def sarif(files: Files, rules: Mapping[str, tuple[str, str]] | None = None, name
         for finding in file.findings:
             mark = sha256(_encodable("\0".join((finding.code, name, finding.path))).encode()).hexdigest()[:16]
             seen[mark] += 1
-            results.append(_sarif_result(file, finding, f"{mark}:{seen[mark]}"))
+            region = {"startLine": file.lines.get(finding.path) or 1}  # services need one, also for a whole file
+            where: dict[str, Any] = {
+                "physicalLocation": {"artifactLocation": {"uri": _uri(file.path)}, "region": region}
+            }
+            if finding.path:
+                where["logicalLocations"] = [{"fullyQualifiedName": finding.path}]
+            results.append({
+                "ruleId": finding.code,
+                "level": finding.severity,
+                "message": {"text": _encodable(finding.message)},
+                "locations": [where],
+                "partialFingerprints": {FINGERPRINT: f"{mark}:{seen[mark]}"},
+            })  # fmt: skip
     driver = {"name": "llmperf", "version": __version__, "rules": described}
     run = {"tool": {"driver": driver}, "results": results}
     schema = "https://json.schemastore.org/sarif-2.1.0.json"
     return json.dumps({"$schema": schema, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
-
-
-def _sarif_result(file: FileFindings, finding: Finding, fingerprint: str) -> Mapping[str, Any]:
-    """A result. Code-scanning services need a region, so a finding about a whole file is on line 1."""
-    place = {"artifactLocation": {"uri": _uri(file.path)}, "region": {"startLine": file.lines.get(finding.path) or 1}}
-    where: dict[str, Any] = {"physicalLocation": place}
-    if finding.path:
-        where["logicalLocations"] = [{"fullyQualifiedName": finding.path}]
-    return {
-        "ruleId": finding.code,
-        "level": finding.severity,
-        "message": {"text": _encodable(finding.message)},
-        "locations": [where],
-        "partialFingerprints": {FINGERPRINT: fingerprint},
-    }
 
 
 def _uri(path: Path) -> str:

@@ -46,17 +46,6 @@ def differing(kinds: Sequence[Kind]) -> tuple[str, ...]:
     return tuple(part.name for part in fields(Kind) if len({getattr(kind, part.name) for kind in kinds}) > 1)
 
 
-def baseline_of(group: Group, baselines: Sequence[Group]) -> Group | None:
-    """The same kind; else the fastest on the same case, contract, device and part of it; None where neither is."""
-    known = [baseline for baseline in baselines if baseline.spread is not None]
-    same = [baseline for baseline in known if baseline.kind == group.kind]
-    alike = [
-        baseline for baseline in known
-        if not {"case", "model", "contract", "device", "device_share"} & {*differing([baseline.kind, group.kind])}
-    ]  # fmt: skip
-    return max(same or alike, key=lambda group: group.spread.median if group.spread else 0.0, default=None)
-
-
 def contract_differences(ours: Sequence[Result], theirs: Sequence[Result]) -> tuple[str, ...]:
     """Parts of the contract in which any result differs from any other: their throughputs measure different things."""
     everything = [*ours, *theirs]
@@ -134,8 +123,17 @@ AnyComparison = RunComparison | BaselineComparison
 
 
 def compared_with_runs(group: Group, baselines: Sequence[Group]) -> RunComparison | None:
-    """The group compared with the baseline that fits it; None if none does."""
-    baseline = baseline_of(group, baselines)
+    """The group compared with the same kind; else the fastest on the same case, contract, device and part of it.
+
+    None if there is neither.
+    """
+    known = [baseline for baseline in baselines if baseline.spread is not None]
+    same = [baseline for baseline in known if baseline.kind == group.kind]
+    alike = [
+        baseline for baseline in known
+        if not {"case", "model", "contract", "device", "device_share"} & {*differing([baseline.kind, group.kind])}
+    ]  # fmt: skip
+    baseline = max(same or alike, key=lambda each: each.spread.median if each.spread else 0.0, default=None)
     if baseline is None:
         return None
     ours, theirs = throughputs(group.results), throughputs(baseline.results)
@@ -165,29 +163,25 @@ def compared_with_figures(group: Group, kind: str, baselines: Sequence[Baseline]
         return comparison(f"{kind} rows are of whole devices; in these runs {part}")
     fitting = [baseline for baseline in baselines if not baseline.misfits(result)]
     if not fitting:
-        return comparison(_nearest(result, kind, baselines))
-    best = min(fitting, key=lambda baseline: _distance(result, baseline))
+        alike = [baseline for baseline in baselines if baseline.model == result.model.name]
+        if not alike:
+            return comparison(f"none of {len(baselines)} {kind} rows is on {result.model.name}")
+        misfits, nearest = min(((one.misfits(result), one) for one in alike), key=lambda pair: len(pair[0]))
+        fewest = f"the nearest, {nearest.place}, has {', '.join(misfits)}"
+        return comparison(f"none of {len(baselines)} {kind} rows fits; {fewest}")
+
+    def distance(baseline: Baseline) -> tuple[bool, float, int, float]:
+        """Smaller is nearer: with a figure, by global batch, by the number of other differences, the fastest."""
+        figure, batch = baseline.tokens_per_second_per_device, baseline.global_batch
+        apart = inf if batch is None else abs(log(batch / result.batch.global_batch))
+        return figure is None, apart, len(baseline.differences(result)), -(figure or 0.0)
+
+    best = min(fitting, key=distance)
     if best.tokens_per_second_per_device is None:
         return comparison(f"{best.place} fits, but withholds its throughput", best)
     differs = best.differences(result)
     why = f"{best.place}, {best.tokens_per_second_per_device:g} token/p/s"
     return comparison(why + (f"; it differs in {', '.join(differs)}" if differs else ""), best, differs)
-
-
-def _distance(result: Result, baseline: Baseline) -> tuple[bool, float, int, float]:
-    """Smaller is nearer: with a figure, by global batch, by the number of other differences, the fastest."""
-    figure, batch = baseline.tokens_per_second_per_device, baseline.global_batch
-    apart = inf if batch is None else abs(log(batch / result.batch.global_batch))
-    return figure is None, apart, len(baseline.differences(result)), -(figure or 0.0)
-
-
-def _nearest(result: Result, kind: str, baselines: Sequence[Baseline]) -> str:
-    """The reason why no figure fits, by the one with the fewest misfits."""
-    alike = [baseline for baseline in baselines if baseline.model == result.model.name]
-    if not alike:
-        return f"none of {len(baselines)} {kind} rows is on {result.model.name}"
-    misfits, nearest = min(((one.misfits(result), one) for one in alike), key=lambda pair: len(pair[0]))
-    return f"none of {len(baselines)} {kind} rows fits; the nearest, {nearest.place}, has {', '.join(misfits)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

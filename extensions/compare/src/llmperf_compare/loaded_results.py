@@ -111,7 +111,18 @@ class LoadedResults(Sequence[LoadedResult]):
         Each figure is the median over repeats; `..._low` and `..._high` are the least and the largest, NaN of a single
         run, and `..._how` says whether the figure was measured, printed or computed.
         """
-        return _pandas().DataFrame([row for standing in self.standings() for row in _entry_rows(standing)])
+        rows = []
+        for standing in self.standings():
+            for entry in standing.entries:
+                row: dict[str, Any] = {"model": standing.model, "device": entry.device, "framework": entry.framework}
+                row |= {"layout": entry.layout, "changes": entry.changes, "measured": entry.measured}
+                row |= {"verdict": entry.verdict, "disturbed": entry.disturbed, "levels": entry.levels}
+                row |= {"runs": len(entry.sheets)}
+                for name, figure in entry.figures.items():
+                    row |= {name: figure.median, f"{name}_low": figure.low, f"{name}_high": figure.high}
+                    row[f"{name}_how"] = figure.how
+                rows.append(row)
+        return _pandas().DataFrame(rows)
 
     def to_frame(self) -> pandas.DataFrame:
         """A DataFrame of pandas with a row for each result; UserError without pandas.
@@ -121,18 +132,6 @@ class LoadedResults(Sequence[LoadedResult]):
         columns = list(dict.fromkeys(name for result in self._results for name in ("path", *result.values)))
         rows = [{"path": result.path, **result.values} for result in self._results]
         return _pandas().DataFrame(rows, columns=columns)
-
-
-def _entry_rows(standing: Standing) -> Iterator[dict[str, Any]]:
-    for entry in standing.entries:
-        row: dict[str, Any] = {"model": standing.model, "device": entry.device, "framework": entry.framework}
-        row |= {"layout": entry.layout, "changes": entry.changes, "measured": entry.measured}
-        row |= {"verdict": entry.verdict, "disturbed": entry.disturbed, "levels": entry.levels}
-        row |= {"runs": len(entry.sheets)}
-        for name, figure in entry.figures.items():
-            row |= {name: figure.median, f"{name}_low": figure.low, f"{name}_high": figure.high}
-            row[f"{name}_how"] = figure.how
-        yield row
 
 
 def load_results(*paths: str | PathLike[str]) -> LoadedResults:

@@ -24,7 +24,7 @@ from llmperf.reporting import (
 )
 from llmperf.types import Row, Sheet
 
-from llmperf_compare.cost import Costing, Rates, cost_rows, in_table, rates_of, training_rows
+from llmperf_compare.cost import Costing, Rates, cost_rows, rates_of, training_rows
 from llmperf_compare.kinds import AnyComparison, Group
 from llmperf_compare.ranking import Entry, Standing, contract_of, standings
 from llmperf_compare.scaling import scaling_rows
@@ -145,11 +145,6 @@ def cost_rows_of(member: Ranked, costing: Costing) -> Iterator[Row]:
     kind, first = member[0].kind, member[0].results[0]
     adapters = first.contract.lora is not None
     return training_rows(kind_rates(member[0]), costing, device=kind.device, model=first.model, adapters=adapters)
-
-
-def costs_of(member: Ranked, costing: Costing) -> Mapping[str, Row]:
-    """The rows of a cost that the table has, by key."""
-    return {row.key: row for row in in_table(cost_rows_of(member, costing), costing)}
 
 
 def scaling_of(ranking: Sequence[Ranked]) -> dict[int, float]:

@@ -131,7 +131,11 @@ def standings(sheets: Sequence[Sheet]) -> list[Standing]:
     for sheet in sheets:
         if sheet.measured:
             continue
-        homes = [key for key, members in runs.items() if _agrees(sheet, members[0])]
+        homes = [
+            key for key, (run, *_) in runs.items()
+            if _model(sheet) == _model(run) and all(name in sheet.contract for name in SHARED)
+            and all(run.contract.get(name, text) == text for name, text in sheet.contract.items())
+        ]  # fmt: skip
         for home in homes:
             runs[home].append(sheet)
         if not homes:
@@ -153,13 +157,6 @@ def contract_of(sheet: Sheet) -> Hashable:
 
 def _model(sheet: Sheet) -> str:
     return printable(shown(sheet.cell("model")))
-
-
-def _agrees(row: Sheet, run: Sheet) -> bool:
-    """Check whether an imported row may have measured what a run did, as far as it says."""
-    if _model(row) != _model(run) or any(name not in row.contract for name in SHARED):
-        return False
-    return all(run.contract.get(name, text) == text for name, text in row.contract.items())
 
 
 def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
@@ -222,8 +219,19 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
         computed = key.endswith("_computed") or name == "scaling_efficiency"
         how: How = "measured" if measured else "computed" if computed else "printed"
         if name in PER_SPEED:
-            if (cost := _at_median_speed(name, counted, values, figures.get(RANKED_BY))) is not None:
-                figures[name] = cost
+            products = [known[name] * known[RANKED_BY] for known in values if name in known and RANKED_BY in known]
+            speed = figures.get(RANKED_BY)
+            if speed is None or not products or not speed.median:
+                continue
+            units = (sheet.cell(name).unit for sheet in counted if sheet.cell(name).value)
+            figures[name] = Interval(
+                median=products[0] / speed.median,
+                low=products[0] / speed.high if speed.low and speed.high else None,
+                high=products[0] / speed.low if speed.low and speed.high else None,
+                runs=speed.runs,
+                how="measured" if speed.how == "measured" else "computed",
+                currency=next(units) if "cost" in name else "",
+            )
             continue
         several = len(ordered) > 1
         figures[name] = Interval(
@@ -238,24 +246,6 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
         low, high = (None if value is None else value / share for value in (speed.low, speed.high))
         figures[WHOLE_DEVICE] = replace(speed, median=speed.median / share, low=low, high=high)
     return figures
-
-
-def _at_median_speed(
-    name: str, sheets: Sequence[Sheet], values: Sequence[Mapping[str, float]], speed: Interval | None
-) -> Interval | None:
-    """A figure that is inversely proportional to the throughput, at the median, largest and least throughput."""
-    products = [known[name] * known[RANKED_BY] for known in values if name in known and RANKED_BY in known]
-    if speed is None or not products or not speed.median:
-        return None
-    spread = bool(speed.low and speed.high)
-    return Interval(
-        median=products[0] / speed.median,
-        low=products[0] / speed.high if spread and speed.high else None,
-        high=products[0] / speed.low if spread and speed.low else None,
-        runs=speed.runs,
-        how="measured" if speed.how == "measured" else "computed",
-        currency=next(sheet.cell(name).unit for sheet in sheets if sheet.cell(name).value) if "cost" in name else "",
-    )
 
 
 def _numbers(sheet: Sheet) -> dict[str, float]:

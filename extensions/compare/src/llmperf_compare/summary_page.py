@@ -33,7 +33,7 @@ from llmperf.reporting import (
 )
 
 from llmperf_compare.comparison import Comparison
-from llmperf_compare.cost import Costing, price_lines
+from llmperf_compare.cost import Costing, in_table, price_lines
 from llmperf_compare.kind_texts import (
     baseline_lines,
     disturbed_lines,
@@ -47,7 +47,7 @@ from llmperf_compare.ranked_kinds import (
     ComparedKind,
     ImportedRow,
     Ranked,
-    costs_of,
+    cost_rows_of,
     device_of,
     imported_cells,
     imported_heading,
@@ -113,7 +113,10 @@ def summary_page(
     """
     kinds = [member for member in ranking if not isinstance(member, ImportedRow)]
     imported = [member for member in ranking if isinstance(member, ImportedRow)]
-    costs = [{} if costing is None else costs_of(member, costing) for member in ranking]
+    costs = [
+        {} if costing is None else {row.key: row for row in in_table(cost_rows_of(member, costing), costing)}
+        for member in ranking
+    ]
     scaled = scaling_of(ranking)
     added = {key: column for key, column in COST_COLUMNS.items() if any(key in cost for cost in costs)}
     rows = [

@@ -5,7 +5,7 @@ The figures are text in a native table, so bars need no alternative: they are hi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from html import escape
@@ -170,20 +170,17 @@ def _row(
     link = f'<a href="{escape(href)}">{name}</a>' if href else name
     more = ' class="further"' if rank > SHOWN else ""
     levels = escape(word(entry.levels or ("not rerun" if entry.measured else UNKNOWN), language))
+    how = escape(" ".join(part for part in (entry.framework, word(entry.layout, language)) if part != "-") or "-")
+    if changes := changes_text(entry):
+        how += f'<span class="joint"> · </span><span class="changes">{escape(changes)}</span>'
     badge = "" if entry.measured else f'<span class="badge">{_text("imported", language)}</span>'
     return (
         f'<tr{more}><td class="rank">{rank if isfinite(entry.speed) else UNKNOWN}</td>'
         f'<th scope="row">{link}{badge}<span class="how">'
-        f"{''.join(_how(entry, language))}</span></th>{figures}"
+        f"{how}</span></th>{figures}"
         f'<td class="validation">{verdict}</td>'
         f'<td class="verified" data-label="{_text("verified", language)}">{levels}</td></tr>'
     )
-
-
-def _how(entry: Entry, language: str) -> Iterator[str]:
-    yield escape(" ".join(part for part in (entry.framework, word(entry.layout, language)) if part != "-") or "-")
-    if changes := changes_text(entry):
-        yield f'<span class="joint"> · </span><span class="changes">{escape(changes)}</span>'
 
 
 def verdict_text(entry: Entry, language: str) -> str:

@@ -18,7 +18,7 @@ from urllib.parse import urlencode
 from llmperf.reporting import closing_lines, money, ordered, printable, shown, word
 from llmperf.types import Row, Sheet
 from llmperf_compare.comparison import compare, speed_line
-from llmperf_compare.ranking import Entry, Interval, Standing, standings
+from llmperf_compare.ranking import Entry, Standing, standings
 
 from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
@@ -70,6 +70,10 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
     legend = "A line over a bar is the range of its repeats; hatched bars are imported figures."
     script = "The table and the curves need JavaScript; llmperf report --format markdown does not."
     verdicts = f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else ""
+    currencies = ""
+    if len(data["currencies"]) > 1:
+        note = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
+        currencies = f'<p class="note">{escape(note.format(currencies=", ".join(data["currencies"])))}</p>'
     notes = " ".join(map(text, (ranked, legend, RANKS, *[VERDICT_LEGEND] * imported)))
     return f"""<a id="skip" href="#table">{text(WORDS["skip"])}</a>
 <header><h1>{text("llmperf report")}</h1><p><span id="summary">{escape(data["summary"])}</span>
@@ -81,19 +85,11 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
 <div class="tools" id="choices"></div>
 {bars}</div>
 <section id="runs"><h2>{text(WORDS["overview"])}</h2>
-{_currencies(data["currencies"], language)}<div id="table"></div></section>
+{currencies}<div id="table"></div></section>
 {verdicts}
 </section>
 <section id="detail" tabindex="-1" hidden></section>
 </main>"""
-
-
-def _currencies(currencies: Sequence[str], language: str) -> str:
-    """Note on costs in several currencies."""
-    if len(currencies) < 2:
-        return ""
-    text = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
-    return f'<p class="note">{escape(text.format(currencies=", ".join(currencies)))}</p>'
 
 
 def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str) -> dict[str, Any]:
@@ -130,7 +126,11 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "summary": summary,
         "verdicts": " ".join(closing_lines(sheets, language)),
         "words": {name: word(english, language) for name, english in WORDS.items()},
-        "columns": [_column(column, language) for column in COLUMNS],
+        "columns": [
+            {name: value for name, value in asdict(column).items() if name not in ("key", "also", "figure")}
+            | {"title": word(column.title, language)}
+            for column in COLUMNS
+        ],
         "figures": _figures(sheets, language),
         "models": sorted({standing.model for standing in found}),
         "most_sides": MAX_SIDES,
@@ -172,22 +172,23 @@ def _speeds(entry: Entry) -> list[float]:
 
 
 def _group(entry: Entry, places: Mapping[int, int], language: str) -> dict[str, Any]:
-    """Repeats of one run: the indexes of its runs, by column the median and the range, and which were disturbed."""
+    """Repeats of one run: the indexes of its runs, figures by column, and which were disturbed.
+
+    A figure is its median, least, largest and number of runs; of a cost also how the median is shown.
+    """
     complete = [sheet for sheet in entry.sheets if sheet.cell("status").value == "complete"]
     disturbed = disturbed_texts(complete or entry.sheets, language)
     keys = {column.field: column.figure or column.key for column in COLUMNS}
     figures = {field: entry.figures[key] for field, key in keys.items() if key in entry.figures}
     return {
         "runs": sorted(places[id(sheet)] for sheet in entry.sheets),
-        "figures": {field: _interval(known) for field, known in figures.items()},
+        "figures": {
+            field: [known.median, known.low, known.high, known.runs]
+            + ([money(known.median, known.currency)] if known.currency else [])
+            for field, known in figures.items()
+        },
         **({"disturbed": disturbed} if disturbed else {}),
     }
-
-
-def _interval(figure: Interval) -> list[Any]:
-    """Median, least, largest and number of runs; of a cost also how the median is shown."""
-    text = [money(figure.median, figure.currency)] if figure.currency else []
-    return [figure.median, figure.low, figure.high, figure.runs, *text]
 
 
 def _figures(sheets: Sequence[Sheet], language: str) -> list[dict[str, Any]]:
@@ -212,9 +213,3 @@ def _figures(sheets: Sequence[Sheet], language: str) -> list[dict[str, Any]]:
             "field": costs[key].field if key in costs else None,
         })  # fmt: skip
     return described
-
-
-def _column(column: PageColumn, language: str) -> dict[str, Any]:
-    values = asdict(column)
-    del values["key"], values["also"], values["figure"]
-    return {**values, "title": word(column.title, language)}

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from llmperf.reporting import UNKNOWN, finding_text, leaves, printable, rounded, shown, value_text, word
-from llmperf.types import Curves, Finding, Result, Row, Section, Sheet
+from llmperf.types import Curves, Result, Row, Section, Sheet
 from llmperf_compare.kind_texts import disturbed_lines
 
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED, PageColumn
@@ -22,6 +22,8 @@ FOLDED = ("environment", "mfu", "rank_memory", "nodes", "notes", "general", "bat
 """Keys of sections that few readers need."""
 OWN_SETTINGS = ("layout", "gradient_checkpointing")
 """Settings whose values are words of llmperf; others have names of users, plugins and machines."""
+MONEY = ("cost_per_million_tokens", "train_cost")
+"""Keys of figures in a currency."""
 MAX_RECENT = 2000
 """Sections that are remembered as objects, because the next sheet may have them too."""
 
@@ -61,7 +63,7 @@ class PageRuns:
             (word(label, self._language), word(text, self._language) if label in OWN_SETTINGS else text)
             for label, text in sheet.setting.items()
         )
-        findings = [(finding.severity, self._finding(finding)) for finding in sheet.findings]
+        findings = [(finding.severity, finding_text(finding, self._language)) for finding in sheet.findings]
         return {
             "row": cells,
             "printed": texts,
@@ -79,9 +81,6 @@ class PageRuns:
             **_conditions(sheet, self._language),
             **({} if known else {"no_curves": word(missing, self._language)}),
         }  # fmt: skip
-
-    def _finding(self, finding: Finding) -> str:
-        return finding_text(finding, self._language)
 
     def _section(self, section: Section) -> int:
         """Index of a section: title, level of the heading, headers, and indexes of rows of cells.
@@ -124,11 +123,7 @@ def _compared(sheet: Sheet, rows: Mapping[str, Row], key: str, language: str) ->
         return computed.value, f"{printable(shown(computed))} ({word('computed', language)})"
     if cell is None:
         return None
-    return cell.value if sheet.measured and not _in_currency(cell) else (cell.value, printable(shown(cell)))
-
-
-def _in_currency(cell: Row) -> bool:
-    return cell.key in ("cost_per_million_tokens", "train_cost")
+    return cell.value if sheet.measured and cell.key not in MONEY else (cell.value, printable(shown(cell)))
 
 
 def _conditions(sheet: Sheet, language: str) -> dict[str, Any]:

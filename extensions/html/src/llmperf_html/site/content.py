@@ -38,13 +38,6 @@ class SiteRun:
         return value if isinstance(value, str) and value else None
 
 
-def _lasting(document: object) -> object:
-    """Part of a document that its address depends on: for a result, its files and times, which are stable."""
-    if isinstance(document, Result):
-        return [document.run_id, document.created, document.finished, dict(sorted(document.files.items()))]
-    return document
-
-
 class Content:
     """All runs of a site."""
 
@@ -56,7 +49,11 @@ class Content:
         for sheet, shown in zip(sheets, priced, strict=True):
             source = sheet.source
             if id(source) not in documents:
-                documents[id(source)] = hashlib.sha256(encode_pretty(_lasting(source.document))).digest()
+                lasting: object = source.document
+                if isinstance(lasting, Result):  # its files and times are stable
+                    times = [lasting.run_id, lasting.created, lasting.finished]
+                    lasting = [*times, dict(sorted(lasting.files.items()))]
+                documents[id(source)] = hashlib.sha256(encode_pretty(lasting)).digest()
             identity = documents[id(source)] + sheet.name.encode()
             while (address := f"runs/{slug(sheet.name, identity)}.html") in addresses:  # of another run's identity
                 identity += b"~"
