@@ -39,11 +39,6 @@ def tables(text):
     return result
 
 
-def test_nineteen_rows(imported):
-    assert sum(len(item.rows) for item in imported.values()) == 19
-    assert len(imported) == 5
-
-
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_tables_come_back_cell_by_cell(path, tmp_path):
     runner = CliRunner()
@@ -88,52 +83,41 @@ def test_only_a_table_of_remarks_is_not_understood(imported):
     ]
 
 
-CASES = {
-    "llama2_7b_megatron_deepspeed_a100": ["llama2_7b_pretrain_megatron"] * 2,
-    "llama2_7b_lora_a100": ["llama2_7b_lora"] * 2,
-    "baichuan2_13b_zero_h800": ["baichuan2_13b_pretrain_zero"] * 2,
-    "llama2_7b_zero_r300": ["llama2_7b_pretrain_zero"],
-    "llama1_paddle_a100": ["llama1_7b_pretrain_paddle"] * 8 + ["llama1_13b_pretrain_paddle"] * 4,
+ROWS = {
+    # name: for each row its case, the changed parts of the contract, token/p/s, loss and MFU
+    "llama2_7b_megatron_deepspeed_a100": [
+        ("llama2_7b_pretrain_megatron", {}, 2868, 4.65, 0.386),
+        ("llama2_7b_pretrain_megatron", {"contract.global_batch": 1024}, 2908, 7.86, 0.391),
+    ],
+    "llama2_7b_lora_a100": [
+        ("llama2_7b_lora", {}, 2788, 1.64, None),
+        ("llama2_7b_lora", {"contract.global_batch": 4, "contract.precision": "fp16"}, 4017, 1.77, 0.361),
+    ],
+    "baichuan2_13b_zero_h800": [
+        ("baichuan2_13b_pretrain_zero", {}, 2068, 2.06, 0.163),
+        ("baichuan2_13b_pretrain_zero", {"contract.global_batch": 1024}, 2710, 2.07, 0.214),
+    ],
+    "llama2_7b_zero_r300": [
+        ("llama2_7b_pretrain_zero", {"contract.global_batch": 96, "contract.seq_len": 512}, None, 5.27, None)
+    ],
 }
 
 
-@pytest.mark.parametrize(("name", "cases"), CASES.items())
-def test_rows_are_matched_to_cases(name, cases, imported):
-    assert [row.case for row in imported[name].rows] == cases
-
-
-CONTRACTS = {
-    "llama2_7b_megatron_deepspeed_a100": [{}, {"contract.global_batch": 1024}],
-    "llama2_7b_lora_a100": [{}, {"contract.global_batch": 4, "contract.precision": "fp16"}],
-    "baichuan2_13b_zero_h800": [{}, {"contract.global_batch": 1024}],
-    "llama2_7b_zero_r300": [{"contract.global_batch": 96, "contract.seq_len": 512}],
-    "llama1_paddle_a100": [{}] * 12,
-}
-
-
-@pytest.mark.parametrize(("name", "changed"), CONTRACTS.items())
-def test_changed_contracts_make_variants(name, changed, imported):
-    rows = imported[name].rows
-    assert [{item.path: item.value for item in row.fix_hp if item.contract} for row in rows] == changed
-    assert [row.variant for row in rows] == [bool(item) for item in changed]
-
-
-FIGURES = {
-    "llama2_7b_megatron_deepspeed_a100": [(2868, 4.65, 0.386), (2908, 7.86, 0.391)],
-    "llama2_7b_lora_a100": [(2788, 1.64, None), (4017, 1.77, 0.361)],
-    "baichuan2_13b_zero_h800": [(2068, 2.06, 0.163), (2710, 2.07, 0.214)],
-    "llama2_7b_zero_r300": [(None, 5.27, None)],
-}
-
-
-@pytest.mark.parametrize(("name", "figures"), FIGURES.items())
-def test_figures(name, figures, imported):
-    result = [row.metrics for row in imported[name].rows]
-    assert [(item.tokens_per_second_per_device.value, item.loss.value, item.mfu.value) for item in result] == figures
+@pytest.mark.parametrize(("name", "expected"), ROWS.items())
+def test_rows_have_a_case_changes_and_figures(name, expected, imported):
+    rows = []
+    for row in imported[name].rows:
+        changed = {item.path: item.value for item in row.fix_hp if item.contract}
+        assert row.variant == bool(changed)
+        figures = (row.metrics.tokens_per_second_per_device, row.metrics.loss, row.metrics.mfu)
+        rows.append((row.case, changed, *(figure.value for figure in figures)))
+    assert rows == expected
 
 
 def test_the_paddle_table(imported):
     rows = imported["llama1_paddle_a100"].rows
+    assert [row.case for row in rows] == ["llama1_7b_pretrain_paddle"] * 8 + ["llama1_13b_pretrain_paddle"] * 4
+    assert not any(row.variant for row in rows)
     throughput = [row.metrics.tokens_per_second_per_device.value for row in rows]
     assert throughput == [4267, 3888, 3650, 3722, 2744, 2163, 2160, 2232, 1707, 1605, 1489, 1597]
     assert {(row.batch.global_batch, row.batch.seq_len) for row in rows} == {(2048, 2048)}
@@ -148,6 +132,8 @@ def test_the_paddle_table(imported):
 
 def test_environments_and_what_is_odd_in_them(imported):
     first = imported["llama2_7b_megatron_deepspeed_a100"]
+    assert (first.rows[0].precision, first.rows[0].precision_text) == (None, "amp")  # which fixes no precision
+    assert [row.metrics.aligned for row in first.rows] == [None, True]
     assert [item.heading for item in first.sections if item.kind == "software"] == ["H800软件环境"]
     assert first.entry("accelerator", "hardware").text == "NVIDIA_A100-SXM4-40GB"
     assert first.formula.numerator == ("micro_batch", "gradient_accumulation", "data_parallel")
@@ -156,16 +142,6 @@ def test_environments_and_what_is_odd_in_them(imported):
     assert {item.device for item in imported["llama2_7b_zero_r300"].configuration_names} == {"A100"}
     assert [item.vendor for item in imported.values()] == ["nvidia", "nvidia", "nvidia", "nvidia", "kunlunxin"]
     assert imported["llama2_7b_zero_r300"].entry("precision").text == "fp16"
-
-
-def test_amp_fixes_no_precision(imported):
-    row = imported["llama2_7b_megatron_deepspeed_a100"].rows[0]
-    assert (row.precision, row.precision_text, row.fix_hp) == (None, "amp", ())
-
-
-def test_alignment_is_what_the_row_says(imported):
-    rows = imported["llama2_7b_megatron_deepspeed_a100"].rows
-    assert [row.metrics.aligned for row in rows] == [None, True]
 
 
 def test_in_english_only_words_change(imported):
