@@ -45,12 +45,12 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/remote": 2500,
     "launchers/slurm": 850,
     "launchers/ssh": 500,
-    "extensions/compare": 3850,
+    "extensions/compare": 3750,
     "extensions/estimate": 2800,
     "extensions/html": 2000,
     "extensions/huggingface": 700,
     "extensions/peak": 950,
-    "extensions/published": 5950,
+    "extensions/published": 5900,
     "extensions/screening": 1400,
     "extensions/scripts": 450,
     "extensions/sweep": 2800,
@@ -58,8 +58,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 89250,
-    "tests": 49250,
+    "outside tests": 89100,
+    "tests": 49200,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -37,7 +37,20 @@ _DATASET = re.compile(
 
 def import_document(data: bytes, name: str, known: Known) -> Published:
     """Published document from a file called `name`. UserError if it is not UTF-8 text or is too large."""
-    lines = _lines(data, name)
+    if len(data) > MAX_BYTES:
+        raise UserError(f"{name}: larger than {MAX_BYTES // 2**20} MiB, the most that is read")
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UserError(f"{name}: not UTF-8 (byte {error.start})") from None
+    lines = re.split(r"\r\n|\r|\n", text)
+    if "\0" in text:
+        raise UserError(f"{name}: expected text, found a zero byte")
+    if len(lines) > MAX_LINES:
+        raise UserError(f"{name}: more than {MAX_LINES} lines, the most that are read")
+    for number, line in enumerate(lines, 1):
+        if len(line) > MAX_LINE:
+            raise UserError(f"{name}:{number}: longer than {MAX_LINE} characters, the most that are read of a line")
     parts = contents(blocks(lines))
     digest = hashlib.sha256(data).hexdigest()
     source = Source(name=PurePath(name).name, sha256=digest, lines=len(lines), language=_language(parts))
@@ -83,24 +96,6 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
         unread=tuple(sorted(parts.unread, key=lambda unread: unread.line)),
         own=known.own,
     )
-
-
-def _lines(data: bytes, name: str) -> list[str]:
-    if len(data) > MAX_BYTES:
-        raise UserError(f"{name}: larger than {MAX_BYTES // 2**20} MiB, the most that is read")
-    try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise UserError(f"{name}: not UTF-8 (byte {error.start})") from None
-    lines = re.split(r"\r\n|\r|\n", text)
-    if "\0" in text:
-        raise UserError(f"{name}: expected text, found a zero byte")
-    if len(lines) > MAX_LINES:
-        raise UserError(f"{name}: more than {MAX_LINES} lines, the most that are read")
-    for number, line in enumerate(lines, 1):
-        if len(line) > MAX_LINE:
-            raise UserError(f"{name}:{number}: longer than {MAX_LINE} characters, the most that are read of a line")
-    return lines
 
 
 def _language(parts: Contents) -> Literal["en", "zh"]:

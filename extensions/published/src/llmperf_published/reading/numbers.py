@@ -211,16 +211,6 @@ def _value(tree: ast.expr) -> float:
 
 def factors(chain: str) -> Factors | None:
     """The factors of the first part of `a = b = c`, with the divisors of its later parts; None if it is no product."""
-    first, *later = map(_product_of, chain[: 4 * MAX_EXPRESSION].split("="))
-    if first is None or None in later:
-        return None
-    divided = (value for part in later if part for value in part.divided if value not in first.divided)
-    return Factors(first.multiplied, (*first.divided, *divided))
-
-
-def _product_of(expression: str) -> Factors | None:
-    multiplied: list[float] = []
-    divided: list[float] = []
 
     def enter(tree: ast.expr, inverse: bool) -> bool:
         if isinstance(tree, ast.Constant):
@@ -230,9 +220,17 @@ def _product_of(expression: str) -> Factors | None:
             return False
         return enter(tree.left, inverse) and enter(tree.right, inverse != isinstance(tree.op, ast.Div))
 
-    tree = _parsed(expression)
-    is_product = tree is not None and computed(expression) is not None and enter(tree, False)
-    return Factors(tuple(multiplied), tuple(divided)) if is_product else None
+    parts = []
+    for expression in chain[: 4 * MAX_EXPRESSION].split("="):
+        multiplied: list[float] = []
+        divided: list[float] = []
+        tree = _parsed(expression)
+        if tree is None or computed(expression) is None or not enter(tree, False):
+            return None
+        parts.append((multiplied, divided))
+    multiplied, divided = parts[0]
+    later = [value for _, others in parts[1:] for value in others if value not in divided]
+    return Factors(tuple(multiplied), (*divided, *later))
 
 
 def broken_link(chain: str) -> tuple[str, str] | None:

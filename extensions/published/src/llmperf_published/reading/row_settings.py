@@ -152,25 +152,21 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
             _enter(assignments(by_name[name]), name, cells)
     for name in dict.fromkeys((*BATCH, *LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
         value = stated(by_name.get(name))
-        if value is not None and not (name in COUNTS and hardware(value, None).world_size):  # `8x A100` below `GPUs`
-            _enter_column(name, value, cells)
+        if value is None or (name in COUNTS and hardware(value, None).world_size):
+            continue  # `8x A100` below `GPUs`
+        if name == "sharding_degree" and value == "0":
+            continue  # `FSDP` 0: it is not used
+        claim = batch_claim(value) if name == "global_batch" else None
+        if claim is not None:  # a rule compares it with the other settings
+            cells.claims.append(claim)
+        elif expected := expected_value(name, value):
+            cells.problems.append((value, f"expected {expected} for {name}"))
+            cells.unclear.add(name)
+            continue
+        before = cells.settings.setdefault(name, value)
+        if before != value and setting_number(name, before) != setting_number(name, value):
+            cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
     return cells
-
-
-def _enter_column(name: str, value: str, cells: Cells) -> None:
-    """A column of one setting. A global batch is a claim, which a rule compares with the other settings."""
-    if name == "sharding_degree" and value == "0":
-        return  # `FSDP` 0: it is not used
-    claim = batch_claim(value) if name == "global_batch" else None
-    if claim is not None:
-        cells.claims.append(claim)
-    elif expected := expected_value(name, value):
-        cells.problems.append((value, f"expected {expected} for {name}"))
-        cells.unclear.add(name)
-        return
-    before = cells.settings.setdefault(name, value)
-    if before != value and setting_number(name, before) != setting_number(name, value):
-        cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
 
 
 def _enter(assigned: Assignments, column: str, cells: Cells) -> None:

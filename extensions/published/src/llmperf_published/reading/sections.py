@@ -156,14 +156,15 @@ def _entry(line: int, text: str, kind: HeadingKind | None) -> Entry:
 def section_again(section: Section) -> Section:
     """A section with the meaning of its labels determined again from their text."""
 
-    def name_again(entry: Entry) -> str | None:
+    entries = []
+    for entry in section.entries:
+        name = entry.name
         if section.kind == "general":
-            return _general_name(entry.label, entry.text)
-        if not entry.label:
-            return entry.name
-        return meaning(_HERE.sub("", entry.label, count=1) if section.kind == "batch" else entry.label)
-
-    return replace(section, entries=tuple(replace(entry, name=name_again(entry)) for entry in section.entries))
+            name = _general_name(entry.label, entry.text)
+        elif entry.label:
+            name = meaning(_HERE.sub("", entry.label, count=1) if section.kind == "batch" else entry.label)
+        entries.append(replace(entry, name=name))
+    return replace(section, entries=tuple(entries))
 
 
 def _enter_table(block: Block, above: str, general: Section, result: Contents) -> None:
@@ -177,7 +178,19 @@ def _enter_table(block: Block, above: str, general: Section, result: Contents) -
             surplus = " | ".join(row.cells[width:])
             result.missing(row.line, surplus, f"expected {width} cells, found {len(row.cells)}")
     if table.kind == "general":
-        result.sections.append(replace(general, entries=tuple(_general_entries(table, result))))
+        places = {column.name: index for index, column in enumerate(table.columns) if column.name}
+        item, value = places.get("item", 0), places.get("value", 1)
+        remark = places.get("remark", next((index for index in range(3) if index not in (item, value)), 2))
+        entries = []
+        for row in table.rows:
+            cells = [*map(plain, row.cells), *[""] * 3]
+            label, text, note = cells[item], cells[value], cells[remark] if remark < len(row.cells) else ""
+            entry = Entry(line=row.line, label=label, name=_general_name(label, text), text=text, remark=note)
+            entries.append(entry)
+            if entry.name is None and any(cells):
+                reason = "expected a known general metric; its cells are kept"
+                result.missing(row.line, " | ".join(row.cells), reason)
+        result.sections.append(replace(general, entries=tuple(entries)))
     elif table.kind == "other":
         expected = "training results, found inference" if is_inference(table) else "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
@@ -232,23 +245,6 @@ def is_inference(table: Table) -> bool:
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
     return _table(table.line, table.heading, [column.header for column in table.columns], table.rows)
-
-
-def _general_entries(table: Table, result: Contents) -> list[Entry]:
-    """The rows of the general table as entries; rows with an unknown label are recorded."""
-    places = {column.name: index for index, column in enumerate(table.columns) if column.name}
-    item, value = places.get("item", 0), places.get("value", 1)
-    remark = places.get("remark", next((index for index in range(3) if index not in (item, value)), 2))
-    entries = []
-    for row in table.rows:
-        cells = [*map(plain, row.cells), *[""] * 3]
-        label, text, note = cells[item], cells[value], cells[remark] if remark < len(row.cells) else ""
-        entry = Entry(line=row.line, label=label, name=_general_name(label, text), text=text, remark=note)
-        entries.append(entry)
-        if entry.name is None and any(cells):
-            reason = "expected a known general metric; its cells are kept"
-            result.missing(row.line, " | ".join(row.cells), reason)
-    return entries
 
 
 def _general_name(label: str, text: str) -> str | None:

@@ -68,7 +68,11 @@ def _vendors(whole: _Whole) -> tuple[bool, Mapping[_Names, str | None]]:
     machines = {_names(row.hardware): row.hardware for row in published.rows}
     named = {names: _named(where, published.vendor) for names, where in machines.items()}
     several = len(set(named.values()) - {None}) > 1
-    comparison = several and not _titled(published)
+    title = normal(published.title)  # `NVIDIA results` names one vendor, but neither `A100` nor `NVIDIA and MI300X`
+    titles = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
+    others = {name for device in NAME.findall(title) for name in _publishing(device, published.vendor)}
+    titled = titles == [[published.vendor]] * 2 and others <= {published.vendor}
+    comparison = several and not titled
     whose = None if comparison else published.vendor
     of_rows: dict[_Names, str | None] = {}
     if comparison or published.vendor is not None:
@@ -102,11 +106,3 @@ def _unnamed(where: PublishedHardware, vendor: str | None, published: Published)
     if not (where.device or in_place_of_a_device(where.configuration or "")):
         return vendor
     return None if vendor in installed_vendors() else vendor  # an installed plugin would know its vendor's device
-
-
-def _titled(published: Published) -> bool:
-    """Check whether the title names one vendor: `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`."""
-    title, vendor = normal(published.title), published.vendor
-    named = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
-    others = {other for device in NAME.findall(title) for other in _publishing(device, vendor)} - {vendor}
-    return vendor is not None and named == [[vendor], [vendor]] and not others
