@@ -185,32 +185,30 @@ def test_a_rank_for_which_there_is_no_memory(start, stub_plan, small_memory):
     )
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ("vanishes", "rank 1 ended with status 7"),
-        ("exits", "sys.exit(0) before the last step, while measuring, in framework 'stub' (llmperf-stub)"),
-    ],
-    ids=["status 7", "sys.exit(0)"],
-)
-def test_a_rank_that_leaves_before_its_last_step(start, stub_plan, fault, message):
-    status, result = start(stub_plan(steps=5000, fault=fault)).wait()
-    assert (status, result.failure.rank, result.failure.message) == (1, 1, message)
+PATIENT = {"stall_seconds": 600.0, "startup_seconds": 600.0}
+IMPATIENT = {"stall_seconds": STALL_SECONDS}
+ENDS = {
+    "status 7": ({"fault": "vanishes"}, 1, "exited", "rank 1 ended with status 7"),
+    "sys.exit(0)": ({"fault": "exits"}, 1, "exception",
+                    r"sys.exit\(0\) before the last step, while measuring, in framework 'stub' \(llmperf-stub\)"),
+    "status 0 while building": ({"fault": "leave at build", "waits_at_build": True, **PATIENT}, 1, "exited",
+                                "rank 1 ended with status 0 while building, before it was done"),
+    "status 0 while measuring": ({"fault": "leaves", **PATIENT}, 1, "exited",
+                                 "rank 1 ended with status 0 while measuring, before it was done"),
+    "stopped, its peers in a step": ({"fault": "stops", "ranks": 3, "in_step": "host", **IMPATIENT}, 1, "hung",
+                                     ".*rank 1 does not even show its stack; the others do.*"),
+    "all hang alike": ({"fault": "waits for nobody", "fault_rank": "all", **IMPATIENT}, None, "hung",
+                       ".*which rank hangs cannot be told.*"),
+    "hangs and ignores SIGTERM": ({"fault": "deaf", **IMPATIENT}, 1, "hung", ".*"),
+}  # fmt: skip
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("options", "phase"),
-    [({"fault": "leave at build", "waits_at_build": True}, "building"), ({"fault": "leaves"}, "measuring")],
-    ids=["building", "measuring"],
-)
-def test_a_rank_that_leaves_with_status_0_ends_the_run_at_once(start, stub_plan, options, phase):
-    run = start(stub_plan(steps=5000, stall_seconds=600.0, startup_seconds=600.0, **options))
-    status, result = run.wait()
-    assert (status, result.status) == (1, "failed")
-    assert (result.failure.rank, result.failure.reason) == (1, "exited")
-    assert result.failure.message == f"rank 1 ended with status 0 while {phase}, before it was done"
+@pytest.mark.parametrize(("options", "rank", "reason", "message"), ENDS.values(), ids=ENDS)
+def test_a_rank_that_leaves_or_hangs_is_named_with_the_reason(start, stub_plan, options, rank, reason, message):
+    status, result = start(stub_plan(steps=5000, **options)).wait()
+    assert (status, result.status, result.failure.rank, result.failure.reason) == (1, "failed", rank, reason)
+    assert re.fullmatch(message, result.failure.message, re.DOTALL), result.failure.message
 
 
 @pytest.mark.slow
@@ -247,28 +245,12 @@ def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devic
 
 
 @pytest.mark.slow
-def test_a_stopped_process_is_named_though_its_peers_are_seen_in_the_middle_of_a_step(start, stub_plan):
-    run = start(stub_plan(steps=5000, stall_seconds=STALL_SECONDS, ranks=3, in_step="host", fault="stops"))
-    status, result = run.wait()
-    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
-    assert "rank 1 does not even show its stack; the others do" in result.failure.message
-
-
-@pytest.mark.slow
 def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
     run = start(stub_plan(steps=5000, stall_seconds=STALL_SECONDS))
     run.wait_for_steps(5)
     os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
-
-
-@pytest.mark.slow
-def test_when_all_hang_alike_no_rank_is_named(start, stub_plan):
-    run = start(stub_plan(steps=5000, stall_seconds=STALL_SECONDS, fault="waits for nobody", fault_rank="all"))
-    status, result = run.wait()
-    assert (status, result.failure.rank, result.failure.reason) == (1, None, "hung")
-    assert "which rank hangs cannot be told" in result.failure.message
 
 
 @pytest.mark.slow
@@ -321,12 +303,6 @@ def test_a_first_step_as_long_as_its_plan_expects_is_no_hang(start, stub_plan):
     assert plan.slow_step_seconds == 50.0
     status, result = start(plan).wait()
     assert (status, result.status, result.failure) == (0, "complete", None)
-
-
-@pytest.mark.slow
-def test_a_hanging_rank_that_ignores_sigterm(start, stub_plan):
-    status, result = start(stub_plan(steps=5000, fault="deaf", stall_seconds=STALL_SECONDS)).wait()
-    assert (status, result.failure.rank) == (1, 1)
 
 
 @pytest.mark.slow
@@ -419,10 +395,10 @@ def guard_of(run):
 @pytest.mark.parametrize(
     ("options", "victim", "how"),
     [
-        pytest.param({"steps": 20}, None, None, marks=pytest.mark.slow),
-        pytest.param({"fault": "raises"}, None, None, marks=pytest.mark.slow),
+        ({"steps": 20}, None, None),
+        ({"fault": "raises"}, None, None),
         ({"fault": "killed"}, None, None),
-        pytest.param({}, lambda run: run.process.pid, signal.SIGINT, marks=pytest.mark.slow),
+        ({}, lambda run: run.process.pid, signal.SIGINT),
         ({}, lambda run: run.process.pid, signal.SIGKILL),
         ({}, agent_of, signal.SIGKILL),
         ({}, guard_of, signal.SIGKILL),
