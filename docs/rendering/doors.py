@@ -105,9 +105,16 @@ def doors_page() -> str:
 
 
 def items(hook: str, attributes: tuple[str, ...], **arguments: Any) -> set[tuple[str, ...]]:
-    """A row for each answer to a hook: name, description, package."""
+    """A row for each answer to a hook: name, attributes or else the first line of its class's docstring, package."""
     return {
-        (f"`{getattr(item, 'code', None) or item.name}`", *described(item, attributes), package(owner))
+        (
+            f"`{getattr(item, 'code', None) or item.name}`",
+            *(
+                [str(getattr(item, name)) for name in attributes]
+                or [(inspect.getdoc(type(item)) or "").partition("\n")[0]]
+            ),
+            package(owner),
+        )
         for loaded in plugins()
         for owner, item in loaded.collect_items(hook, **arguments)
     }
@@ -129,13 +136,6 @@ def rules_page() -> str:
     )
     rows = sorted(items("llmperf_rules", ("severity", "title"), kind=None))
     return page("Rules of `llmperf validate`", text, areas, table(("Code", "Severity", "Rule", "From"), rows))
-
-
-def described(item: Any, attributes: tuple[str, ...]) -> list[str]:
-    """Some attributes of an item, or the first line of the docstring of its class."""
-    if attributes:
-        return [str(getattr(item, name)) for name in attributes]
-    return [(inspect.getdoc(type(item)) or "").partition("\n")[0]]
 
 
 def contents_page() -> str:

@@ -105,21 +105,18 @@ def settings_page() -> str:
     ]
     for kind, prefix in ((Contract, "contract."), (Tuning, "tuning."), (DataSource, "data.")):
         parts += [f"## {prefix[:-1]}", class_description(kind), table(columns, setting_rows(kind, prefix))]
+    options = [
+        [match.group(1), f"[{readme.parent.name}](../../frameworks/{readme.parent.name}/README.md)", match.group(2)]
+        for readme in sorted(ROOT.glob("frameworks/*/README.md"))
+        for line in readme.read_text().splitlines()
+        if (match := re.match(r"\| (`framework\.\w+`) \| (.*) \|$", line))
+    ]
     parts += [
         "## framework",
         "Options of one framework, as its README lists them; it refuses others.",
-        table(("Path", "Framework", "Meaning"), framework_rows()),
+        table(("Path", "Framework", "Meaning"), options),
     ]
     return page("Settings", *parts)
-
-
-def framework_rows() -> Iterator[list[str]]:
-    """Path, framework and meaning of each option of a framework, from the tables of the frameworks' READMEs."""
-    for readme in sorted(ROOT.glob("frameworks/*/README.md")):
-        name = readme.parent.name
-        for line in readme.read_text().splitlines():
-            if match := re.match(r"\| (`framework\.\w+`) \| (.*) \|$", line):
-                yield [match.group(1), f"[{name}](../../frameworks/{name}/README.md)", match.group(2)]
 
 
 def file_page(title: str, kind: type, text: str) -> str:

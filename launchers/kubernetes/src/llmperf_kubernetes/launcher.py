@@ -42,7 +42,7 @@ class KubernetesLauncher:
         devices = device_number(options, request.devices)
         self._kubectl = Kubectl(options)
         kind = options.kind or self._installed_kind()
-        self._job = _new_name()
+        self._job = f"llmperf-{secrets.token_hex(4)}"
         objects = job_objects(self._job, kind, options, request.nodes, devices, _image(request, options))
         atexit.register(self.close)
         try:
@@ -50,7 +50,7 @@ class KubernetesLauncher:
                 resource = f"{item['kind'].lower()}.{item['apiVersion'].partition('/')[0]}/{self._job}"
                 self._created.insert(0, resource)  # before the call, which may be interrupted
                 try:
-                    self._required.call("create", "--filename", "-", stdin=as_yaml([item]))
+                    self._kubectl.call("create", "--filename", "-", stdin=as_yaml([item]))
                 except KubectlError as error:
                     if error.refused:
                         self._created.remove(resource)
@@ -95,7 +95,7 @@ class KubernetesLauncher:
                 kind, why = self._installed_kind(), "it is installed in the cluster"
             except UserError as error:
                 kind, why = "TrainJob", f"the default; the cluster was not asked: {error}"
-        name = _new_name()
+        name = f"llmperf-{secrets.token_hex(4)}"
         namespace = f"--namespace {options.namespace} " if options.namespace else ""
         lines = [
             f"llmperf {' '.join(submission.command)}",
@@ -179,20 +179,17 @@ class KubernetesLauncher:
 
     def _get(self, *arguments: str) -> Object:
         try:
-            return self._required.get(*arguments)
+            assert self._kubectl is not None
+            return self._kubectl.get(*arguments)
         except KubectlError as error:
             raise UserError(f"launcher 'kubernetes': kubectl get {arguments[0]}: {error}") from None
 
     def _call(self, *arguments: str) -> str:
         try:
-            return self._required.call(*arguments)
+            assert self._kubectl is not None
+            return self._kubectl.call(*arguments)
         except KubectlError as error:
             raise UserError(f"launcher 'kubernetes': kubectl {arguments[0]}: {error}") from None
-
-    @property
-    def _required(self) -> Kubectl:
-        assert self._kubectl is not None
-        return self._kubectl
 
 
 def _checked(request: NodeRequest) -> Options:
@@ -210,10 +207,6 @@ def _image(request: NodeRequest, options: Options) -> str:
         raise UserError(f"{WHERE}.image: expected a container image with llmperf, found none; "
                         "set it in llmperf.toml or give --container-image")  # fmt: skip
     return image
-
-
-def _new_name() -> str:
-    return f"llmperf-{secrets.token_hex(4)}"
 
 
 def _say(line: str) -> None:
