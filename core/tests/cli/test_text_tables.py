@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import wcwidth
 from llmperf.files import json_files
-from llmperf.reporting.text_table import Column, fitted, laid_out, wrapped_cell
+from llmperf.reporting import Column
+from llmperf.reporting.text_table import fitted, laid_out, wrapped_cell
 from llmperf.types import Result
 
 PUBLISHED = str(Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data")

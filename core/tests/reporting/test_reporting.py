@@ -66,6 +66,15 @@ def test_the_peak_shows_its_confidence_and_date_in_every_format(example):
     assert {"peak_confidence": "low", "peak_date": "2023-01"}.items() <= sheet_values(result_sheet(result)).items()
 
 
+def test_the_report_of_a_repeat_has_its_own_challenge_and_compile_time(example):
+    for number in (1, 2):
+        example |= {"challenge": f"{number}" * 16}
+        example["metrics"]["compile_seconds"] = number
+        text = markdown(typed(example))
+        assert f"(of challenge {str(number) * 8})" in text
+        assert f"compiling, s (not measured): {number}" in text
+
+
 def test_overviews_mark_a_disturbed_run(example):
     warning = {"code": "LP409", "severity": "warning", "path": "/metrics/other_cpu_share", "message": "too much"}
     example |= {"findings": [warning], "peak_problem": "the host was busy"}

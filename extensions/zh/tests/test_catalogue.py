@@ -14,8 +14,8 @@ from llmperf_zh.plugin import llmperf_translations
 
 ROOT = Path(__file__).parents[3]
 [CHINESE] = llmperf_translations("zh")
-FUNCTIONS = ("Text", "word", "sentence", "text_row", "Row", "Section", "Column")
-"""Functions whose first argument, `label` or `title` is a text or template that is translated."""
+FUNCTIONS = ("Text", "word", "sentence", "labelled", "Row", "Section", "Column")
+"""Functions whose first argument (of `labelled` the second), `label` or `title` is a text that is translated."""
 SOURCES = [
     path
     for folder in ("core", "testing", "vendors/*", "frameworks/*", "launchers/*", "extensions/*")
@@ -28,7 +28,8 @@ def texts(source: str) -> Iterator[str]:
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             name = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", None)
-            shown = [*node.args[:1], *(each.value for each in node.keywords if each.arg in ("label", "title"))]
+            first = node.args[1:2] if name == "labelled" else node.args[:1]
+            shown = [*first, *(each.value for each in node.keywords if each.arg in ("label", "title"))]
             for text in shown if name in FUNCTIONS else ():
                 chosen = (text.body, text.orelse) if isinstance(text, ast.IfExp) else (text,)
                 yield from (one.value for one in chosen if isinstance(one, ast.Constant) and isinstance(one.value, str))

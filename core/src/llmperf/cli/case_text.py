@@ -10,7 +10,7 @@ import click
 from llmperf.cases.settings import FREE, describe, full_path, known_paths
 from llmperf.cli.colour import painted
 from llmperf.cli.output import page_width, print_table
-from llmperf.reporting.text_table import Column
+from llmperf.types.sheet import Column
 from llmperf.types.spec import Case
 
 PARTS = {

@@ -16,7 +16,7 @@ from llmperf.reporting.language import language_option as language_option
 
 if TYPE_CHECKING:
     from llmperf.reporting.page import Line, Page
-    from llmperf.reporting.text_table import Column
+    from llmperf.types.sheet import Column
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 
@@ -103,7 +103,7 @@ def print_table(
 
     `remedy` says how to see columns for which there is no room.
     """
-    from llmperf.reporting.text_table import Column
+    from llmperf.types.sheet import Column
 
     columns = [
         Column(title=header, importance=place, wraps=16) if isinstance(header, str) else header

@@ -20,10 +20,10 @@ from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
 from llmperf.reporting.result_sheets import figure_rows
 from llmperf.reporting.safe_text import printable as one_line
-from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import finding_text, sentence, word
 from llmperf.results.statistics import spread
 from llmperf.types.result import Result
+from llmperf.types.sheet import Column
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome

@@ -36,10 +36,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.markdown import render_results as render_results
     from llmperf.reporting.markdown import rendered_again as rendered_again
     from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
-    from llmperf.reporting.overview import COST_COLUMNS as COST_COLUMNS
     from llmperf.reporting.overview import IN_TABLE as IN_TABLE
-    from llmperf.reporting.overview import SCALING_ASSUMES as SCALING_ASSUMES
-    from llmperf.reporting.overview import SCALING_COLUMN as SCALING_COLUMN
     from llmperf.reporting.overview import has_computed_mfu as has_computed_mfu
     from llmperf.reporting.overview import in_order as in_order
     from llmperf.reporting.overview import model_text as model_text
@@ -59,7 +56,6 @@ if TYPE_CHECKING:
     from llmperf.reporting.safe_text import markdown_text as markdown_text
     from llmperf.reporting.safe_text import printable as printable
     from llmperf.reporting.terminal import closing_lines as closing_lines
-    from llmperf.reporting.text_table import Column as Column
     from llmperf.reporting.text_table import sparkline as sparkline
     from llmperf.reporting.words import finding_text as finding_text
     from llmperf.reporting.words import sentence as sentence
@@ -77,18 +73,19 @@ if TYPE_CHECKING:
     from llmperf.results.statistics import quantile as quantile
     from llmperf.results.statistics import spread as spread
     from llmperf.results.statistics import throughputs as throughputs
+    from llmperf.types.sheet import Column as Column
 
 _MOVED = {
     name: f"llmperf_compare.{module}.{name}"
     for module, names in {
         "comparison": "compare speed_line",
         "comparison_page": "COMPARED",
-        "cost": "Costing costing_for used_prices with_cost",
+        "cost": "COST_COLUMNS Costing costing_for used_prices with_cost",
         "finding_formats": "answer_findings",
         "kind_texts": "disturbed_lines",
         "prices": "one_model",
         "ranking": "Entry Interval Standing standings",
-        "scaling": "with_scaling",
+        "scaling": "SCALING_ASSUMES SCALING_COLUMN with_scaling",
     }.items()
     for name in names.split()
 }

@@ -8,17 +8,16 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from llmperf.accounting.layout import layout_text
 from llmperf.accounting.routing import routing_text
-from llmperf.reporting import cells
 from llmperf.types import Change, Layout, Result, Rounding, Row, Text
 from llmperf.types.flop_counts import Mfu, WeightedPeak
 from llmperf.types.result import Failure
 
 UNKNOWN = "-"
-
+Value: TypeAlias = str | int | float | bool | None
 
 THROUGHPUT = Rounding(style="decimals", digits=1)
 LOSS = Rounding(style="decimals", digits=4)
@@ -32,7 +31,6 @@ AMOUNT = Rounding(style="amount", digits=4)
 PERCENT = Rounding(style="percent", digits=1)
 DEVICE_GIB = Rounding(style="decimals", digits=1, divisor=2**30)
 RANK_GIB = Rounding(style="decimals", digits=2, divisor=2**30)
-
 
 HUGE = 1e15
 """Numbers from here on are shown as powers of ten."""
@@ -64,16 +62,19 @@ def shown(row: Row) -> str:
     return rounded(row.value, row.rounding)
 
 
-def text_row(label: str, value: str | None, key: str = "", own_words: bool = False) -> Row:
-    """A row of text."""
-    return Row(key=key, label=label, value=value, own_words=own_words)
+def labelled(
+    key: str, label: str, value: Value, rounding: Rounding | None = None, unit: str = "", *, text: str | None = None,
+    parts: Iterable[Row] = (), own_words: bool = False,
+) -> Row:  # fmt: skip
+    """A row; `key` is empty for text that only people read."""
+    return Row(key=key, label=label, value=value, rounding=rounding, unit=unit, text=text, parts=tuple(parts),
+               own_words=own_words)  # fmt: skip
 
 
-def counted_by(mfu: Mfu) -> Iterator[Row]:
+def counted_by(mfu: Mfu) -> tuple[Row, ...]:
     """The extension that counted the FLOPs; no row for those of the core."""
-    if mfu.counted_by != "core":
-        yield Row(key="flops_counted_by", label="FLOPs counted by", value=mfu.counted_by,
-                  text=f"extension {mfu.counted_by}")  # fmt: skip
+    of = mfu.counted_by
+    return () if of == "core" else (labelled("flops_counted_by", "FLOPs counted by", of, text=f"extension {of}"),)
 
 
 def leaves(rows: Iterable[Row]) -> Iterator[Row]:
@@ -188,7 +189,7 @@ def routing_rows(result: Result) -> tuple[Row, ...]:
     """Routing of tokens; no row for a dense model."""
     if result.model.mixture is None:
         return ()
-    return (Row(key="routing", label="routing", value=result.contract.routing, text=routing_text(result.contract)),)
+    return (labelled("routing", "routing", result.contract.routing, text=routing_text(result.contract)),)
 
 
 def expert_rows(result: Result) -> Iterator[Row]:
@@ -198,17 +199,16 @@ def expert_rows(result: Result) -> Iterator[Row]:
         return
     layer = max(known, key=lambda place: known[place])
     idle = sum(count == 0 for load in result.expert_load for count in load.tokens)
-    largest, middle = (
-        Row(key=f"expert_imbalance_{name}", label="expert load, most / mean", value=value, rounding=cells.SIGNIFICANT)
-        for name, value in (("largest", known[layer]), ("median", median(known.values())))
-    )
+    label = "expert load, most / mean"
+    largest = labelled("expert_imbalance_largest", label, known[layer], SIGNIFICANT)
+    middle = labelled("expert_imbalance_median", label, median(known.values()), SIGNIFICANT)
     parts = (
         largest,
-        Row(key="expert_imbalance_layer", label="layer", value=layer),
+        labelled("expert_imbalance_layer", "layer", layer),
         middle,
-        Row(key="idle_experts", label="experts without tokens", value=idle),
+        labelled("idle_experts", "experts without tokens", idle),
     )
-    values = shown(largest), layer, shown(middle), cells.counted(len(known), "layer")
+    values = shown(largest), layer, shown(middle), counted(len(known), "layer")
     text = Text("{} in layer {}, {} in the median of {}", *values)
-    text = Text("{}; {} without tokens", text, cells.counted(idle, "expert")) if idle else text
-    yield Row(key="expert_imbalance", label=largest.label, value=largest.value, text=text, parts=parts, own_words=True)
+    text = Text("{}; {} without tokens", text, counted(idle, "expert")) if idle else text
+    yield labelled("expert_imbalance", label, largest.value, text=text, parts=parts)

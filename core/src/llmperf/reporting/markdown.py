@@ -6,14 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from llmperf.reporting.language import require
-from llmperf.reporting.overview import (
-    COMPUTED_MFU,
-    SCALING_ASSUMES,
-    columns_of,
-    has_computed_mfu,
-    ordered,
-    overview_cells,
-)
+from llmperf.reporting.overview import columns_of, notes, ordered, overview_cells
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.safe_text import markdown_text, printable
 from llmperf.reporting.words import recorded, value_text, word
@@ -49,8 +42,8 @@ class MarkdownReporter:
         columns = columns_of(rows)
         headers = [column.title for column in columns.values()]
         table = list(_table(headers, (overview_cells(row, columns, language) for row in rows), language))
-        table += ["", markdown_text(word(COMPUTED_MFU, language))] if any(map(has_computed_mfu, rows)) else []
-        table += ["", markdown_text(word(SCALING_ASSUMES, language))] if "scaling_efficiency" in columns else []
+        for note in notes(rows, columns, language):
+            table += ["", markdown_text(note)]
         lines = [f"# {word(TITLE, language)}, {count}", "", *table, *_findings_of_all(rows, language), ""]
         parts = map(_below_a_title, _documents(rows, language))
         return "\n".join([*lines, "\n".join(parts)])

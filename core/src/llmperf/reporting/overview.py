@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import inf
 from typing import TypeVar
 
 from llmperf.reporting.cells import UNKNOWN, shown
-from llmperf.reporting.text_table import Column
-from llmperf.reporting.words import sentence, value_text
+from llmperf.reporting.words import sentence, value_text, word
 from llmperf.types import Sheet
+from llmperf.types.sheet import Column
 
 T = TypeVar("T")
 
@@ -31,27 +31,18 @@ COLUMNS = {
 COMPUTED_MFU = "* computed by llmperf: the document prints none that is understood"
 IN_TABLE = ("precision", "seq_len", "global_batch")
 """Parts of the contract that the table shows."""
-COST_COLUMNS = {
-    "cost_per_million_tokens": Column(title="cost per million tokens", importance=5, wraps=10, right=True),
-    "train_device_hours": Column(title="training, device hours", importance=7, wraps=10, right=True),
-    "train_seconds": Column(title="training, days", importance=7, wraps=10, right=True),
-    "train_cost": Column(title="cost of a training", importance=5, wraps=10, right=True),
-}
-"""Columns for sheets whose devices have prices, and where the tokens of a training were asked for."""
-
-SCALING_COLUMN = Column(title="scaling efficiency", importance=6, wraps=10, right=True)
-"""Column for runs on different numbers of devices under one contract."""
-SCALING_ASSUMES = (
-    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
-    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
-)
 
 
 def columns_of(sheets: Sequence[Sheet]) -> dict[str, Column]:
-    """The columns of a table of these sheets."""
-    known = {row.key for sheet in sheets for row in sheet.overview}
-    added = COST_COLUMNS | {"scaling_efficiency": SCALING_COLUMN}
-    return COLUMNS | {key: column for key, column in added.items() if key in known}
+    """The columns of a table of these sheets: the core's, then those of rows that extensions add."""
+    added = {row.key: row.column for sheet in sheets for row in sheet.overview if row.column is not None}
+    return COLUMNS | added
+
+
+def notes(sheets: Sequence[Sheet], columns: Mapping[str, Column], language: str) -> list[str]:
+    """Sentences below a table of sheets that explain its columns."""
+    computed = [COMPUTED_MFU] if any(map(has_computed_mfu, sheets)) else []
+    return [word(note, language) for note in (*computed, *(column.note for column in columns.values() if column.note))]
 
 
 def model_text(name: str, lora: bool) -> str:
@@ -61,15 +52,11 @@ def model_text(name: str, lora: bool) -> str:
 
 def overview_cells(sheet: Sheet, columns: Iterable[str] = COLUMNS, language: str = "en") -> list[str]:
     """The cells of a sheet under the columns, by their keys, not yet made harmless."""
-    return [_cell(sheet, key, language) for key in columns]
-
-
-def _cell(sheet: Sheet, key: str, language: str) -> str:
-    if key == "contract":
-        return ", ".join(sheet.contract.get(part, UNKNOWN) for part in IN_TABLE)
-    if key == "mfu_nominal" and has_computed_mfu(sheet):
-        return f"{value_text(sheet.cell('mfu_computed'), language)} *"
-    return value_text(sheet.cell(key), language)
+    cells = {key: value_text(sheet.cell(key), language) for key in columns if key != "contract"}
+    if "mfu_nominal" in cells and has_computed_mfu(sheet):
+        cells["mfu_nominal"] = f"{value_text(sheet.cell('mfu_computed'), language)} *"
+    contract = ", ".join(sheet.contract.get(part, UNKNOWN) for part in IN_TABLE)
+    return [cells.get(key, contract) for key in columns]
 
 
 def has_computed_mfu(sheet: Sheet) -> bool:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.reporting.safe_text import markdown_text
-from llmperf.reporting.text_table import Column
 from llmperf.reporting.words import word
+from llmperf.types.sheet import Column
 
 Tone = Literal["", "faster", "slower", "failed", "warning", "context"]
 """Meaning of a line, which determines its colour."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from llmperf.files.json_files import ByValue, builtins
 from llmperf.reporting import cells
-from llmperf.reporting.cells import joined, number, routing_rows, shown, text_row
+from llmperf.reporting.cells import joined, labelled, number, routing_rows, shown
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.safe_text import printable
 from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Text, Tuning
@@ -34,39 +34,130 @@ class Setup:
 
     @cached_property
     def setting(self) -> Mapping[str, str]:
-        """Settings of the run, by English label."""
-        return {row.label: shown(row) for row in _setting(self._result)}
+        """Settings that may differ between two runs of one contract and explain why their figures do, by label."""
+        result, hardware, batch = self._result, self._result.hardware, self._result.batch
+        return {
+            "device": printable(f"{hardware.device_model}{' (simulated)' * hardware.simulated}"),
+            "nodes x devices": f"{hardware.nodes} x {hardware.devices_per_node}{' ranks' * hardware.divided}",
+            "share of a device per rank": cells.percent(hardware.device_share),
+            "framework": printable(result.tuning.framework),
+            "layout": cells.layout(result.parallelism),
+        } | {
+            name: printable(text)
+            for name, text in {
+                "micro_batch": str(batch.micro_batch),
+                "gradient_accumulation": str(batch.gradient_accumulation),
+                "gradient_checkpointing": cells.text(result.tuning.gradient_checkpointing),
+                "attention": result.tuning.attention,
+                "fused_ops": ", ".join(result.tuning.fused_ops) or "none",
+                **_changed_settings(result.tuning),
+                **{f"framework.{name}": cells.text(value) for name, value in result.framework.items()},
+            }.items()
+        }
 
     @cached_property
     def overview(self) -> Mapping[str, Row]:
         """Cells of a table of many runs, by key."""
-        return {row.key: row for row in _overview(self._result)}
+        result, hardware = self._result, self._result.hardware
+        framework, model = result.tuning.framework, hardware.device_model + " (simulated)" * hardware.simulated
+        devices = cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share)
+        name = model_text(result.model.name, result.contract.lora is not None)
+        case = Text("{} (variant)", result.case) if result.variant else result.case
+        layout = Text("{} {}", framework, cells.layout(result.parallelism))
+        rows = (
+            labelled("model", "model", result.model.name, text=name),
+            labelled("case", "case", result.case, text=case),
+            labelled("device", "device", None, text=devices, parts=rows_of(hardware, ("device_model", "device_share")),
+                     own_words=True),
+            labelled("layout", "layout", framework, text=layout, parts=self._layout),
+            labelled("fix_hp", "fix_hp", cells.fix_hp(result.fix_hp)),
+        )  # fmt: skip
+        return {row.key: row for row in rows}
+
+    @property
+    def _layout(self) -> Iterator[Row]:
+        """The framework and the degrees of parallelism."""
+        yield labelled("framework", "framework", self._result.tuning.framework)
+        for name, value in builtins(self._result.parallelism).items():
+            if isinstance(value, int) and name not in ("nodes", "devices_per_node"):
+                yield labelled(name, name.replace("_", " "), value)
 
     @cached_property
     def card(self) -> tuple[Row, ...]:
         """Model, devices, framework and batch, as `llmperf run` shows them."""
-        return tuple(_card(self._result))
+        result, hardware, batch = self._result, self._result.hardware, self._result.batch
+        model, framework, precision = result.model.name, result.tuning.framework, result.contract.precision
+        parameters = labelled("parameters", "parameters", result.parameters, cells.WHOLE)
+        devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}"
+        devices = Text("{} (simulated)", devices) if hardware.simulated else devices
+        if hardware.device_share != 1:
+            devices = Text("{}, each rank with {} of one", devices, cells.percent(hardware.device_share))
+        of_devices = rows_of(hardware, ("vendor", "device_model", "device_share", "nodes", "devices_per_node"))
+        of_batch = rows_of(
+            batch, ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
+        )
+        arithmetic = Text(
+            "{} micro x {} accumulated x {} data parallel = {} sequences of {} tokens, {}",
+            *(batch.micro_batch, batch.gradient_accumulation, batch.data_parallel, batch.global_batch, batch.seq_len),
+            precision + (" (fp8 emulated)" if result.emulated else ""),
+        )
+        return (
+            labelled("model", "model", model, text=Text("{}, {} parameters", result.model.title, shown(parameters)),
+                     parts=(labelled("model", "model", model), parameters)),
+            labelled("devices", "devices", None, text=devices, parts=of_devices, own_words=True),
+            labelled("framework", "framework", framework, parts=self._layout,
+                     text=Text("{}, {}", framework, cells.layout(result.parallelism))),
+            labelled("batch", "batch", None, text=arithmetic,
+                     parts=(*of_batch, labelled("precision", "precision", precision))),
+        )  # fmt: skip
 
     @cached_property
     def sections(self) -> tuple[Section, ...]:
         """Environment, parallelism, optimisation, batch and general facts."""
-        result = self._result
-        return (*_environment(result), *_strategy(result), _batch(result), _general(result))
+        result, batch, contract = self._result, self._result.batch, self._result.contract
+        product = f"{batch.micro_batch} x {batch.gradient_accumulation} x {batch.data_parallel}"
+        tokens = labelled("tokens_per_step", "tokens per step", batch.tokens_per_step, cells.WHOLE)
+        arithmetic = Section(key="batch", title="Batch", rows=(
+            labelled("micro_batch", "micro batch (LBS)", batch.micro_batch),
+            labelled("seq_len", "sequence length (MPE)", batch.seq_len),
+            labelled("gradient_accumulation", "gradient accumulation (GAS)", batch.gradient_accumulation),
+            labelled("global_batch", "global batch (GBS)", batch.global_batch,
+                     text=Text("{} = LBS x GAS x data parallel = {}", batch.global_batch, product)),
+            replace(tokens, text=f"{shown(tokens)} = GBS x MPE"),
+        ))  # fmt: skip
+        optimizer, seed = contract.optimizer, str(contract.seed)
+        of_challenge = "" if result.challenge is None else f" (of challenge {result.challenge[:8]})"
+        general = Section(key="general", title="General", rows=(
+            labelled("case", "case", result.case),
+            labelled("variant", "variant of the case", result.variant),
+            labelled("status", "status", result.status, own_words=True),
+            labelled("provenance", "provenance", result.provenance, own_words=True),
+            labelled("model", "model", result.model.name,
+                     text=Text("{}, {} parameters", result.model.title, number(result.parameters))),
+            labelled("dataset", "dataset", contract.dataset),
+            labelled("precision", "precision", contract.precision),
+            labelled("optimizer", "optimiser", optimizer.name,
+                     text=f"{optimizer.name}, lr {optimizer.lr:g}, {optimizer.schedule}"),
+            labelled("steps", "steps", contract.steps,
+                     text=Text("{}, {} of them warm-up", contract.steps, contract.warmup_steps)),
+            labelled("seed", "seed", contract.seed, text=seed + of_challenge),
+            *routing_rows(result),
+        ))  # fmt: skip
+        return (*_environment(result), *_strategy(result), arithmetic, general)
 
     @cached_property
     def changes(self) -> Section:
         """The changes from the case."""
-        result = self._result
         records = tuple(
             (
-                text_row("parameter", change.path),
-                Row(key="case_value", label="in the case", value=change.case_value),
-                Row(key="value", label="here", value=change.value),
-                text_row("origin", change.origin, own_words=True),
+                labelled("", "parameter", change.path),
+                labelled("case_value", "in the case", change.case_value),
+                labelled("value", "here", change.value),
+                labelled("", "origin", change.origin, own_words=True),
             )
-            for change in result.fix_hp
+            for change in self._result.fix_hp
         )
-        none = () if records else (text_row("", "/"),)
+        none = () if records else (labelled("", "", "/"),)
         return Section(key="fix_hp", title="Changes from the case (fix_hp)", records=records, rows=none)
 
 
@@ -78,66 +169,8 @@ def setup_of(result: Result) -> Setup:
     of_case = (result.case, result.variant, result.status, result.provenance, result.fix_hp, result.contract)
     of_machine = (result.hardware, result.software, result.plugins)
     of_run = (result.model, result.parameters, result.tuning, result.parallelism, result.framework, result.batch)
-    return _setups.get((of_case, of_machine, of_run), lambda: Setup(result))
-
-
-def _overview(result: Result) -> Iterator[Row]:
-    hardware, model = result.hardware, result.hardware.device_model + " (simulated)" * result.hardware.simulated
-    devices = cells.devices(hardware.nodes, hardware.devices_per_node, model, hardware.device_share)
-    framework = result.tuning.framework
-    yield Row(key="model", label="model", value=result.model.name,
-              text=model_text(result.model.name, result.contract.lora is not None))  # fmt: skip
-    yield Row(
-        key="case",
-        label="case",
-        value=result.case,
-        text=Text("{} (variant)", result.case) if result.variant else result.case,
-        own_words=result.variant,
-    )
-    yield Row(
-        key="device",
-        label="device",
-        value=None,
-        text=devices,
-        parts=rows_of(hardware, ("device_model", "device_share")),
-        own_words=True,
-    )
-    text = Text("{} {}", framework, cells.layout(result.parallelism))
-    yield Row(key="layout", label="layout", value=framework, text=text, own_words=True, parts=_layout_rows(result))
-    yield Row(key="fix_hp", label="fix_hp", value=cells.fix_hp(result.fix_hp))
-
-
-def _layout_rows(result: Result) -> tuple[Row, ...]:
-    layout, framework = result.parallelism, Row(key="framework", label="framework", value=result.tuning.framework)
-    degrees = (
-        Row(key=name, label=name.replace("_", " "), value=value)
-        for name, value in builtins(layout).items()
-        if isinstance(value, int) and name not in ("nodes", "devices_per_node")
-    )
-    return (framework, *degrees)
-
-
-def _setting(result: Result) -> Iterator[Row]:
-    """Settings that may differ between two runs of one contract, and explain why their figures do."""
-    hardware = result.hardware
-    model = f"{hardware.device_model}{' (simulated)' * hardware.simulated}"
-    yield Row(key="device_model", label="device", value=printable(model))
-    ranks = " ranks" * hardware.divided
-    yield Row(key="", label="nodes x devices", value=f"{hardware.nodes} x {hardware.devices_per_node}{ranks}")
-    yield Row(key="", label="share of a device per rank", value=hardware.device_share, rounding=cells.PERCENT)
-    yield Row(key="framework", label="framework", value=printable(result.tuning.framework))
-    yield Row(key="", label="layout", value=cells.layout(result.parallelism), own_words=True)
-    tuning, batch = result.tuning, result.batch
-    for name, text in {
-        "micro_batch": str(batch.micro_batch),
-        "gradient_accumulation": str(batch.gradient_accumulation),
-        "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
-        "attention": tuning.attention,
-        "fused_ops": ", ".join(tuning.fused_ops) or "none",
-        **_changed_settings(tuning),
-        **{f"framework.{name}": cells.text(value) for name, value in result.framework.items()},
-    }.items():
-        yield Row(key=name, label=name, value=printable(text))
+    of_figures = (result.kernels, result.precisions, result.emulated, result.challenge, result.metrics.compile_seconds)
+    return _setups.get((of_case, of_machine, of_run, of_figures), lambda: Setup(result))
 
 
 def contract_parts(result: Result) -> dict[str, str]:
@@ -156,74 +189,42 @@ def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield prefix + name, printable(text, len(text))
 
 
-def _card(result: Result) -> Iterator[Row]:
-    """Model, devices, framework, batch."""
-    hardware, batch = result.hardware, result.batch
-    parameters = Row(key="parameters", label="parameters", value=result.parameters, rounding=cells.WHOLE)
-    yield Row(key="model", label="model", value=result.model.name,
-              text=Text("{}, {} parameters", result.model.title, shown(parameters)), own_words=True,
-              parts=(Row(key="model", label="model", value=result.model.name), parameters))  # fmt: skip
-    names = ("vendor", "device_model", "device_share", "nodes", "devices_per_node")
-    devices = f"{hardware.nodes} x {hardware.devices_per_node} {hardware.device_model}"
-    devices = Text("{} (simulated)", devices) if hardware.simulated else devices
-    if hardware.device_share != 1:
-        devices = Text("{}, each rank with {} of one", devices, cells.percent(hardware.device_share))
-    yield Row(key="devices", label="devices", value=None, text=devices, parts=rows_of(hardware, names), own_words=True)
-    text = Text("{}, {}", result.tuning.framework, cells.layout(result.parallelism))
-    yield Row(key="framework", label="framework", value=result.tuning.framework, parts=_layout_rows(result), text=text,
-              own_words=True)  # fmt: skip
-    names = ("micro_batch", "gradient_accumulation", "global_batch", "seq_len", "tokens_per_step")
-    recipe = result.contract.precision + (" (fp8 emulated)" if result.emulated else "")
-    precision = Row(key="precision", label="precision", value=result.contract.precision)
-    text = Text(
-        "{} micro x {} accumulated x {} data parallel = {} sequences of {} tokens, {}",
-        *(batch.micro_batch, batch.gradient_accumulation, batch.data_parallel),
-        *(batch.global_batch, batch.seq_len, recipe),
-    )
-    yield Row(key="batch", label="batch", value=None, text=text, own_words=True,
-              parts=(*rows_of(batch, names), precision))  # fmt: skip
-
-
 def rows_of(owner: object, names: Sequence[str]) -> tuple[Row, ...]:
     """A row for each named attribute."""
-    return tuple(Row(key=name, label=name.replace("_", " "), value=getattr(owner, name)) for name in names)
+    return tuple(labelled(name, name.replace("_", " "), getattr(owner, name)) for name in names)
 
 
 def _environment(result: Result) -> Iterator[Section]:
     hardware, software = result.hardware, result.software
-    devices = Row(key="nodes", label=f"nodes x {'ranks' if hardware.divided else 'devices'}", value=hardware.nodes,
-                  text=f"{hardware.nodes} x {hardware.devices_per_node}")  # fmt: skip
+    simulated = Text("{} (simulated)", hardware.device_model) if hardware.simulated else None
     yield Section(key="environment", title="Environment")
     yield Section(key="hardware", title="Hardware", level=3, rows=(
-        Row(key="device_model", label="accelerator", value=hardware.device_model,
-            text=Text("{} (simulated)", hardware.device_model) if hardware.simulated else None,
-            own_words=hardware.simulated),
-        devices,
-        Row(key="device_share", label="share of a device per rank", value=hardware.device_share,
-            rounding=cells.PERCENT),
-        Row(key="device_memory_bytes", label="device memory, GiB", value=hardware.device_memory_bytes, unit="bytes",
-            rounding=cells.DEVICE_GIB),
-        text_row("CPU", hardware.host_cpu, "host_cpu"),
-        Row(key="host_memory_bytes", label="host memory, GiB", value=hardware.host_memory_bytes, unit="bytes",
-            rounding=cells.DEVICE_GIB),
-        text_row("interconnect", hardware.interconnect, "interconnect"),
+        labelled("device_model", "accelerator", hardware.device_model, text=simulated),
+        labelled("nodes", f"nodes x {'ranks' if hardware.divided else 'devices'}", hardware.nodes,
+                 text=f"{hardware.nodes} x {hardware.devices_per_node}"),
+        labelled("device_share", "share of a device per rank", hardware.device_share, cells.PERCENT),
+        labelled("device_memory_bytes", "device memory, GiB", hardware.device_memory_bytes, cells.DEVICE_GIB, "bytes"),
+        labelled("host_cpu", "CPU", hardware.host_cpu),
+        labelled("host_memory_bytes", "host memory, GiB", hardware.host_memory_bytes, cells.DEVICE_GIB, "bytes"),
+        labelled("interconnect", "interconnect", hardware.interconnect),
     ))  # fmt: skip
     plugins = [f"{plugin.role} {plugin.name} ({plugin.distribution} {plugin.version})" for plugin in result.plugins]
-    variables = tuple(text_row(name, value, f"environment_{name}") for name, value in software.environment.items())
+    variables = software.environment.items()
     versions = {"python": software.python, **software.packages}
     named = {"python", *software.notable_packages}
     notable = [f"{name} {version}" for name, version in versions.items() if name in named]
     rest = len(versions) - len(notable)
     more = [f"{rest} more in result.json"] if rest else []
-    parts = tuple(text_row(name, version, f"version_{name}") for name, version in versions.items())
     yield Section(key="software", title="Software", level=3, rows=(
-        text_row("OS", software.os, "os"),
-        text_row("kernel", software.kernel, "kernel"),
-        text_row("driver", hardware.driver, "driver"),
-        Row(key="dependencies", label="dependencies", value=None, text=joined([*notable, *more]), parts=parts),
-        text_row("plugins", joined(plugins), "plugins"),
-        Row(key="environment", label="environment variables", value=None, parts=variables,
-            text=joined([f"{name}={value}" for name, value in software.environment.items()])),
+        labelled("os", "OS", software.os),
+        labelled("kernel", "kernel", software.kernel),
+        labelled("driver", "driver", hardware.driver),
+        labelled("dependencies", "dependencies", None, text=joined([*notable, *more]),
+                 parts=(labelled(f"version_{name}", name, version) for name, version in versions.items())),
+        labelled("plugins", "plugins", joined(plugins)),
+        labelled("environment", "environment variables", None,
+                 text=joined([f"{name}={value}" for name, value in variables]),
+                 parts=(labelled(f"environment_{name}", name, value) for name, value in variables)),
     ))  # fmt: skip
 
 
@@ -240,9 +241,9 @@ def _strategy(result: Result) -> Iterator[Section]:
     used += [Text("sequence parallel")] * layout.sequence_parallel
     used += [Text("sharding stage {}", layout.sharding_stage)] * bool(layout.sharding_stage)
     yield Section(key="parallelism", title="Parallelism", rows=(
-        text_row("technique", Text.joined(", ", used) or cells.UNKNOWN, own_words=True),
-        text_row("implemented by", tuning.framework, "framework"),
-        text_row("details", Text("{} = {} ranks", cells.layout(layout), layout.world_size), own_words=True),
+        labelled("", "technique", Text.joined(", ", used) or cells.UNKNOWN),
+        labelled("framework", "implemented by", tuning.framework),
+        labelled("", "details", Text("{} = {} ranks", cells.layout(layout), layout.world_size)),
     ))  # fmt: skip
     options = {
         "gradient_checkpointing": cells.text(tuning.gradient_checkpointing),
@@ -255,56 +256,14 @@ def _strategy(result: Result) -> Iterator[Section]:
     if (lora := result.contract.lora) is not None:
         modules = joined(lora.target_modules)
         options["lora"] = f"rank {lora.rank}, alpha {lora.alpha}, dropout {lora.dropout}, on {modules}"
-    rows = tuple(text_row(name, value, f"option_{name}") for name, value in options.items())
-    rows += tuple(
-        text_row(f"{name} by", kernel, f"kernel_{name}", own_words=True) for name, kernel in result.kernels.items()
-    )
-    ran = result.precisions.items()
-    rows += tuple(text_row(f"{name} in", dtype, f"precision_{name.replace(' ', '_')}") for name, dtype in ran)
+    rows = [labelled(f"option_{name}", name, value) for name, value in options.items()]
+    for name, kernel in result.kernels.items():
+        rows.append(labelled(f"kernel_{name}", f"{name} by", kernel, own_words=True))
+    for name, dtype in result.precisions.items():
+        rows.append(labelled(f"precision_{name.replace(' ', '_')}", f"{name} in", dtype))
     if (compiling := result.metrics.compile_seconds) is not None:
-        label = "compiling, s (not measured)"
-        rows += (Row(key="compile_seconds", label=label, value=compiling, rounding=cells.SIGNIFICANT),)
-    yield Section(key="optimisation", title="Optimisation strategy", rows=rows)
-
-
-def _batch(result: Result) -> Section:
-    batch = result.batch
-    product = f"{batch.micro_batch} x {batch.gradient_accumulation} x {batch.data_parallel}"
-    tokens = Row(key="tokens_per_step", label="tokens per step", value=batch.tokens_per_step, rounding=cells.WHOLE)
-    return Section(key="batch", title="Batch", rows=(
-        Row(key="micro_batch", label="micro batch (LBS)", value=batch.micro_batch),
-        Row(key="seq_len", label="sequence length (MPE)", value=batch.seq_len),
-        Row(key="gradient_accumulation", label="gradient accumulation (GAS)", value=batch.gradient_accumulation),
-        Row(key="global_batch", label="global batch (GBS)", value=batch.global_batch,
-            text=Text("{} = LBS x GAS x data parallel = {}", batch.global_batch, product), own_words=True),
-        replace(tokens, text=f"{shown(tokens)} = GBS x MPE"),
-    ))  # fmt: skip
-
-
-def _general(result: Result) -> Section:
-    contract, optimizer = result.contract, result.contract.optimizer
-    return Section(key="general", title="General", rows=(
-        text_row("case", result.case, "case"),
-        Row(key="variant", label="variant of the case", value=result.variant),
-        text_row("status", result.status, "status", own_words=True),
-        text_row("provenance", result.provenance, "provenance", own_words=True),
-        Row(key="model", label="model", value=result.model.name,
-            text=Text("{}, {} parameters", result.model.title, number(result.parameters)), own_words=True),
-        text_row("dataset", contract.dataset, "dataset"),
-        text_row("precision", contract.precision, "precision"),
-        Row(key="optimizer", label="optimiser", value=optimizer.name,
-            text=f"{optimizer.name}, lr {optimizer.lr:g}, {optimizer.schedule}"),
-        Row(key="steps", label="steps", value=contract.steps,
-            text=Text("{}, {} of them warm-up", contract.steps, contract.warmup_steps), own_words=True),
-        Row(key="seed", label="seed", value=contract.seed, text=_seed(result)),
-        *routing_rows(result),
-    ))  # fmt: skip
-
-
-def _seed(result: Result) -> str:
-    """The seed, with the beginning of the challenge that it is of."""
-    seed = str(result.contract.seed)
-    return seed if result.challenge is None else f"{seed} (of challenge {result.challenge[:8]})"
+        rows.append(labelled("compile_seconds", "compiling, s (not measured)", compiling, cells.SIGNIFICANT))
+    yield Section(key="optimisation", title="Optimisation strategy", rows=tuple(rows))
 
 
 def _changed_settings(tuning: Tuning) -> dict[str, str]:

@@ -5,15 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from llmperf.reporting.overview import (
-    COMPUTED_MFU,
-    SCALING_ASSUMES,
-    columns_of,
-    has_computed_mfu,
-    ordered,
-    overview_cells,
-    rerun_line,
-)
+from llmperf.reporting.overview import columns_of, notes, ordered, overview_cells, rerun_line
 from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import finding_text, value_text, word
@@ -48,8 +40,7 @@ class TerminalReporter:
         columns = [replace(column, title=word(column.title, language)) for column in chosen.values()]
         table = laid_out(columns, rows, self.width, self.paint)
         lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
-        lines += [word(COMPUTED_MFU, language)] if any(map(has_computed_mfu, sheets)) else []
-        lines += [word(SCALING_ASSUMES, language)] if "scaling_efficiency" in chosen else []
+        lines += notes(sheets, chosen, language)
         rerun = None if self.width is None else rerun_line(sheets, language)  # a pipe gets a line for each run
         lines += [] if rerun is None else [rerun]
         lines += closing_lines(sheets, language)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llmperf.types.sheet import Column
 
 MAX_LINES = 4
 """Most lines of a cell that wraps."""
@@ -18,20 +22,6 @@ _VALUE = re.compile(r"\s*\S.*?\s{2,}")
 _COLOUR = re.compile("\x1b\\[[0-9;]*m")
 Paint = Callable[[str, str], str]
 """Takes a cell and one line of it, and gives the line in the colour of the cell."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Column:
-    """One column of a table."""
-
-    title: str
-    """Its header."""
-    importance: int
-    """1 is the last to be left out."""
-    wraps: int | None = None
-    """Width below which its cells do not wrap; None where they never do."""
-    right: bool = False
-    """Its cells are aligned to the right, as figures are."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

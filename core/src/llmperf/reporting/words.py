@@ -51,8 +51,9 @@ def value_text(row: Row, language: str) -> str:
     """The value of a row as every format shows it, in a language; only words of llmperf are translated."""
     from llmperf.reporting.cells import shown
 
-    own = row.own_words or (isinstance(row.value, bool) and row.text is None)
-    return recorded(shown(row), language) if own else shown(row)
+    text = shown(row)
+    own = row.own_words or isinstance(text, Text) or (isinstance(row.value, bool) and row.text is None)
+    return recorded(text, language) if own else text
 
 
 def sentence(english: str, language: str, **values: object) -> str:

@@ -30,6 +30,22 @@ class Rounding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table."""
+
+    title: str
+    """Its header."""
+    importance: int
+    """1 is the last to be left out."""
+    wraps: int | None = None
+    """Width below which its cells do not wrap; None where they never do."""
+    right: bool = False
+    """Its cells are aligned to the right, as figures are."""
+    note: str = ""
+    """A sentence below a table of runs that has this column."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
     """One labelled value."""
 
@@ -48,8 +64,11 @@ class Row:
     parts: tuple[Row, ...] = ()
     """Rows that the text is composed of. Formats for programs list them in place of this row."""
     own_words: bool = False
-    """The text is made of llmperf's own words, which reporters translate. Texts of users, documents and machines are
-    never translated."""
+    """The text is made of llmperf's own words, which reporters translate; a `Text` always is. Texts of users, documents
+    and machines are never translated."""
+    column: Column | None = None
+    """Column of a row that an extension adds to `Sheet.overview`; None for a row that tables of many runs do not show,
+    and for those of the core's own columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from llmperf import count_parameters, library
 from llmperf.errors import UserError
-from llmperf.reporting import AMOUNT, money, printable, rounded, sheet_values, shown, value_text, word
+from llmperf.reporting import AMOUNT, Column, money, printable, rounded, sheet_values, shown, value_text, word
 from llmperf.types import Model, Result, Row, Section, Sheet, Text
 
 from llmperf_compare.prices import (
@@ -40,8 +40,14 @@ ASSUMED = "assumed for the cost"
 AS_ASKED = "as asked for (--train-tokens)"
 ENERGY_ASSUMES = "the devices alone, without their hosts and cooling"
 DAYS = replace(AMOUNT, divisor=86400)
-COSTS_OF_TRAINING = ("train_device_hours", "train_seconds", "train_cost")
-"""Rows that a table of many runs has for a number of tokens that was asked for."""
+COST_COLUMNS = {
+    "cost_per_million_tokens": Column(title="cost per million tokens", importance=5, wraps=10, right=True),
+    "train_device_hours": Column(title="training, device hours", importance=7, wraps=10, right=True),
+    "train_seconds": Column(title="training, days", importance=7, wraps=10, right=True),
+    "train_cost": Column(title="cost of a training", importance=5, wraps=10, right=True),
+}
+"""Columns of a table of many runs: the first where devices have prices, those of a training for a number of tokens that
+was asked for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +190,10 @@ def with_cost(sheets: Iterable[Sheet], costing: Costing, warn: Callable[[str], N
 def in_table(rows: Iterable[Row], costing: Costing) -> Iterator[Row]:
     """Those rows of a cost that a table of many has: money with prices, and of a training that was asked for."""
     named = {row.key: row for row in rows}
-    if costing.prices is not None and costing.prices.devices:
-        yield named["cost_per_million_tokens"]
-    if costing.train_tokens is not None:
-        for row in (named[key] for key in COSTS_OF_TRAINING if key in named):
+    priced = costing.prices is not None and costing.prices.devices
+    for key, column in COST_COLUMNS.items():
+        if key in named and (priced if key == "cost_per_million_tokens" else costing.train_tokens is not None):
+            row = replace(named[key], column=column)
             yield replace(row, text=None, rounding=DAYS) if row.unit == "s" else row
 
 

@@ -6,12 +6,18 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from statistics import median
 
-from llmperf.reporting import PERCENT, percent, sheet_values, shown
+from llmperf.reporting import PERCENT, Column, percent, sheet_values, shown
 from llmperf.types import Row, Sheet, Text
 
 from llmperf_compare.cost import Rates, rates_of, with_rows
 
 EFFICIENCY = "scaling_efficiency"
+SCALING_ASSUMES = (
+    "scaling efficiency: tokens/s of a device against those of the fastest setting on the fewest devices, of one"
+    " contract, device and framework (strong scaling: the global batch stays); layout and micro batch may differ"
+)
+SCALING_COLUMN = Column(title="scaling efficiency", importance=6, wraps=10, right=True, note=SCALING_ASSUMES)
+"""Column for runs on different numbers of devices under one contract."""
 
 
 def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
@@ -19,7 +25,7 @@ def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
     rows = scaling_rows(sheets, lambda place: rates_of(sheet_values(sheets[place])))
     scaled = list(sheets)
     for place, row in rows.items():
-        in_table = replace(row, text=None, rounding=PERCENT)
+        in_table = replace(row, text=None, rounding=PERCENT, column=SCALING_COLUMN)
         scaled[place] = with_rows(sheets[place], (in_table,), "scaling", "Scaling", (row,))
     return scaled
 

@@ -7,10 +7,7 @@ from itertools import groupby
 
 from llmperf.reporting import (
     COMPUTED_MFU,
-    COST_COLUMNS,
     MAX_LINE,
-    SCALING_ASSUMES,
-    SCALING_COLUMN,
     THROUGHPUT,
     UNKNOWN,
     Column,
@@ -33,7 +30,7 @@ from llmperf.reporting import (
 )
 
 from llmperf_compare.comparison import Comparison
-from llmperf_compare.cost import Costing, in_table, price_lines
+from llmperf_compare.cost import COST_COLUMNS, Costing, in_table, price_lines
 from llmperf_compare.kind_texts import (
     baseline_lines,
     disturbed_lines,
@@ -54,6 +51,7 @@ from llmperf_compare.ranked_kinds import (
     provenance_cells,
     scaling_of,
 )
+from llmperf_compare.scaling import SCALING_ASSUMES, SCALING_COLUMN
 
 COLUMNS = (
     Column(title="device", importance=2, wraps=22),
