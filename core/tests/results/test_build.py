@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from llmperf.cli.run import say_spread
+from llmperf.cli.run import show_repeats
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
@@ -397,5 +398,5 @@ def test_the_spread_of_repeated_runs(folder):
 
 def test_one_complete_run_of_several_has_no_spread(folder, capsys):
     result = folder.build()
-    say_spread([result, replace(result, status="failed")])
+    show_repeats([(Path("a"), result), (Path("b"), replace(result, status="failed"))])
     assert "no spread: 1 of 2 runs complete" in capsys.readouterr().out

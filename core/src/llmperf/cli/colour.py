@@ -73,22 +73,21 @@ class ColourOption(click.Option):
 
 
 def painted(word: str, text: str | None = None) -> str:
-    """A status or severity in its colour, or another text in the colour of that word."""
+    """A status or severity in its colour, or another text in the colour of that word.
+
+    Of a longer word, the part before its first colon or comma decides, in either language.
+    """
     shown = word if text is None else text
     if word == "context":
         return click.style(shown, dim=True)
-    colour = _colour(word)
-    return click.style(shown, fg=colour) if colour else shown
-
-
-def _colour(word: str) -> str | None:
-    """The colour of a word, or of the text before its first colon or comma, in either language."""
     head = min((word.partition(mark)[0] for mark in ":,：，"), key=len)
     if word.isascii():
-        return COLOURS.get(word) or COLOURS.get(head)
-    from llmperf.reporting.words import word as translated
+        colour = COLOURS.get(word) or COLOURS.get(head)
+    else:
+        from llmperf.reporting.words import word as translated
 
-    return next((colour for english, colour in COLOURS.items() if translated(english, "zh") == head), None)
+        colour = next((colour for english, colour in COLOURS.items() if translated(english, "zh") == head), None)
+    return click.style(shown, fg=colour) if colour else shown
 
 
 def painted_severities(text: str) -> str:

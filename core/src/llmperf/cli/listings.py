@@ -14,7 +14,7 @@ from llmperf.cli.colour import painted
 from llmperf.cli.completion import case_names, launcher_names, plugin_names
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import Utf8
-from llmperf.cli.output import gib, json_option, print_json, print_table, print_text, say_left_out
+from llmperf.cli.output import json_option, page_width, print_json, print_table, print_text, say_left_out
 from llmperf.errors import unknown
 from llmperf.files.text import printable
 from llmperf.plugins.installed import distribution
@@ -22,16 +22,12 @@ from llmperf.plugins.installed import distribution
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
+    from llmperf.types.spec import Case
 
 SETTING = r"^\| `(framework\.\w+)` \| (.*) \|$"
 """A row of a README."""
 COLUMNS = ("role", "name", "distribution", "version", "state")
 """Columns of the table of plugins."""
-
-
-def examples(command: str) -> str:
-    """The end of a listing's help text."""
-    return f"\b\nExamples:\n  llmperf {command}\n  llmperf {command} --json\n"
 
 
 CASES_EXAMPLES = """\b
@@ -52,13 +48,13 @@ def cases(name: str | None, as_json: bool) -> None:
     shelf = whole_library()
     if name is not None:
         case = shelf.case(name)
-        from llmperf.cli.case_text import print_case, settings_of
-        from llmperf.files.json_files import builtins
-
+        settings = _settings_of(case)
         if as_json:
-            print_json({**builtins(case), "settings": settings_of(case)})
+            from llmperf.files.json_files import builtins
+
+            print_json({**builtins(case), "settings": settings})
         else:
-            print_case(case)
+            _print_case(case, settings)
         return
     listed = shelf.readable("cases", shelf.case)
     say_left_out(shelf.left_out)
@@ -81,6 +77,62 @@ def cases(name: str | None, as_json: bool) -> None:
             for case in listed
         ],
     )
+
+
+PARTS = {
+    "contract": "what is measured: a change makes the result a variant of the case",
+    "tuning": "how it is run: free to change, and recorded",
+    "data": "where the tokens are",
+    "framework": "options of the framework plugin, which checks them",
+}
+"""The first part of each path of `--set`, and what it decides."""
+WIDTH = 100
+"""Columns of a description where no terminal gives a width."""
+
+
+def _settings_of(case: Case) -> list[dict[str, Any]]:
+    """Each path that can be set: its name for `--set`, its value in the case, and what it takes."""
+    from llmperf.cases.settings import FREE, describe, full_path, known_paths
+
+    settings = []
+    for path, annotation in known_paths().items():
+        rest = path.partition(".")[2]
+        value: Any = case
+        for name in path.split("."):  # None below a table that the case does not have, such as `contract.lora`
+            value = getattr(value, name, None)
+        short = rest if full_path(rest, path) == path else path  # `optimizer.lr`, unless that alone means another
+        settings.append({"path": path, "set": short, "value": value, "takes": describe(annotation)})
+    for name, value in case.framework.items():
+        path = f"{FREE}{name}"
+        settings.append({"path": path, "set": path, "value": value, "takes": "an option of the framework"})
+    return settings
+
+
+def _print_case(case: Case, settings: list[dict[str, Any]]) -> None:
+    """One case: what it is, and every path of `--set` with its value as `--set` takes it."""
+    from textwrap import wrap
+
+    from llmperf.types.sheet import Column
+
+    width = page_width() or WIDTH
+    for name, text in (("case", case.name), ("title", case.title), ("source", case.source)):
+        lines = wrap(text, width - 8) or ["-"]
+        click.echo("\n".join(f"{name if place == 0 else '':<8}{line}" for place, line in enumerate(lines)))
+    click.echo("\n" + "\n".join(wrap(" ".join(case.description.split()), width) or ["-"]))
+
+    def typed(value: Any) -> str:
+        if isinstance(value, (list, tuple)):
+            return "[" + ", ".join(f'"{item}"' if isinstance(item, str) else str(item) for item in value) + "]"
+        return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+
+    columns = [Column(title=title, importance=place, wraps=16) for place, title in enumerate(("value", "takes"), 2)]
+    for part, meaning in PARTS.items():
+        rows = [each for each in settings if each["path"].split(".")[0] == part]
+        if rows:
+            click.echo(f"\n{click.style(part, bold=True)}: {painted('context', meaning)}")
+            cells = [(each["set"], typed(each["value"]), each["takes"]) for each in rows]
+            print_table((Column(title="--set", importance=1), *columns), cells)
+    click.echo(f"\nExample: llmperf run {case.name} --set steps={2 * case.contract.steps}")
 
 
 PLUGINS_EXAMPLES = """\b
@@ -110,19 +162,17 @@ def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
     if launchers:
         known = _launchers([found for found, row in zip(installed, known, strict=True) if row[-1] == "ok"])
     for command in () if launchers else packaged_commands().values():
-        problem = command.problem()
-        state = "ok" if problem is None else f"broken: {problem}"
-        known += [
-            ("command", command.name, package, version(package) or "", state) for package in command.distributions
-        ]
-    rows = [dict(zip(COLUMNS, row, strict=True)) for row in known]
+        state = "ok" if (problem := command.problem()) is None else f"broken: {problem}"
+        known += [("command", command.name, owner, version(owner) or "", state) for owner in command.distributions]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in known if name in (None, row[1])]
     settings: list[tuple[str, str]] = []
     if name is not None:
-        if not any(row["name"] == name for row in rows):
-            raise unknown("", "plugin", name, [str(row["name"]) for row in rows])
-        rows = [row for row in rows if row["name"] == name]
-        frameworks = [row["distribution"] for row in rows if row["role"] == "framework"]
-        settings = [setting for package in frameworks for setting in _settings(package)]
+        if not rows:
+            raise unknown("", "plugin", name, [row[1] for row in known])
+        for package in (row["distribution"] for row in rows if row["role"] == "framework"):  # tables of its README
+            found = distribution(package)
+            text = (found.read_text("METADATA") or "") if found else ""
+            settings += [(path, printable(meaning)) for path, meaning in re.findall(SETTING, text, re.MULTILINE)]
     if as_json:
         print_json(rows if name is None else {"plugins": rows, "settings": dict(settings)})
         return
@@ -132,13 +182,6 @@ def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
         click.echo("  ".join(map(str.ljust, line, widths)).rstrip())
     for path, meaning in settings:
         print_text(f"\n{click.style(path, bold=True)}\n  {meaning}")
-
-
-def _settings(package: str) -> list[tuple[str, str]]:
-    """The settings of a framework with their defaults, from the table of its README, which its metadata has."""
-    found = distribution(package)
-    text = (found.read_text("METADATA") or "") if found else ""
-    return [(path, printable(meaning)) for path, meaning in re.findall(SETTING, text, re.MULTILINE)]
 
 
 def _launchers(working: list[Found]) -> list[tuple[str, ...]]:
@@ -182,7 +225,7 @@ def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
     return "ok" if problem is None else f"broken: {problem}"
 
 
-@click.command("devices", epilog=examples("devices"))
+@click.command("devices", epilog="\b\nExamples:\n  llmperf devices\n  llmperf devices --json\n")
 @json_option
 @click.pass_context
 def devices(ctx: click.Context, as_json: bool) -> None:
@@ -205,7 +248,7 @@ def devices(ctx: click.Context, as_json: bool) -> None:
                 probe.vendor,
                 device.index,
                 device.model + " (simulated)" * probe.simulated,
-                gib(device.memory_bytes),
+                None if device.memory_bytes is None else f"{device.memory_bytes / 2**30:.2f} GiB",
                 ", ".join(probe.offers.precisions),
                 probe.driver,
             )

@@ -18,8 +18,8 @@ from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
 
-LISTINGS = {"cases", "plugins", "devices", "doctor"}
-"""Commands of `llmperf.cli.listings`."""
+HOMES = {**dict.fromkeys(("cases", "plugins", "devices", "doctor"), "listings"), "plan": "request", "recover": "run"}
+"""The modules of commands that share one; each command is a function of its name there."""
 
 EXAMPLES = """\b
 Examples:
@@ -28,6 +28,9 @@ Examples:
   llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
   llmperf validate runs/                check everything in a folder
 """
+
+WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
+"""Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
 
 
 @cache
@@ -74,7 +77,9 @@ class Lazy(click.Group):
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
             raise unknown("", "command", args[0], {*COMMANDS, *extra_commands(), *providers})
         if args and args[0] in COMMANDS:
-            _warn_of_rivals(args[0])
+            rival = None if args[0] in WITHOUT_WARNING else packaged_commands().get(args[0])
+            if rival is not None:
+                colour.warn(f"command {rival.name!r} of {' and '.join(rival.distributions)}: {rival.problem()}")
         elif args:
             self.invoked = extra_commands().get(args[0])
         return super().resolve_command(ctx, args)
@@ -90,7 +95,7 @@ class Lazy(click.Group):
 
 def _home(name: str) -> tuple[str, str]:
     """The module and the function of a command of core."""
-    return ("listings", name) if name in LISTINGS else (name, "command")
+    return (HOMES[name], name) if name in HOMES else (name, "command")
 
 
 def _summary(name: str) -> str:
@@ -100,19 +105,6 @@ def _summary(name: str) -> str:
         docstring = source.read().partition(f"\ndef {function}(")[2].split('"""', 2)[1]
     first, *_ = " ".join(docstring.split()).partition(". ")
     return f"{first.rstrip('.')}."
-
-
-WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
-"""Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
-
-
-def _warn_of_rivals(name: str) -> None:
-    """Print a warning if an installed package claims the name of a command of core."""
-    if name in WITHOUT_WARNING:
-        return
-    rival = packaged_commands().get(name)
-    if rival is not None:
-        colour.warn(f"command {name!r} of {' and '.join(rival.distributions)}: {rival.problem()}")
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
@@ -146,15 +138,6 @@ def cli(ctx: click.Context) -> None:
 cli.params.append(colour.ColourOption())
 
 
-def command(arguments: list[str] | None) -> int:
-    """Run one command line in its own process.
-
-    Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
-    """
-    _keep_stdout()
-    return call(arguments)
-
-
 class _Output(TextIOWrapper):
     """Standard output of the main thread; what other threads print, such as those of plugins, goes to stderr."""
 
@@ -167,20 +150,22 @@ class _Output(TextIOWrapper):
         return super().write(text)
 
 
-def _keep_stdout() -> None:
-    """Reserve standard output for llmperf.
+def command(arguments: list[str] | None) -> int:
+    """Run one command line in its own process, with standard output reserved for llmperf.
 
     Output of native code or of a plugin's child processes goes to standard error, also when it comes late, so that a
     program that reads `--json` gets one document and nothing else.
+
+    Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
     """
-    if sys.stdout is None or sys.stderr is None:
-        return
-    given: Any = sys.stdout
-    own = os.dup(given.fileno())
-    os.dup2(sys.stderr.fileno(), given.fileno())
-    output = _Output(os.fdopen(own, "wb"), given.encoding, given.errors, line_buffering=given.line_buffering)
-    output.thread = get_ident()
-    sys.stdout = output
+    if sys.stdout is not None and sys.stderr is not None:
+        given: Any = sys.stdout
+        own = os.dup(given.fileno())
+        os.dup2(sys.stderr.fileno(), given.fileno())
+        output = _Output(os.fdopen(own, "wb"), given.encoding, given.errors, line_buffering=given.line_buffering)
+        output.thread = get_ident()
+        sys.stdout = output
+    return call(arguments)
 
 
 def call(arguments: list[str] | None = None) -> int:
@@ -206,22 +191,17 @@ def _folder_is_gone() -> bool:
     return False
 
 
-def _help_width() -> int:
-    """Columns of help, as click chooses them; click imports shutil to ask for those of the terminal."""
-    columns = os.environ.get("COLUMNS", "")
+def _called(arguments: list[str] | None) -> int:
+    words = sys.argv[1:] if arguments is None else arguments
+    columns = os.environ.get("COLUMNS", "")  # the width of help as click chooses it, without its import of shutil
     try:
         width = int(columns) if columns.isdecimal() else os.get_terminal_size().columns
     except OSError:  # no terminal
         width = 0
-    return max(min(width or 80, 80) - 2, 50)
-
-
-def _called(arguments: list[str] | None) -> int:
     try:
-        words = sys.argv[1:] if arguments is None else arguments
         code: Any = cli.main(
             args=words, prog_name="llmperf", standalone_mode=False, color=colour.begin(), obj=tuple(words),
-            terminal_width=_help_width(),
+            terminal_width=max(min(width or 80, 80) - 2, 50),
         )  # fmt: skip
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as done:

@@ -103,6 +103,8 @@ def print_table(
 
     `remedy` says how to see columns for which there is no room.
     """
+    from llmperf.reporting.terminal import left_out_text
+    from llmperf.reporting.text_table import laid_out
     from llmperf.types.sheet import Column
 
     columns = [
@@ -110,86 +112,64 @@ def print_table(
         for place, header in enumerate(headers, start=1)
     ]
     shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]
-    table, left_out = _laid_out(columns, shown, page_width(wide), language, remedy)
-    click.echo(table)
-    if left_out:
-        print_text(f"\n{left_out}")
-
-
-def _laid_out(
-    columns: Sequence[Column],
-    rows: Sequence[Sequence[str]],
-    width: int | None,
-    language: str,
-    remedy: str,
-    one_line: bool = False,
-) -> tuple[str, str]:
-    """A table as text; and the columns for which there is no room, with the remedy, empty if there are none."""
-    from llmperf.reporting.terminal import left_out_text
-    from llmperf.reporting.text_table import laid_out
-
-    table = laid_out(columns, rows, width, painted, one_line)
-    return table.text, left_out_text(table, language, remedy) if table.left_out or table.cut else ""
+    table = laid_out(columns, shown, page_width(wide), painted)
+    click.echo(table.text)
+    for line in left_out_text(table, language, remedy):
+        print_text(f"\n{line}")
 
 
 def print_page(page: Page, wanted: str, language: str, wide: bool = False) -> None:
     """A page as text within the width of the terminal, or as Markdown."""
+    from llmperf.reporting.text_table import wrapped_cell
+    from llmperf.reporting.words import word
+
     if wanted == "markdown":
         from llmperf.reporting.page import markdown_page
 
         click.echo(markdown_page(page, language), nl=False)
         return
-    width = page_width()
-    blocks = [_wrapped(lines, width, language) for lines in (page.about, page.answers)]
-    if page.columns:
-        blocks.append(_table_text(page, language, wide))
-    blocks += [_wrapped(lines, width, language) for lines in (page.warnings, page.notes)]
-    click.echo("\n\n".join(block for block in blocks if block))
+    width, mark = page_width(), "：" if language == "zh" else ": "
+
+    def block(lines: Sequence[Line]) -> list[str]:
+        """Lines in the colour of their meaning, broken between words where the terminal is narrower."""
+        shown = []
+        for line in lines:
+            text = f"{word('warning', language)}{mark}{line.text}" if line.tone == "warning" else line.text
+            parts = [text] if width is None else wrapped_cell(text, width)
+            if line.tone == "warning":
+                prefix, colon, rest = parts[0].partition(mark)
+                shown += [f"{painted('warning', prefix)}{colon}{rest}", *parts[1:]]
+            else:
+                shown += [painted(line.tone, part) for part in parts]
+        return shown
+
+    table = _page_table(page, page_width(wide), language) if page.columns else []
+    blocks = [block(page.about), block(page.answers), table, block(page.warnings), block(page.notes)]
+    click.echo("\n\n".join("\n".join(lines) for lines in blocks if lines))
 
 
-def _wrapped(lines: Sequence[Line], width: int | None, language: str) -> str:
-    """Lines in the colour of their meaning, broken between words where the terminal is narrower."""
-    from llmperf.reporting.text_table import wrapped_cell
-    from llmperf.reporting.words import word
-
-    shown, mark = [], "：" if language == "zh" else ": "
-    for line in lines:
-        text = f"{word('warning', language)}{mark}{line.text}" if line.tone == "warning" else line.text
-        parts = [text] if width is None else wrapped_cell(text, width)
-        if line.tone == "warning":
-            prefix, colon, rest = parts[0].partition(mark)
-            shown += [f"{painted('warning', prefix)}{colon}{rest}", *parts[1:]]
-        else:
-            shown += [painted(line.tone, part) for part in parts]
-    return "\n".join(shown)
-
-
-def _table_text(page: Page, language: str, wide: bool) -> str:
-    """The table of a page, with a heading above each of its groups."""
+def _page_table(page: Page, width: int | None, language: str) -> list[str]:
+    """The lines of the table of a page, with a heading above each of its groups."""
     from dataclasses import replace
 
-    from llmperf.reporting.text_table import wrapped_cell
+    from llmperf.reporting.terminal import left_out_text
+    from llmperf.reporting.text_table import laid_out, wrapped_cell
     from llmperf.reporting.words import word
 
+    def fitting(text: str) -> list[str]:
+        return [text] if width is None else wrapped_cell(text, width)
+
     columns = [replace(column, title=word(column.title, language)) for column in page.columns]
-    width, remedy = page_width(wide), "--wide, --format json"
-    table, left_out = _laid_out(columns, page.rows, width, language, remedy, one_line=bool(page.groups))
-    lines = table.split("\n")
+    table = laid_out(columns, page.rows, width, painted, one_line=bool(page.groups))
+    lines = table.text.split("\n")
     if page.groups:
         lines, rows = lines[: -len(page.rows)], lines[-len(page.rows) :]
         for title, count in page.groups:
-            titles = [title] if width is None else wrapped_cell(title, width)
-            lines += ["", *(click.style(part, bold=True) for part in titles), *rows[:count]]
+            lines += ["", *(click.style(part, bold=True) for part in fitting(title)), *rows[:count]]
             rows = rows[count:]
-    if left_out:
-        parts = [left_out] if width is None else wrapped_cell(left_out, width)
-        lines += ["", *(painted("context", part) for part in parts)]
-    return "\n".join(lines)
-
-
-def gib(count: float | None) -> str | None:
-    """Bytes as GiB."""
-    return None if count is None else f"{count / 2**30:.2f} GiB"
+    for line in left_out_text(table, language, "--wide, --format json"):
+        lines += ["", *(painted("context", part) for part in fitting(line))]
+    return lines
 
 
 def big(number: float | None) -> str | None:

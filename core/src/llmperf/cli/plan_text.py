@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from llmperf.accounting.flops import HEADLINE
-from llmperf.accounting.layout import coordinates_text, range_text, rank_order_text
-from llmperf.accounting.layout import layout_text as degrees_text
+from llmperf.accounting.layout import coordinates_text, layout_text, range_text, rank_order_text
 from llmperf.accounting.precisions import weighted_peaks
 from llmperf.accounting.routing import routing_text
 from llmperf.cases.library import whole_library
@@ -27,7 +26,6 @@ from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill
 from llmperf.running.suggestions import smaller, with_suggestions
 from llmperf.types.commands import PlannedCase
-from llmperf.types.layout import Batch, Layout
 from llmperf.types.plan import Plan
 
 NODES_SHOWN = 3
@@ -42,17 +40,13 @@ def plan_document(outcome: Outcome) -> dict[str, Any]:
         "fix_hp": outcome.spec.changes,
         "problems": outcome.problems,
         "runnable": isinstance(outcome, Planned) and outcome.machine.here,
-        "launch": launch(outcome, _nodes(outcome)),
+        "launch": launch(outcome),
         "plan": outcome.plan and replace(outcome.plan, env=without_secrets(outcome.plan.env)),
     }
 
 
-def _nodes(outcome: Outcome) -> range:
-    return range(outcome.plan.layout.nodes if outcome.plan else 0)
-
-
-def launch(outcome: Outcome, nodes: Iterable[int]) -> list[dict[str, Any]]:
-    """The ranks and the argv of some nodes; the run folder and the port are chosen when it starts."""
+def launch(outcome: Outcome, most: int | None = None) -> list[dict[str, Any]]:
+    """The ranks and the argv of the first nodes; the run folder and the port are chosen when it starts."""
     plan = outcome.plan
     if plan is None or not plan.worker.agent:
         return []
@@ -68,7 +62,7 @@ def launch(outcome: Outcome, nodes: Iterable[int]) -> list[dict[str, Any]]:
             "coordinates": plan.layout.node_coordinates(node),
             "argv": [fill(word, {**later, "node_rank": node}) for word in plan.worker.agent],
         }
-        for node in nodes
+        for node in range(plan.layout.nodes)[:most]
     ]
 
 
@@ -97,52 +91,35 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
     yield "model", f"{spec.model.name}, {outcome.resolved.flops.parameters:,} parameters"
     yield "framework", spec.tuning.framework
-    here = f"simulated {_place(outcome)}" if probe.simulated else _place(outcome)
-    where = here if outcome.machine.here else "from the catalogue, nothing can be started"
+    where = "from the catalogue, nothing can be started"
+    if outcome.machine.here:
+        nodes = outcome.machine.node_list[: spec.tuning.nodes]
+        remote = f"on {compact_hosts(node.host for node in nodes)}"
+        where = "on this machine" if outcome.resolved.site.launcher == LOCAL else remote
+        where = f"simulated {where}" if probe.simulated else where
     yield ("devices", f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})")
     yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
     if arithmetic := outcome.resolved.arithmetic:
-        yield "layout", layout_text(outcome.plan.layout if outcome.plan else arithmetic.layout)
-        yield "batch", batch_text(arithmetic.batch)
+        layout, batch = outcome.plan.layout if outcome.plan else arithmetic.layout, arithmetic.batch
+        ranks = "1 rank" if layout.world_size == 1 else f"{layout.world_size} ranks"
+        sharding = f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}"
+        yield "layout", f"{ranks} = {layout_text(layout)}{sharding if layout.sharding_stage else ''}"
+        yield (
+            "batch",
+            f"micro {batch.micro_batch} x accumulation {batch.gradient_accumulation} x DP {batch.data_parallel}"
+            f" = {batch.global_batch} sequences x {batch.seq_len} = {batch.tokens_per_step:,} tokens a step",
+        )
     if spec.model.mixture is not None:
         yield "routing", routing_text(spec.contract)
     yield "steps", f"{spec.contract.steps}, the first {spec.contract.warmup_steps} not measured"
     for entry in outcome.resolved.flops.per_token:
         yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"
-    yield from _plan_facts(outcome)
+    if outcome.plan is not None:
+        yield from _plan_facts(outcome, outcome.plan)
 
 
-def _place(outcome: Outcome) -> str:
-    """Location of the devices: this machine, or the nodes that a launcher reaches."""
-    if outcome.resolved.site.launcher == LOCAL:
-        return "on this machine"
-    nodes = outcome.machine.node_list[: outcome.spec.tuning.nodes]
-    return f"on {compact_hosts(node.host for node in nodes)}"
-
-
-def layout_text(layout: Layout) -> str:
-    """The layout as text, such as `8 ranks = TP4 x PP1 x DP2, ZeRO-style sharding stage 1 over 2`."""
-    parts = degrees_text(layout)
-    sharding = (
-        f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}" if layout.sharding_stage else ""
-    )
-    ranks = "1 rank" if layout.world_size == 1 else f"{layout.world_size} ranks"
-    return f"{ranks} = {parts}{sharding}"
-
-
-def batch_text(batch: Batch) -> str:
-    """The batch arithmetic with its figures."""
-    return (
-        f"micro {batch.micro_batch} x accumulation {batch.gradient_accumulation} x DP {batch.data_parallel}"
-        f" = {batch.global_batch} sequences x {batch.seq_len} = {batch.tokens_per_step:,} tokens a step"
-    )
-
-
-def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    plan = outcome.plan
-    if plan is None:
-        return
+def _plan_facts(outcome: Outcome, plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.peak is None:
         yield "peak", f"unknown, so MFU will be null: {plan.peak_problem}"
     else:
@@ -163,57 +140,47 @@ def _plan_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield f"memory of tensors{which}", f"{total}; highest at: {memory.operation}"
     if plan.expected_step_seconds is not None:
         yield "expected step", f"{plan.expected_step_seconds:.3g} s, analytic, {plan.expected_step_basis}"
-    yield from _launch_facts(outcome)
+    yield from _launch_facts(plan, launch(outcome, NODES_SHOWN))
     shown = without_secrets(plan.env)
+    own = {"interface": "<interface of the node>", "address": "<address of the node>"}
+    where, first = "", plan.nodes[0] if plan.nodes else None
+    if first is not None and first.interface is not None:
+        own = {"interface": first.interface, "address": first.address}
+        where = f" (on {first.host}; each node has its own)"
     for name in plan.env:
-        yield "environment", f"{name}={_of_first_node(shown.get(name, WITHHELD), plan)}"
+        value = shown.get(name, WITHHELD)
+        filled = fill(value, own)
+        yield "environment", f"{name}={filled}{where if filled != value else ''}"
 
 
-def _of_first_node(value: str, plan: Plan) -> str:
-    """The value of a variable on the first node, where it is each node's own."""
-    first = plan.nodes[0] if plan.nodes else None
-    if first is None or first.interface is None:
-        return fill(value, {"interface": "<interface of the node>", "address": "<address of the node>"})
-    filled = fill(value, {"interface": first.interface, "address": first.address})
-    return filled if filled == value else f"{filled} (on {first.host}; each node has its own)"
-
-
-def _launch_facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
-    plan = outcome.plan
-    if plan is not None and plan.nodes:
+def _launch_facts(plan: Plan, lines: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """The launcher, the meeting place of the ranks, their order, the ranks of each node, and the lines of the first."""
+    layout, nodes = plan.layout, plan.layout.nodes
+    shown = nodes if nodes <= NODES_SHOWN else NODES_SHOWN - 1
+    if plan.nodes:
         hosts = ", ".join(node.host for node in plan.nodes[:NODES_SHOWN])
         more = f" and {len(plan.nodes) - NODES_SHOWN} more" if len(plan.nodes) > NODES_SHOWN else ""
         yield "launcher", f"{plan.launcher}: {hosts}{more}"
-    if plan is not None and plan.interpreter is not None:
+    if plan.interpreter is not None:
         name = f" ({plan.interpreter.environment})" if plan.interpreter.environment else ""
         yield "Python of the ranks", f"{plan.interpreter.path}{name}, {plan.interpreter.version}"
-    if plan is not None and plan.layout.nodes > 1:
-        yield from _node_facts(plan)
-    nodes = _nodes(outcome)
-    shown = nodes if len(nodes) <= NODES_SHOWN else nodes[: NODES_SHOWN - 1]
-    lines = launch(outcome, shown)
-    for line in lines:
+    if nodes > 1:
+        if plan.nodes:
+            first = plan.nodes[0]
+            interface = f" on {first.interface}" if first.interface else ""
+            yield "master address", f"{first.address}{interface} ({first.host}); the port is chosen at the start"
+        if order := rank_order_text(layout):
+            yield "rank order", f"{order}: neighbouring ranks differ in the first"
+        for node in range(shown):
+            host = f" ({plan.nodes[node].host})" if node < len(plan.nodes) else ""
+            ranks = range_text(node * layout.devices_per_node, (node + 1) * layout.devices_per_node - 1)
+            yield f"ranks of node {node}{host}", f"{ranks}: {coordinates_text(layout.node_coordinates(node))}"
+        if nodes > shown:
+            yield f"ranks of nodes {shown} to {nodes - 1}", f"{layout.devices_per_node} each, in the same order"
+    for line in lines[:shown]:
         yield f"launch, node {line['node_rank']}", shlex.join(line["argv"])
-    if lines and len(nodes) > len(shown):
-        yield f"launch, nodes {len(shown)} to {nodes[-1]}", "the same, each with its own rank"
-
-
-def _node_facts(plan: Plan) -> Iterator[tuple[str, str]]:
-    """The meeting place of the ranks, their order, and the ranks of each node."""
-    layout = plan.layout
-    if plan.nodes:
-        first = plan.nodes[0]
-        interface = f" on {first.interface}" if first.interface else ""
-        yield "master address", f"{first.address}{interface} ({first.host}); the port is chosen at the start"
-    if order := rank_order_text(layout):
-        yield "rank order", f"{order}: neighbouring ranks differ in the first"
-    shown = layout.nodes if layout.nodes <= NODES_SHOWN else NODES_SHOWN - 1
-    for node in range(shown):
-        host = f" ({plan.nodes[node].host})" if node < len(plan.nodes) else ""
-        ranks = range_text(node * layout.devices_per_node, (node + 1) * layout.devices_per_node - 1)
-        yield f"ranks of node {node}{host}", f"{ranks}: {coordinates_text(layout.node_coordinates(node))}"
-    if layout.nodes > shown:
-        yield f"ranks of nodes {shown} to {layout.nodes - 1}", f"{layout.devices_per_node} each, in the same order"
+    if lines and nodes > shown:
+        yield f"launch, nodes {shown} to {nodes - 1}", "the same, each with its own rank"
 
 
 NAMED_DEVICES = 2

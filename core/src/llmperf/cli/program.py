@@ -50,25 +50,17 @@ def program() -> NoReturn:
     if not hasattr(os, "fork"):
         sys.exit(_command())
     code = None
-    if words and words not in (["--help"], ["-h"], ["--version"]) and _packages_of_others():
-        if words[0] in RUNNING:
-            code = _in_child(_ask_informants) or _in_child(_command, limited=False)
-        elif not _is_packaged(words[0]):
-            code = _in_child(_command)
+    if words and words not in (["--help"], ["-h"], ["--version"]):
+        from llmperf.plugins.commands import COMMANDS
+        from llmperf.plugins.discovery import discover
+        from llmperf.plugins.own_packages import is_own
+
+        if not all(is_own(found.distribution) for found in discover()):
+            if words[0] in RUNNING:
+                code = _in_child(_ask_informants) or _in_child(_command, limited=False)
+            elif words[0].startswith("-") or words[0] in COMMANDS:
+                code = _in_child(_command)
     _leave(_exit_code(_command) if code is None else code)
-
-
-def _packages_of_others() -> bool:
-    from llmperf.plugins.discovery import discover
-    from llmperf.plugins.own_packages import is_own
-
-    return not all(is_own(found.distribution) for found in discover())
-
-
-def _is_packaged(word: str) -> bool:
-    from llmperf.plugins.commands import COMMANDS
-
-    return not word.startswith("-") and word not in COMMANDS
 
 
 def _command() -> int:
@@ -105,7 +97,13 @@ def _in_child(work: Callable[[], int], limited: bool = True) -> int:
     if child == 0:
         os.close(reading)
         os.close(lifeline[1])
-        _end_with(lifeline[0])
+        from threading import Thread
+
+        def end_with_parent() -> None:
+            os.read(lifeline[0], 1)  # returns when the parent has ended
+            os._exit(FAULT)
+
+        Thread(target=end_with_parent, daemon=True).start()
         report = report_to(writing)
         code = _exit_code(work)
         report("done", str(code))
@@ -117,17 +115,6 @@ def _in_child(work: Callable[[], int], limited: bool = True) -> int:
     finally:
         os.close(reading)
         os.close(lifeline[1])
-
-
-def _end_with(lifeline: int) -> None:
-    """End this process when the other end of the pipe is closed, as by the end of the parent."""
-    from threading import Thread
-
-    def wait() -> None:
-        os.read(lifeline, 1)
-        os._exit(FAULT)
-
-    Thread(target=wait, daemon=True).start()
 
 
 def _exit_code(work: Callable[[], int]) -> int:
@@ -192,9 +179,15 @@ class _Watch:
 
     def exit_code(self) -> int:
         """Wait for the child's end; its exit code."""
+
+        def pass_on(number: int, frame: object) -> None:
+            self._received, self._waited = number, 0.0
+            with suppress(ProcessLookupError):
+                os.kill(self._child, number)
+
         for number in SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._pass_on)
+                signal.signal(number, pass_on)
         look = min(LOOK_SECONDS, limit() / 4)
         rest, status = b"", None
         while True:
@@ -204,7 +197,12 @@ class _Watch:
                     break
                 *lines, rest = (rest + data).split(b"\n")
                 for line in lines:
-                    self._note(line.decode(errors="replace").split("\t"))
+                    words, self._waited = line.decode(errors="replace").split("\t"), 0.0
+                    if words[0] == "done":
+                        self._code, self._asked = int(words[1]), []
+                    elif self._code is None:
+                        self._asked = words if len(words) == 3 else []
+                        self._last = words[0] or self._last
             elif status is not None:
                 break
             elif (late := self._late(look)) is not None:
@@ -215,19 +213,6 @@ class _Watch:
         if status is None:
             _, status = os.waitpid(self._child, 0)
         return self._code if self._code is not None else self._without_code(status)
-
-    def _pass_on(self, number: int, frame: object) -> None:
-        self._received, self._waited = number, 0.0
-        with suppress(ProcessLookupError):
-            os.kill(self._child, number)
-
-    def _note(self, words: list[str]) -> None:
-        self._waited = 0.0
-        if words[0] == "done":
-            self._code, self._asked = int(words[1]), []
-        elif self._code is None:
-            self._asked = words if len(words) == 3 else []
-            self._last = words[0] or self._last
 
     def _late(self, look: float) -> int | None:
         """The exit code if the child has taken too long, and is killed."""

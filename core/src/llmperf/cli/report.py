@@ -107,27 +107,28 @@ def command(
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     """The reporter of a name and the plugin that provides it; UserError if no plugin provides it, or several."""
     from llmperf.errors import PluginError, UserError, unknown
+    from llmperf.plugins.discovery import discover
     from llmperf.plugins.faults import blaming, who
+    from llmperf.plugins.loading import plugins_for
     from llmperf.plugins.own_packages import published_package
 
     faults: list[str] = []
     reporters: dict[str, list[tuple[Found, Reporter]]] = {}
-    for owner, reporter in plugins.collect_sound("llmperf_reporters", faults):
-        with blaming(plugins.found(owner), "llmperf_reporters"):  # its name may be a property that raises
+    for key, reporter in plugins.collect_sound("llmperf_reporters", faults):
+        owner = plugins.found(key)
+        with blaming(owner, "llmperf_reporters"):  # its name may be a property that raises
             problem = _problem(reporter)
         if problem:
-            faults.append(f"{plugins.who(owner)}: llmperf_reporters gave {problem}")
+            faults.append(f"{who(owner)}: llmperf_reporters gave {problem}")
         else:
-            reporters.setdefault(reporter.name, []).append((plugins.found(owner), reporter))
+            reporters.setdefault(reporter.name, []).append((owner, reporter))
     providers = reporters.get(wanted, [])
     for fault in faults if providers else ():
         warn(f"left out: {fault}")
     owners = [who(found) for found, _ in providers]
-    if providers and providers[0][0].role == "core":
+    if providers and (len(providers) == 1 or providers[0][0].role == "core"):
         for rival in owners[1:]:
             warn(f"reporter {wanted!r} of {rival} is not used: llmperf-core has a reporter of this name")
-        return providers[0]
-    if len(providers) == 1:
         return providers[0]
     if len(set(owners)) == 1:
         raise PluginError(f"{owners[0]}: llmperf_reporters gave two reporters named {wanted!r}")
@@ -139,7 +140,14 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
         from llmperf.plugins.mending import install_own
 
         raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own(package)}")
-    if others := _offering(wanted):
+    installed = discover()  # vendors and frameworks, which are loaded only for documents that name them, may have it
+    all_plugins = plugins_for([(found.role, found.name) for found in installed], installed)
+    others = [
+        all_plugins.who(key)
+        for key, reporter in all_plugins.collect_sound("llmperf_reporters", [])
+        if getattr(reporter, "name", None) == wanted
+    ]
+    if others:
         raise UserError(f"--format {wanted}: offered by {' and '.join(others)} only, for documents that name it")
     raise unknown("--format", "format", wanted, reporters)
 
@@ -152,15 +160,3 @@ def _problem(reporter: Any) -> str | None:
     if not callable(getattr(reporter, "render", None)) or name is None:
         return f"{reporter!r:.200}, which is no reporter"
     return None if isinstance(name, str) else f"a reporter whose name is {name!r:.80}; expected text"
-
-
-def _offering(wanted: str) -> list[str]:
-    """The installed vendors and frameworks that have a reporter of that name."""
-    from llmperf.plugins.discovery import discover
-    from llmperf.plugins.faults import who
-    from llmperf.plugins.loading import plugins_for
-
-    installed = discover()
-    plugins = plugins_for([(found.role, found.name) for found in installed], installed)
-    reporters = plugins.collect_sound("llmperf_reporters", [])
-    return [who(plugins.found(owner)) for owner, reporter in reporters if getattr(reporter, "name", None) == wanted]

@@ -1,4 +1,4 @@
-"""The options that `llmperf run` and `llmperf plan` share."""
+"""`llmperf plan`, and the options that it shares with `llmperf run`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from llmperf.cli.colour import warn
-from llmperf.cli.completion import case_names, launcher_names, plugin_names, settings
+from llmperf.cli.completion import case_names, device_names, launcher_names, plugin_names, settings
+from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.options import Seconds, Utf8
-from llmperf.cli.output import json_option
+from llmperf.cli.output import json_option, print_json, print_text
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
@@ -117,6 +118,45 @@ def say_what_was_left_out(outcome: Outcome) -> None:
     unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
     for line in () if unusable else outcome.machine.concerns:
         warn(printable(line, " "))
+
+
+PLAN_EXAMPLES = """\b
+Examples:
+  llmperf plan
+  llmperf plan default --devices 1 --set micro_batch=4
+  llmperf plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
+  llmperf plan baichuan2_13b_pretrain_zero --on H800:2x8 --json
+"""
+
+
+@click.command("plan", cls=OpenCommand, epilog=PLAN_EXAMPLES)
+@request_options
+@click.option("--on", metavar="MODEL:NxD", shell_complete=device_names,
+              help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
+@click.pass_context
+def plan(ctx: click.Context, /, on: str | None, **options: Any) -> None:
+    """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.
+
+    Exits with 2 if something does not fit together.
+    """
+    ctx.exit(show_plan(request(options, on), options["as_json"]))
+
+
+def show_plan(asked: Request, as_json: bool) -> int:
+    """Print the plan of a request; exit code 2 if something does not fit together."""
+    from llmperf.cli.plan_text import plan_document, plan_text
+    from llmperf.planning.build import plan_only
+    from llmperf.planning.ready import ready
+    from llmperf.planning.states import Planned
+    from llmperf.running.suggestions import with_suggestions
+
+    outcome = with_suggestions(ready(plan_only(*asked)), asked)
+    say_what_was_left_out(outcome)
+    if as_json:
+        print_json(plan_document(outcome))
+    else:
+        print_text(plan_text(outcome), nl=False)
+    return 0 if isinstance(outcome, Planned) else 2
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""`llmperf run`."""
+"""`llmperf run`, and `llmperf recover`, which completes one that was killed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import click
 from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
-from llmperf.cli.options import Folder, Minutes, Utf8
+from llmperf.cli.options import Folder, Minutes, Utf8, paths_argument
 from llmperf.cli.output import language_option, print_json, print_table, print_text
-from llmperf.cli.request import request_options, say_what_was_left_out
+from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
-from llmperf.planning.states import Planned
 from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
 from llmperf.reporting.result_sheets import figure_rows
@@ -39,6 +38,10 @@ Examples:
 """
 
 
+LOG_LINES = 20
+"""Lines of a failed rank's log that are printed; the result has more."""
+
+
 @click.command("run", cls=RunCommand, epilog=EXAMPLES)
 @request_options
 @click.option("--repeat", metavar="N", type=click.IntRange(1, 1000), default=1,
@@ -58,17 +61,14 @@ def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, langua
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
-    from llmperf.planning.build import plan_only, plan_run
-    from llmperf.planning.ready import ready
+    from llmperf.planning.build import plan_run
     from llmperf.running.suggestions import with_suggestions
 
     if (code := run.handed_over()) is not None:
         run.ctx.exit(code)
     asked = run.request
     if dry_run:
-        from llmperf.cli.plan import show
-
-        run.ctx.exit(show(with_suggestions(ready(plan_only(*asked)), asked), as_json))
+        run.ctx.exit(show_plan(asked, as_json))
     outcome = plan_run(*asked)
     try:
         results = _run(run, with_suggestions(outcome, asked), repeat, as_json, language)
@@ -108,11 +108,21 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
             for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
                 click.echo(sentence("Chrome trace: {path}", language, path=trace))
         else:
-            click.echo(repeat_line(result, len(results) + 1, repeat, language), err=True)
+            what = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
+            if result.status != "complete":
+                what = painted(word(result.status, language))
+            if result.peak_problem is not None:
+                why = printable(result.peak_problem, " ")
+                what = sentence("{what}; no MFU: {why}", language, what=what, why=why)
+            values = {"number": len(results) + 1, "repeat": repeat, "what": what}
+            click.echo(sentence("run {number} of {repeat}: {what}", language, **values), err=True)
 
     say_what_was_left_out(outcome)
     planned = ready(startable(outcome))
-    click.echo(headline(planned), err=True)
+    spec, device = planned.spec, planned.machine.probe.devices[0]
+    what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
+    where = f"{spec.tuning.nodes * spec.tuning.devices} x {device.model} ({planned.machine.vendor})"
+    click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
     if planned.plan.peak_problem and wait is None:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if run.checks:
@@ -131,45 +141,16 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
         for finding in result.findings if repeat == 1 else ():
             if finding not in listed:
                 click.echo(painted_severities(finding_text(finding, language)))
-        log_tail(result, language)
+        if (failure := result.failure) is not None and failure.log_tail:
+            text = "last lines of the log:" if failure.rank is None else "last lines of the log of rank {rank}:"
+            click.echo("\n" + sentence(text, language, rank=failure.rank), err=True)
+            for line in failure.log_tail[-LOG_LINES:]:
+                click.echo("  " + printable(line, " "), err=True)
     return results
-
-
-LOG_LINES = 20
-"""Lines of a failed rank's log that are printed; the result has more."""
-
-
-def log_tail(result: Result, language: str) -> None:
-    """Print the end of a failed rank's log on standard error."""
-    failure = result.failure
-    if failure is None or not failure.log_tail:
-        return
-    text = "last lines of the log:" if failure.rank is None else "last lines of the log of rank {rank}:"
-    click.echo("\n" + sentence(text, language, rank=failure.rank), err=True)
-    for line in failure.log_tail[-LOG_LINES:]:
-        click.echo("  " + printable(line, " "), err=True)
-
-
-def headline(planned: Planned) -> str:
-    """The line that is printed before a run, such as `default: llama_mini by zero on 2 x AMD EPYC (cpu), 30 steps`."""
-    spec, device = planned.spec, planned.machine.probe.devices[0]
-    ranks = spec.tuning.nodes * spec.tuning.devices
-    what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
-    return f"{what} on {ranks} x {device.model} ({planned.machine.vendor}), {spec.contract.steps} steps"
 
 
 REPEAT_FIGURES = ("tokens_per_second_per_device", "step_seconds_median", "mfu_nominal", "final_loss", "rank_peak_bytes")
 """Keys of the figures in a table of repeats."""
-
-
-def repeat_line(result: Result, number: int, repeat: int, language: str = "en") -> str:
-    """`run 2 of 4: 1,234.5 token/p/s`, and why there is no MFU; printed when the run has ended."""
-    what = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
-    if result.status != "complete":
-        what = painted(word(result.status, language))
-    if result.peak_problem is not None:
-        what = sentence("{what}; no MFU: {why}", language, what=what, why=printable(result.peak_problem, " "))
-    return sentence("run {number} of {repeat}: {what}", language, number=number, repeat=repeat, what=what)
 
 
 def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> None:
@@ -193,19 +174,50 @@ def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> No
         if result.peak_problem is not None:
             values = {"run": one_line(result.run_id), "why": one_line(result.peak_problem)}
             click.echo(sentence("{run}: no MFU: {why}", language, **values))
-    say_spread([result for _, result in results], language)
-
-
-def say_spread(results: list[Result], language: str = "en") -> None:
-    """Print the spread over repeats, or why there is none."""
-    measured = spread(results)
+    measured = spread([result for _, result in results])
     if measured is None:
         click.echo(word("no complete run, so no spread", language))
         return
-    values: dict[str, object] = {"runs": measured.runs, "all": len(results), "median": figure(measured.median)}
+    of_all: dict[str, object] = {"runs": measured.runs, "all": len(results), "median": figure(measured.median)}
     text = "token/p/s median {median}; no spread: {runs} of {all} runs complete"
     if measured.relative is not None:
-        values |= {"minimum": figure(measured.minimum), "maximum": figure(measured.maximum)}
-        values["spread"] = percent(measured.relative)
+        of_all |= {"minimum": figure(measured.minimum), "maximum": figure(measured.maximum)}
+        of_all["spread"] = percent(measured.relative)
         text = "{runs} runs: token/p/s median {median}, {minimum} to {maximum}, spread {spread} of the median"
-    click.echo("\n" + sentence(text, language, **values))
+    click.echo("\n" + sentence(text, language, **of_all))
+
+
+RECOVER_EXAMPLES = """\b
+Examples:
+  llmperf recover runs/ID
+  llmperf recover runs/*
+"""
+
+
+@click.command("recover", epilog=RECOVER_EXAMPLES)
+@paths_argument("runs", "RUN...")
+@click.pass_context
+def recover(ctx: click.Context, runs: tuple[Path, ...]) -> None:
+    """Write the result of runs whose llmperf was killed before it could, from their plan and records.
+
+    RUN is a run folder. The run is complete if every rank had written all of its records, and otherwise failed, with
+    the step that it had reached. A folder that has a result is left as it is.
+
+    Records that a run through a launcher has left on its nodes are fetched first, with the options of llmperf.toml.
+
+    Exits with 0, 1 if a run is not complete or has an error finding, 2 if a run is going on or a folder is no run's.
+    """
+    from llmperf.reporting.terminal import result_card
+    from llmperf.running.recovered import recover as recovered
+
+    code = 0
+    for run in runs:
+        result, made = recovered(run, lambda line: click.echo(printable(line, " "), err=True))
+        wrong = any(finding.severity == "error" for finding in result.findings)
+        code = max(code, int(wrong or result.status != "complete"))
+        if made:
+            click.echo(painted_severities(result_card(result, painted)))
+            click.echo(f"\nrun folder: {run}")
+        else:
+            click.echo(f"{run}: has its result already: {painted(result.status)}")
+    ctx.exit(code)

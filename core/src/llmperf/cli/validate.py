@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from llmperf.types import FileFindings, Finding, Verdict
     from llmperf.types.commands import FurtherChecks
     from llmperf.types.documents import DocumentKind
-    from llmperf.validation.catalogue import Catalogue
 
 SEVERITIES = ("error", "warning")
 """Severities that the last line counts."""
@@ -56,30 +55,20 @@ class Format(click.Choice):  # type: ignore[type-arg]
         return super().convert(value, param, ctx)
 
 
-def _explain(ctx: click.Context, _: click.Parameter, code: str | None) -> None:
-    """Print the page of a rule of the core or of any installed plugin."""
-    if code is None or ctx.resilient_parsing:
-        return
-    from llmperf.validation.catalogue import forget_catalogues, whole_catalogue
-
-    forget_catalogues()
-    click.echo(whole_catalogue().page(code, "--explain"), nl=False)
-    ctx.exit()
-
-
-def _list_rules(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    """Print every rule of the core and of all installed plugins."""
-    if not wanted or ctx.resilient_parsing:
+def _show_rules(ctx: click.Context, option: click.Parameter, asked: str | bool | None) -> None:
+    """Print the page of one rule, or the list of all, of the core or of any installed plugin."""
+    if asked is None or asked is False or ctx.resilient_parsing:
         return
     from llmperf.cli.output import print_table
     from llmperf.validation.catalogue import forget_catalogues, whole_catalogue
 
     forget_catalogues()
-    rows = [
-        (owned.rule.code, owned.rule.severity, owned.rule.title, ", ".join(owned.rule.kinds), owned.owner.distribution)
-        for owned in whole_catalogue().all_rules()
-    ]
-    print_table(("code", "severity", "rule", "checks", "package"), rows)
+    if isinstance(asked, str):
+        click.echo(whole_catalogue().page(asked, "--explain"), nl=False)
+    else:
+        owned = [(each.rule, each.owner.distribution) for each in whole_catalogue().all_rules()]
+        rows = [(rule.code, rule.severity, rule.title, ", ".join(rule.kinds), package) for rule, package in owned]
+        print_table(("code", "severity", "rule", "checks", "package"), rows)
     ctx.exit()
 
 
@@ -124,9 +113,9 @@ class ValidateCommand(OpenCommand):
               help="Only rules whose code begins so; may be repeated.")  # fmt: skip
 @click.option("--ignore", metavar="CODE", multiple=True, shell_complete=rule_codes,
               help="Not rules whose code begins so; may be repeated.")  # fmt: skip
-@click.option("--rules", is_flag=True, expose_value=False, callback=_list_rules,
+@click.option("--rules", is_flag=True, expose_value=False, callback=_show_rules,
               help="List all rules, also those of installed plugins.")  # fmt: skip
-@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_explain,
+@click.option("--explain", metavar="CODE", is_eager=True, expose_value=False, callback=_show_rules,
               shell_complete=rule_codes,
               help="Show the page of a rule, with a wrong and a right example.")  # fmt: skip
 @click.pass_context
@@ -150,10 +139,11 @@ def command(
 
     Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read or a plugin fails.
     """
-    from llmperf.errors import PluginError
+    from llmperf.errors import PluginError, UserError
     from llmperf.plugins.faults import blaming
     from llmperf.reporting.words import word
-    from llmperf.validation.catalogue import forget_catalogues, open_catalogue
+    from llmperf.types.documents import UNREADABLE
+    from llmperf.validation.catalogue import forget_catalogues, open_catalogue, whole_catalogue
     from llmperf.validation.check import Validator
 
     called: CalledValidate = ctx.obj
@@ -162,17 +152,40 @@ def command(
     kinds = catalogue.kinds
     for fault in catalogue.faults:
         warn(f"left out: {fault}")
-    select, ignore = _codes(select, "--select", catalogue), _codes(ignore, "--ignore", catalogue)
+
+    def codes(typed: Sequence[str], option: str) -> tuple[str, ...]:
+        """Beginnings of codes; UserError for one with which no code of an installed rule begins."""
+        try:
+            return catalogue.prefixes(typed, option) if typed else ()
+        except UserError:
+            return whole_catalogue().prefixes(typed, option)
+
+    select, ignore = codes(select, "--select"), codes(ignore, "--ignore")
+
+    def asked_for(code: str) -> bool:
+        code = code.upper()
+        return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))
+
     validator = Validator(
         catalogue,
-        wanted=lambda code: _wanted(code, select, ignore),
+        wanted=asked_for,
         further=lambda *result: chain.from_iterable(check(*result) for check in called.further),
     )
-    kept: list[FileFindings] | None = [] if called.endings else None
-    judged = _timed((file for path in paths for file in validator.validated(path)), kept)
-    files = (_chosen(file, select, ignore) for file in judged)
+    kept: list[FileFindings] = []
+
+    def judged() -> Iterator[FileFindings]:
+        """The files with their times and without the findings that were not asked for."""
+        begin = perf_counter()
+        for path in paths:
+            for file in validator.validated(path):
+                if called.endings:
+                    kept.append(file)
+                asked = (each for each in file.findings if each.code == UNREADABLE or asked_for(each.code))
+                yield replace(file, seconds=perf_counter() - begin, findings=tuple(asked))
+                begin = perf_counter()
+
     if wanted == "text":
-        code, verdicts = _print_text(files, language)
+        code, verdicts = _print_text(judged(), language)
         by_closing: dict[Callable[[Sequence[Verdict]], str], tuple[DocumentKind, list[Verdict]]] = {}
         for kind, rows in verdicts.items():
             if kind in kinds and (closing := kinds[kind].closing) is not None:
@@ -186,40 +199,25 @@ def command(
             else:
                 click.echo(word(line, language), err=True)
     else:
-        checked = list(files)
-        click.echo(_rendered(ctx, wanted, checked), nl=False)
-        code = max((_code(file) for file in checked), default=0)
+        checked = list(judged())
+        click.echo(as_json(checked) if wanted == "json" else _in_format_of_plugin(ctx, wanted, checked), nl=False)
+        code = max(map(_code, checked), default=0)
     for done in called.endings:
-        done(kept or ())
+        done(kept)
     ctx.exit(2 if catalogue.faults else code)
 
 
-def _timed(files: Iterable[FileFindings], kept: list[FileFindings] | None) -> Iterator[FileFindings]:
-    """Files with the time that each took; they are kept if there is a list for them."""
-    begin = perf_counter()
-    for file in files:
-        if kept is not None:
-            kept.append(file)
-        yield replace(file, seconds=perf_counter() - begin)
-        begin = perf_counter()
-
-
-def _rendered(ctx: click.Context, wanted: str, files: list[FileFindings]) -> str:
-    """All findings as one document: JSON, or the format of a plugin."""
-    if wanted == "json":
-        return as_json(files)
+def _in_format_of_plugin(ctx: click.Context, wanted: str, files: list[FileFindings]) -> str:
     from llmperf.plugins.faults import blaming, of_kind
     from llmperf.validation.reading import lines_of
 
-    command = ctx.command
-    assert isinstance(command, ValidateCommand)
+    assert isinstance(ctx.command, ValidateCommand)
     placed = [
         file if file.lines else replace(file, lines=lines_of(file.path, (finding.path for finding in file.findings)))
         for file in files
     ]
-    owner, group = next(owned for owned in command.added(ctx).groups if wanted in owned[1].formats)
-    what = f"the format {wanted}"
-    with blaming(owner, what):
+    owner, group = next(owned for owned in ctx.command.added(ctx).groups if wanted in owned[1].formats)
+    with blaming(owner, what := f"the format {wanted}"):
         return of_kind(owner, what, group.formats[wanted](placed), str)
 
 
@@ -284,23 +282,19 @@ def _print_text(files: Iterable[FileFindings], language: str) -> tuple[int, dict
         exit_code, count = max(exit_code, _code(file)), count + 1
         sys.stdout.flush()
     for finding, more in repeated.values():
-        line = "in {count} more files: {finding}"
-        print_text(
-            painted_severities(f"{sentence(line, language, count=more, finding=finding_text(finding, language))}\n"),
-            nl=False,
-        )
+        template = "in {count} more files: {finding}"
+        line = sentence(template, language, count=more, finding=finding_text(finding, language))
+        print_text(painted_severities(line))
     counts = zip((count, *totals), ("file", "error", "warning"), strict=True)
     parts = [word(Text(f"{{}} {what}{'s' * (number != 1)}", number), language) for number, what in counts]
-    line = "{files}: {errors}, {warnings} (ruleset {ruleset})"
     values = dict(zip(("files", "errors", "warnings"), parts, strict=True))
-    click.echo(sentence(line, language, **values, ruleset=RULESET), err=True)
+    template = "{files}: {errors}, {warnings} (ruleset {ruleset})"
+    click.echo(sentence(template, language, **values, ruleset=RULESET), err=True)
     return exit_code, verdicts
 
 
 def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
     """One line for each outcome and reason, with the lines of the rows."""
-    if not verdicts:
-        return
     from llmperf.files.text import printable
     from llmperf.reporting.words import recorded, sentence, word
 
@@ -320,31 +314,3 @@ def _by_outcome(verdicts: Sequence[Verdict], language: str) -> Iterator[str]:
 def _code(file: FileFindings) -> int:
     not_applied = any(finding.code == "LP901" for finding in file.findings)
     return 2 if file.unreadable or not_applied else 1 if file.failed else 0
-
-
-def _codes(typed: Sequence[str], option: str, catalogue: Catalogue) -> tuple[str, ...]:
-    """Beginnings of codes; UserError for one with which no code of an installed rule begins."""
-    from llmperf.errors import UserError
-    from llmperf.validation.catalogue import whole_catalogue
-
-    if not typed:
-        return ()
-    try:
-        return catalogue.prefixes(typed, option)
-    except UserError:
-        return whole_catalogue().prefixes(typed, option)
-
-
-def _chosen(file: FileFindings, select: tuple[str, ...], ignore: tuple[str, ...]) -> FileFindings:
-    """Without the findings that were not asked for; that a file cannot be read is always reported."""
-    from llmperf.types.documents import UNREADABLE
-
-    if not select and not ignore:
-        return file
-    kept = [found for found in file.findings if found.code == UNREADABLE or _wanted(found.code, select, ignore)]
-    return replace(file, findings=tuple(kept))
-
-
-def _wanted(code: str, select: tuple[str, ...], ignore: tuple[str, ...]) -> bool:
-    code = code.upper()
-    return (not select or code.startswith(select)) and not (ignore and code.startswith(ignore))

@@ -130,7 +130,8 @@ def peak_again(plan: Plan, plugins: Plugins) -> PeakFlops | None:
     if peak is None or peak.confidence != "measured":
         return None
     try:
-        again = plugins.timed_peak(peak.device_model, precision_recipe(plan.spec.contract.precision).products)
+        dtype = precision_recipe(plan.spec.contract.precision).products
+        again = plugins.optional("llmperf_time_peak", PeakFlops, device_model=peak.device_model, dtype=dtype)
         if again is not None:
             _check_peak(again, plugins.owner("llmperf_time_peak"), "llmperf_time_peak")
     except PluginError:

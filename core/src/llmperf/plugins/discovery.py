@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, cast
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
-from llmperf.plugins.installed import Distribution, distributions
+from llmperf.plugins.installed import distributions
 from llmperf.plugins.own_packages import PROJECT, published, published_package
 from llmperf.types.frozen import dataclass
 
@@ -15,6 +16,8 @@ if TYPE_CHECKING:
     from llmperf.hookspecs import Role
 
 ROLES: tuple[Role, ...] = ("vendor", "framework", "extension")
+GROUP = re.compile(rf"{PROJECT}\.({'|'.join(ROLES)})\.v([0-9]+)")
+"""A group of entry points: role and API version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,22 +34,13 @@ class Found:
 
 def discover() -> list[Found]:
     """Every plugin installed in this environment, of any API version, by role and name."""
-    plugins = {plugin for distribution in distributions() for plugin in _announced(distribution)}
+    plugins = {
+        Found(entry.name, cast("Role", group[1]), entry.value, owner.name, owner.version, int(group[2]))
+        for owner in distributions()
+        for entry in owner.entry_points
+        if (group := GROUP.fullmatch(entry.group))
+    }
     return sorted(plugins, key=lambda plugin: (ROLES.index(plugin.role), plugin.name, plugin.distribution))
-
-
-def _announced(distribution: Distribution) -> Iterator[Found]:
-    for entry in distribution.entry_points:
-        if (parsed := _group(entry.group)) is not None:
-            role, api_version = parsed
-            yield Found(entry.name, role, entry.value, distribution.name, distribution.version, api_version)
-
-
-def _group(group: str) -> tuple[Role, int] | None:
-    parts = group.split(".")
-    if len(parts) != 3 or parts[0] != PROJECT or parts[1] not in ROLES or parts[2][:1] != "v":
-        return None
-    return (parts[1], int(parts[2][1:])) if parts[2][1:].isdigit() else None
 
 
 def names(role: Role, among: Iterable[Found] | None = None) -> list[str]:

@@ -24,8 +24,6 @@ SLOW_SECONDS = 5.0
 
 MAX_ITEMS = 100_000
 """Items in one answer; a longer answer is taken to be endless."""
-MAX_ANSWERS = 100
-"""Answers to a hook that may give one or several."""
 MAX_CHARACTERS = 2**20
 """Most characters of all texts in one answer of a vendor, which commands print and plans keep."""
 
@@ -146,19 +144,6 @@ def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:
         raise
     except UserError as error:
         raise PluginError(f"{who(found)}: {error}") from None
-
-
-def one_or_several(found: Found, hook: str, given: Any, kinds: tuple[type[T], ...]) -> tuple[T, ...]:
-    """The answers of a hook that may give one, several or None, each checked as in `of_kind` to be one of `kinds`."""
-    alone = isinstance(given, (*kinds, str, bytes, dict)) or not isinstance(given, Iterable)
-    answers: list[T] = []
-    for answer in [] if given is None else [given] if alone else blamed_items(found, hook, given, MAX_ANSWERS):
-        kind = next((kind for kind in kinds if isinstance(answer, kind)), None)
-        if kind is None:
-            expected = f"one of {', '.join(kind.__name__ for kind in kinds)}, several of them, or None"
-            raise PluginError(f"{who(found)}: {hook}: expected {expected}, found {answer!r:.80}")
-        answers.append(of_kind(found, hook, answer, kind))
-    return tuple(answers)
 
 
 def _characters(value: Any, most: int) -> int:

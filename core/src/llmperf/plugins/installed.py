@@ -42,7 +42,6 @@ class Distribution:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self._head: dict[str, list[str]] | None = None
 
     def read_text(self, name: str) -> str | None:
         """The text of a metadata file; None if there is no such file."""
@@ -55,17 +54,17 @@ class Distribution:
     @property
     def name(self) -> str:
         """Name as the distribution writes it; the name of its folder of metadata if it writes none."""
-        return self._field("Name") or name_of_folder(self.folder)
+        return next(iter(self._fields["Name"]), "") or name_of_folder(self.folder)
 
     @property
     def version(self) -> str:
         """Version as the distribution writes it; empty if its metadata has no version."""
-        return self._field("Version")
+        return next(iter(self._fields["Version"]), "")
 
     @property
     def requires(self) -> list[str]:
         """The requirements as the distribution writes them, with their markers."""
-        return self._fields().get("Requires-Dist", [])
+        return self._fields["Requires-Dist"]
 
     @cached_property
     def entry_points(self) -> list[EntryPoint]:
@@ -75,31 +74,25 @@ class Distribution:
                 data = file.read()
         except OSError:
             return []
-        return list(_entry_points(data.decode(errors="replace"))) if PROJECT in data else []
+        group, entries = "", list[EntryPoint]()
+        for line in map(str.strip, data.decode(errors="replace").splitlines()) if PROJECT in data else ():
+            if line.startswith("[") and line.endswith("]"):
+                group = line[1:-1].strip()
+            elif group.startswith("llmperf.") and line and line[0] not in "#;" and "=" in line:
+                name, _, value = line.partition("=")
+                entries.append(EntryPoint(group, name.strip(), value.strip()))
+        return entries
 
-    def _field(self, name: str) -> str:
-        return next(iter(self._fields().get(name, [])), "")
-
+    @cached_property
     def _fields(self) -> dict[str, list[str]]:
         """Name, version and requirements in the header of the metadata, by field; the description is not read."""
-        if self._head is None:
-            self._head = {}
-            text = next(filter(None, map(self.read_text, HEAD_FILES)), "")
-            for line in text.partition("\n\n")[0].split("\n"):
-                field, _, value = line.partition(": ")
-                if field in FIELDS:
-                    self._head.setdefault(field, []).append(value.strip())
-        return self._head
-
-
-def _entry_points(text: str) -> Iterator[EntryPoint]:
-    group = ""
-    for line in map(str.strip, text.splitlines()):
-        if line.startswith("[") and line.endswith("]"):
-            group = line[1:-1].strip()
-        elif group.startswith("llmperf.") and line and line[0] not in "#;" and "=" in line:
-            name, _, value = line.partition("=")
-            yield EntryPoint(group, name.strip(), value.strip())
+        fields: dict[str, list[str]] = {name: [] for name in FIELDS}
+        text = next(filter(None, map(self.read_text, HEAD_FILES)), "")
+        for line in text.partition("\n\n")[0].split("\n"):
+            field, _, value = line.partition(": ")
+            if field in fields:
+                fields[field].append(value.strip())
+        return fields
 
 
 class _Listing:

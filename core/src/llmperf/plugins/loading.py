@@ -16,7 +16,7 @@ from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportE
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
-from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, one_or_several, printing_aside, who
+from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
 from llmperf.plugins.hook_names import HookManager, announcing, unasked
 from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+MAX_ANSWERS = 100
+"""Answers to a hook that may give one or several."""
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
     "llmperf_facts": ("llmperf.launching.hooks",),
@@ -148,7 +150,21 @@ class Plugins:
 
     def several(self, hook: str, kinds: tuple[type[T], ...], **arguments: Any) -> tuple[T, ...]:
         """The answers to a hook that may give one, several or None, checked as in `answer` to be of one of `kinds`."""
-        return one_or_several(self.owner(hook), hook, self._asked(hook, arguments), kinds)
+        found, given = self.owner(hook), self._asked(hook, arguments)
+        alone = isinstance(given, (*kinds, str, bytes, dict)) or not isinstance(given, Iterable)
+        answers: list[T] = []
+        for answer in [] if given is None else [given] if alone else blamed_items(found, hook, given, MAX_ANSWERS):
+            kind = next((kind for kind in kinds if isinstance(answer, kind)), None)
+            if kind is None:
+                expected = f"one of {', '.join(kind.__name__ for kind in kinds)}, several of them, or None"
+                raise PluginError(f"{who(found)}: {hook}: expected {expected}, found {answer!r:.80}")
+            answers.append(of_kind(found, hook, answer, kind))
+        return tuple(answers)
+
+    def optional(self, hook: str, kind: type[T], **arguments: Any) -> T | None:
+        """The answer to a hook, checked as in `answer`; None if no plugin answers, or if the answer is None."""
+        given = self._asked(hook, arguments) if self.answers(hook) else None
+        return None if given is None else of_kind(self.owner(hook), hook, given, kind)
 
     def rank_task(self, name: str) -> tuple[RankTask, Found] | None:
         """The task of ranks with that name, and the loaded extension that has it; None if there is none."""
@@ -182,24 +198,13 @@ class Plugins:
             return " ".join(given.split())[:1000] or None
         return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
 
-    def timed_peak(self, device_model: str, dtype: Dtype) -> PeakFlops | None:
-        """The checked answer to `llmperf_time_peak`; None if the vendor does not answer."""
-        from llmperf.types.devices import PeakFlops
-
-        hook = "llmperf_time_peak"
-        given = self._asked(hook, {"device_model": device_model, "dtype": dtype}) if self.answers(hook) else None
-        return None if given is None else of_kind(self.owner(hook), hook, given, PeakFlops)
-
     def rates(self, device_model: str) -> DeviceRates | None:
         """The checked answer to `llmperf_device_rates`; None if the vendor knows none or does not answer."""
         from llmperf.types.rates import DeviceRates, wrong_rate
 
         hook = "llmperf_device_rates"
-        given = self._asked(hook, {"device_model": device_model}) if self.answers(hook) else None
-        if given is None:
-            return None
-        rates = of_kind(self.owner(hook), hook, given, DeviceRates)
-        if (wrong := wrong_rate(rates)) is not None:
+        rates = self.optional(hook, DeviceRates, device_model=device_model)
+        if rates is not None and (wrong := wrong_rate(rates)) is not None:
             raise PluginError(f"{who(self.owner(hook))}: {hook}: {wrong}")
         return rates
 

@@ -113,14 +113,6 @@ def _uv(clone: Path | None) -> str:
     return f"{shlex.quote(f'{root}/dev')} uv"
 
 
-def update_own(distribution: str) -> str:
-    """The command that installs another version of this project's distributions, after the clone was updated."""
-    clone = _clone()
-    command = install_own(distribution).partition("  #")[0]
-    where = f"a clone of {PROJECT}" if clone is None else shlex.quote(str(clone))
-    return f"{command}  # after updating {where} to a version that fits"
-
-
 def _clone() -> Path | None:
     """The root of the clone from which this llmperf was installed; None if there is no clone."""
     core = source(f"{PROJECT}-core")
@@ -137,10 +129,12 @@ def install(unmet: Iterable[Unmet]) -> str | None:
     for requirement in unmet:
         name = requirement.name.lower().replace("_", "-")
         origin = source(requirement.name)
-        if is_own(name):
-            (own if requirement.installed else commands).append(
-                update_own(name) if requirement.installed else install_own(name)
-            )
+        if is_own(name) and requirement.installed:  # another version, after the clone was updated
+            where = f"a clone of {PROJECT}" if (clone := _clone()) is None else shlex.quote(str(clone))
+            command = install_own(name).partition("  #")[0]
+            own.append(f"{command}  # after updating {where} to a version that fits")
+        elif is_own(name):
+            commands.append(install_own(name))
         elif origin is not None and not origin.gone:
             commands.append(_reinstall(origin))
         elif origin is not None or name.startswith(f"{PROJECT}-"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -24,7 +24,13 @@ class CsvReporter:
 
     def render(self, sheets: Sequence[Sheet], language: str) -> str:
         """A table under the columns of all sheets, in the order in which these first come."""
-        harmless = cache(_harmless)  # most texts are those of other runs too
+
+        @cache  # most texts are those of other runs too
+        def harmless(value: str) -> str:
+            """Text on one line that no spreadsheet takes for a formula."""
+            line = printable(value)
+            return f"'{line}" if line.startswith(FORMULA_SIGNS) else line
+
         rows: list[dict[str, Any]] = []
         for sheet in sheets:
             values = {"path": str(sheet.source.path), **sheet_values(sheet)}
@@ -52,12 +58,11 @@ class JsonReporter:
         by_document: dict[int, list[Sheet]] = {}
         for sheet in sheets:
             by_document.setdefault(id(sheet.source), []).append(sheet)
-        return encode_pretty([_document(members) for members in by_document.values()]).decode()
-
-
-def _document(sheets: Sequence[Sheet]) -> Mapping[str, Any]:
-    source = sheets[0].source
-    return {"path": str(source.path), source.kind: source.document, "rows": list(map(sheet_values, sheets))}
+        documents = []
+        for members in by_document.values():
+            source, rows = members[0].source, list(map(sheet_values, members))
+            documents.append({"path": str(source.path), source.kind: source.document, "rows": rows})
+        return encode_pretty(documents).decode()
 
 
 def sheet_values(sheet: Sheet) -> dict[str, str | int | float | bool | None]:
@@ -68,9 +73,3 @@ def sheet_values(sheet: Sheet) -> dict[str, str | int | float | bool | None]:
         if row.key:
             values.setdefault(row.key, None if row.value == UNKNOWN else row.value)
     return values
-
-
-def _harmless(value: str) -> str:
-    """Text on one line that no spreadsheet takes for a formula."""
-    line = printable(value)
-    return f"'{line}" if line.startswith(FORMULA_SIGNS) else line

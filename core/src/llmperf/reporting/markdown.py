@@ -10,7 +10,7 @@ from llmperf.reporting.overview import columns_of, notes, ordered, overview_cell
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.reporting.safe_text import markdown_text, printable
 from llmperf.reporting.words import recorded, value_text, word
-from llmperf.types import Finding, Result, Row, Section, Sheet, Source
+from llmperf.types import Finding, Result, Section, Sheet, Source
 
 TITLE = "Configuration and results"
 """First heading of a report."""
@@ -41,12 +41,15 @@ class MarkdownReporter:
         count = word("{all} run" if len(rows) == 1 else "{all} runs", language).format(all=len(rows))
         columns = columns_of(rows)
         headers = [column.title for column in columns.values()]
-        table = list(_table(headers, (overview_cells(row, columns, language) for row in rows), language))
+        lines = [f"# {word(TITLE, language)}, {count}", ""]
+        lines += table(headers, (overview_cells(row, columns, language) for row in rows), language)
         for note in notes(rows, columns, language):
-            table += ["", markdown_text(note)]
-        lines = [f"# {word(TITLE, language)}, {count}", "", *table, *_findings_of_all(rows, language), ""]
-        parts = map(_below_a_title, _documents(rows, language))
-        return "\n".join([*lines, "\n".join(parts)])
+            lines += ["", markdown_text(note)]
+        lines += [*_findings_of_all(rows, language), ""]
+        for text in _documents(rows, language):  # with headings shifted so that its title is of level 2
+            first = text[: len(text) - len(text.lstrip("#"))]
+            lines.append(re.sub(f"(?m)^{first}(?=#* )", "##", text) if first else text)
+        return "\n".join(lines)
 
 
 def render_results(results: Sequence[Result], language: str = "en") -> str:
@@ -58,13 +61,6 @@ def rendered_again(text: str, results: Sequence[Result], what: str) -> str:
     """Render results in the language of an earlier text; UserError that names `what` needs it if that is absent."""
     language = require("en" if TITLE in text.partition("\n")[0] else "zh", what)
     return render_results(results, language).encode("utf-8", "backslashreplace").decode()
-
-
-def _below_a_title(text: str) -> str:
-    """A document with its headings shifted so that its title is of level 2."""
-    first = re.match(r"#+", text)
-    shift = 2 - len(first[0]) if first else 0
-    return re.sub(r"(?m)^#+(?= )", lambda mark: "#" * (len(mark[0]) + shift), text)
 
 
 def _documents(sheets: Sequence[Sheet], language: str) -> Iterator[str]:
@@ -99,16 +95,22 @@ def _section(section: Section, language: str) -> Iterator[str]:
     if section.rows or section.records or section.lines:
         yield ""
     if section.key in AS_TABLES:
-        yield from _table(
+        yield from table(
             ("item", "value"),
             ((word(row.label, language), value_text(row, language)) for row in section.rows),
             language,
         )
     else:
-        yield from (_item(row, language) for row in section.rows)
+        for row in section.rows:
+            value = markdown_text(value_text(row, language))
+            if row.label:
+                yield f"- {markdown_text(word(row.label, language))}: {value}"
+            else:
+                yield f"- {re.sub('^(?=[#>+=-])', BACKSLASH, value)}"
     if section.records:
         headers = [row.label for row in section.records[0]]
-        yield from _table(headers, ([_value(row, language) for row in record] for record in section.records), language)
+        records = ([value_text(row, language) for row in record] for record in section.records)
+        yield from table(headers, records, language)
     if section.lines:
         yield ""
     for line in section.lines:
@@ -116,21 +118,12 @@ def _section(section: Section, language: str) -> Iterator[str]:
         yield f"    {' ' * indent}{printable(line)}"
 
 
-def _value(row: Row, language: str) -> str:
-    return value_text(row, language)
-
-
-def _item(row: Row, language: str) -> str:
-    """`- label: value`, or `- value` without a label."""
-    value = markdown_text(_value(row, language))
-    if row.label:
-        return f"- {markdown_text(word(row.label, language))}: {value}"
-    return f"- {re.sub('^(?=[#>+=-])', BACKSLASH, value)}"
-
-
-def _table(headers: Sequence[str], rows: Iterable[Sequence[str]], language: str) -> Iterator[str]:
+def table(
+    headers: Sequence[str], rows: Iterable[Sequence[str]], language: str, right: Sequence[bool] = ()
+) -> Iterator[str]:
+    """The lines of a table; columns of figures are aligned to the `right`."""
     yield f"| {' | '.join(markdown_text(word(header, language)) for header in headers)} |"
-    yield "|" + " --- |" * len(headers)
+    yield "|" + "".join(" ---: |" if place < len(right) and right[place] else " --- |" for place in range(len(headers)))
     yield from (f"| {' | '.join(map(markdown_text, row))} |" for row in rows)
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from llmperf.reporting.safe_text import markdown_text
-from llmperf.reporting.words import word
 from llmperf.types.sheet import Column
 
 Tone = Literal["", "faster", "slower", "failed", "warning", "context"]
@@ -45,25 +44,19 @@ class Page:
 
 def markdown_page(page: Page, language: str) -> str:
     """The page as one Markdown document with one heading of the first level."""
-    parts: list[list[str]] = [[f"# {markdown_text(page.title, MAX_LINE)}"]]
-    parts += [_list(lines) for lines in (page.answers, page.warnings, page.about)]
-    if page.groups:
-        first = 0
-        for title, count in page.groups:
-            rows = page.rows[first : first + count]
-            parts += [[f"## {markdown_text(title, MAX_LINE)}"], list(_table(page.columns, rows, language))]
-            first += count
-    elif page.columns:
-        parts.append(list(_table(page.columns, page.rows, language)))
-    parts.append(_list(page.notes))
+    from llmperf.reporting.markdown import table
+
+    def listed(lines: Sequence[Line]) -> list[str]:
+        return [f"- {markdown_text(line.text, MAX_LINE)}" for line in lines]
+
+    headers, right = [column.title for column in page.columns], [column.right for column in page.columns]
+    parts = [[f"# {markdown_text(page.title, MAX_LINE)}"], *map(listed, (page.answers, page.warnings, page.about))]
+    first = 0
+    for title, count in page.groups:
+        rows = page.rows[first : first + count]
+        parts += [[f"## {markdown_text(title, MAX_LINE)}"], list(table(headers, rows, language, right))]
+        first += count
+    if page.columns and not page.groups:
+        parts.append(list(table(headers, page.rows, language, right)))
+    parts.append(listed(page.notes))
     return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
-
-
-def _list(lines: Sequence[Line]) -> list[str]:
-    return [f"- {markdown_text(line.text, MAX_LINE)}" for line in lines]
-
-
-def _table(columns: Sequence[Column], rows: Sequence[Sequence[str]], language: str) -> Iterator[str]:
-    yield f"| {' | '.join(markdown_text(word(column.title, language)) for column in columns)} |"
-    yield "|" + "".join(" ---: |" if column.right else " --- |" for column in columns)
-    yield from (f"| {' | '.join(map(markdown_text, row))} |" for row in rows)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from llmperf.errors import UserError
@@ -28,7 +29,7 @@ def read_sheets(
     a file that cannot be read; files in a folder that cannot be read are passed to `left_out`, if given.
     """
     forget_catalogues()  # packages may have been installed since this process looked last
-    documents = found_documents(list(map(_shipped, paths)), _has_sheets, left_out)
+    documents = found_documents(list(map(_shipped, paths)), lambda kind: kind.sheets is not None, left_out)
     named = {pair for read in documents if read.kind.plugins for pair in read.kind.plugins(read.document)}
     sheets = sheets_of(documents, left_out)
     if not sheets:
@@ -50,10 +51,6 @@ def sheets_of(documents: Sequence[ReadDocument], left_out: Callable[[UserError],
     return sheets
 
 
-def _has_sheets(kind: DocumentKind) -> bool:
-    return kind.sheets is not None
-
-
 def read_results(path: Path, left_out: Callable[[UserError], None] | None = None) -> tuple[tuple[Path, Result], ...]:
     """The results at a path, each with its file; empty if there are only documents of other kinds.
 
@@ -66,7 +63,7 @@ def results_and_others(
     path: Path, left_out: Callable[[UserError], None] | None = None
 ) -> tuple[tuple[tuple[Path, Result], ...], list[ReadDocument]]:
     """Results like those of `read_results`, and the documents of other kinds at the path."""
-    documents = found_documents([_shipped(path)], _has_sheets, left_out)
+    documents = found_documents([_shipped(path)], lambda kind: kind.sheets is not None, left_out)
     results = tuple((read.path, read.document) for read in documents if read.kind.name == "result")
     return results, [read for read in documents if read.kind.name != "result"]
 
@@ -179,7 +176,12 @@ def _unpacked(archive: Path, stack: ExitStack) -> Path:
 def _opened(path: Path, warn: Warn, signature: Signature | None) -> list[OpenedSheet]:
     if _archive_kind(path) is not None:
         return _in_archive(path, warn, signature)
-    archives, opened = list(_archives(path)), []
+    archives = []  # below a folder, by name; links and hidden folders are skipped
+    for parent, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        files = (Path(parent, name) for name in sorted(names))
+        archives += [file for file in files if not file.is_symlink() and _archive_kind(file) is not None]
+    opened = []
     try:
         opened = [*map(_of_file, read_sheets([path], lambda error: warn(f"left out: {error}"))[0])]
     except UserError:
@@ -193,14 +195,6 @@ def _opened(path: Path, warn: Warn, signature: Signature | None) -> list[OpenedS
     if not opened:
         raise UserError(f"{path}: expected results, imported documents or archives of them, found none")
     return opened
-
-
-def _archives(path: Path) -> Iterator[Path]:
-    """Archives below a folder, by name; links and hidden folders are skipped."""
-    for parent, folders, names in os.walk(path):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        files = (Path(parent, name) for name in sorted(names))
-        yield from (file for file in files if not file.is_symlink() and _archive_kind(file) is not None)
 
 
 def _of_file(sheet: Sheet) -> OpenedSheet:
@@ -221,15 +215,14 @@ def _in_archive(archive: Path, warn: Warn, signature: Signature | None) -> list[
         except UserError as error:
             raise UserError(named(str(error))) from None
 
-        def detached(sheet: Sheet) -> OpenedSheet:
-            of_file, path = _of_file(sheet), sheet.source.path
+        opened = []
+        for sheet in sheets:
+            path, overview = sheet.source.path, sheet.overview
             findings = tuple(replace(finding, message=changed(finding.message, named)) for finding in sheet.findings)
-            overview, curves = sheet.overview, sheet.curves() if sheet.curves is not None else None
+            curves = sheet.curves and partial(lambda read: read, sheet.curves())  # read while the files are there
             if signature is not None and isinstance(sheet.source.document, Result):
                 overview = (*overview, signature(path, archive))
-            kept = replace(
-                sheet, findings=findings, curves=None if sheet.curves is None else lambda: curves, overview=overview
-            )
-            return replace(of_file, sheet=kept, file=named(str(path)), archive=archive, member=path.relative_to(folder))
-
-        return [detached(sheet) for sheet in sheets]
+            kept = replace(sheet, findings=findings, curves=curves, overview=overview)
+            file, member = named(str(path)), path.relative_to(folder)
+            opened.append(replace(_of_file(sheet), sheet=kept, file=file, archive=archive, member=member))
+        return opened

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from llmperf.reporting.overview import columns_of, notes, ordered, overview_cells, rerun_line
 from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
-from llmperf.reporting.words import finding_text, value_text, word
+from llmperf.reporting.words import finding_text, sentence, value_text, word
 from llmperf.types import Result, Sheet
 
 WIDE = "--wide, --format csv"
@@ -39,8 +39,7 @@ class TerminalReporter:
         rows = [[printable(cell) for cell in overview_cells(sheet, chosen, language)] for sheet in ordered(sheets)]
         columns = [replace(column, title=word(column.title, language)) for column in chosen.values()]
         table = laid_out(columns, rows, self.width, self.paint)
-        lines = [left_out_text(table, language, WIDE)] if table.left_out or table.cut else []
-        lines += notes(sheets, chosen, language)
+        lines = left_out_text(table, language, WIDE) + notes(sheets, chosen, language)
         rerun = None if self.width is None else rerun_line(sheets, language)  # a pipe gets a line for each run
         lines += [] if rerun is None else [rerun]
         lines += closing_lines(sheets, language)
@@ -80,9 +79,9 @@ def closing_lines(sheets: Sequence[Sheet], language: str) -> list[str]:
     return [printable(word(closing(members), language)) for closing, members in closings if closing is not None]
 
 
-def left_out_text(table: TextTable, language: str, remedy: str) -> str:
-    """The columns that do not fit the terminal, and the option that shows them."""
+def left_out_text(table: TextTable, language: str, remedy: str) -> list[str]:
+    """One line on the columns that do not fit the terminal and the option that shows them; none if all fit."""
     missing = [*table.left_out, *[word("the ends of long cells", language)] * table.cut]
-    return word("left out to fit the terminal: {columns} ({remedy})", language).format(
-        columns=", ".join(missing), remedy=remedy
-    )
+    columns = ", ".join(missing)
+    text = sentence("left out to fit the terminal: {columns} ({remedy})", language, columns=columns, remedy=remedy)
+    return [text] if missing else []

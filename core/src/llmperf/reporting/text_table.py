@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -47,73 +47,52 @@ def laid_out(
 
     With `one_line`, cells are cut off in place of being wrapped.
     """
-    max_lines = 1 if one_line else MAX_LINES
-    natural = [max(map(_width, [column.title, *cells])) for column, cells in _by_column(columns, rows)]
-    kept = list(range(len(columns)))
-    widths = natural
-    if width is not None:
-        least = [_least(column, cells) for column, cells in _by_column(columns, rows)]
-        silent = {index for index in range(len(columns)) if all(row[index] in ("-", "/", "") for row in rows)}
-        kept = list(range(len(columns)))
-        while len(kept) > 1 and sum(least[index] for index in kept) + len(GAP) * (len(kept) - 1) > width:
-            kept.remove(max(kept, key=lambda index: (index in silent, columns[index].importance)))
-        widths = list(least)
-        spare = width - sum(least[index] for index in kept) - len(GAP) * (len(kept) - 1)
-        while spare > 0 and (narrow := [index for index in kept if widths[index] < natural[index]]):
-            widths[max(narrow, key=lambda index: natural[index] / widths[index])] += 1
-            spare -= 1
-    lines = list(_lines([columns[index].title for index in kept], [widths[index] for index in kept], columns, kept))
-    lines.append(GAP.join("-" * widths[index] for index in kept))
-    for row in rows:
-        lines += _lines(
-            [row[index] for index in kept], [widths[index] for index in kept], columns, kept, paint, max_lines
-        )
-    left_out = tuple(column.title for index, column in enumerate(columns) if index not in kept)
-    cut = any(len(wrapped_cell(row[index], widths[index])) > max_lines for row in rows for index in kept)
+    contents = [[row[place] for row in rows] for place in range(len(columns))]
+    kept, widths = _widths(columns, contents, width)
+    cut, lines = False, list[str]()
+    for number, cells in enumerate([[column.title for column in columns], *rows]):
+        most = 1 if one_line and number else MAX_LINES
+        wrapped = {place: wrapped_cell(cells[place], widths[place]) for place in kept}
+        for place, parts in wrapped.items():
+            if len(parts) > most:
+                last = parts[most - 1]
+                while _width(last) > widths[place] - len(CUT):
+                    last = last[:-1]
+                cut, parts[most - 1 :] = cut or number > 0, [last + CUT]
+        for line in range(max(map(len, wrapped.values()), default=0)):
+            shown = []
+            for place, parts in wrapped.items():
+                part = parts[line] if line < len(parts) else ""
+                space = " " * (widths[place] - _width(part))
+                part = paint(cells[place], part) if paint and part and number else part
+                shown.append(space + part if columns[place].right else part + space)
+            lines.append(GAP.join(shown).rstrip())
+        if number == 0:
+            lines.append(GAP.join("-" * widths[place] for place in kept))
+    left_out = tuple(column.title for place, column in enumerate(columns) if place not in kept)
     return TextTable(text="\n".join(lines), left_out=left_out, cut=cut)
 
 
-def _by_column(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> Iterator[tuple[Column, list[str]]]:
-    return ((column, [row[index] for row in rows]) for index, column in enumerate(columns))
-
-
-def _least(column: Column, cells: Sequence[str]) -> int:
-    """Width to which a column may be narrowed; its title wraps between words in any case."""
-    title = max((_width(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
-    content = max(map(_width, cells), default=0)
-    return max(title, content if column.wraps is None else min(content, column.wraps))
-
-
-def _lines(
-    cells: Sequence[str],
-    widths: Sequence[int],
-    columns: Sequence[Column],
-    kept: Sequence[int],
-    paint: Paint | None = None,
-    max_lines: int = MAX_LINES,
-) -> Iterator[str]:
-    """One row, over several lines where cells wrap."""
-    wrapped = [
-        _first_lines(wrapped_cell(cell, width), width, max_lines) for cell, width in zip(cells, widths, strict=True)
-    ]
-    for number in range(max(map(len, wrapped), default=0)):
-        parts = []
-        for cell, lines, width, index in zip(cells, wrapped, widths, kept, strict=True):
-            line = lines[number] if number < len(lines) else ""
-            space = " " * (width - _width(line))
-            shown = paint(cell, line) if paint and line else line
-            parts.append(space + shown if columns[index].right else shown + space)
-        yield GAP.join(parts).rstrip()
-
-
-def _first_lines(lines: list[str], width: int, max_lines: int) -> list[str]:
-    """The first lines of a cell; what is cut off is marked."""
-    if len(lines) <= max_lines:
-        return lines
-    last = lines[max_lines - 1]
-    while _width(last) > width - len(CUT):
-        last = last[:-1]
-    return [*lines[: max_lines - 1], last + CUT]
+def _widths(
+    columns: Sequence[Column], contents: Sequence[Sequence[str]], width: int | None
+) -> tuple[list[int], list[int]]:
+    """The places of the columns for which there is room, and the width of each column."""
+    natural, least, kept = list[int](), list[int](), list(range(len(columns)))
+    for column, cells in zip(columns, contents, strict=True):
+        content = max(map(_width, cells), default=0)
+        title = max((_width(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
+        natural.append(max(_width(column.title), content))
+        least.append(max(title, content if column.wraps is None else min(content, column.wraps)))
+    if width is None:
+        return kept, natural
+    silent = {place for place, cells in enumerate(contents) if all(cell in ("-", "/", "") for cell in cells)}
+    while len(kept) > 1 and sum(least[place] for place in kept) + len(GAP) * (len(kept) - 1) > width:
+        kept.remove(max(kept, key=lambda place: (place in silent, columns[place].importance)))
+    spare = width - sum(least[place] for place in kept) - len(GAP) * (len(kept) - 1)
+    while spare > 0 and (narrow := [place for place in kept if least[place] < natural[place]]):
+        least[max(narrow, key=lambda place: natural[place] / least[place])] += 1
+        spare -= 1
+    return kept, least
 
 
 def wrapped_cell(text: str, width: int) -> list[str]:
@@ -141,21 +120,17 @@ def fitted(text: str, width: int | None) -> str:
 
     The value of `name  value` begins after the first two spaces; other lines go on two columns further in.
     """
-    if width is None:
-        return text
-    return "\n".join(part for line in text.split("\n") for part in _fitted_line(line, width))
-
-
-def _fitted_line(line: str, width: int) -> Iterator[str]:
-    if _width(line) <= width:
-        yield line
-        return
-    match = _VALUE.match(line)
-    head = match[0] if match and _width(match[0]) <= width // 2 else re.match(" *", line)[0]  # type: ignore[index]
-    hang = _width(head) if head.strip() else len(head) + 2
-    parts = wrapped_cell(line[len(head) :], max(width - hang, 1))
-    yield head + parts[0]
-    yield from (" " * hang + part for part in parts[1:])
+    lines = []
+    for line in text.split("\n"):
+        if width is None or _width(line) <= width:
+            lines.append(line)
+            continue
+        match = _VALUE.match(line)
+        head = match[0] if match and _width(match[0]) <= width // 2 else line[: len(line) - len(line.lstrip(" "))]
+        hang = _width(head) if head.strip() else len(head) + 2
+        first, *rest = wrapped_cell(line[len(head) :], max(width - hang, 1))
+        lines += [head + first, *(" " * hang + part for part in rest)]
+    return "\n".join(lines)
 
 
 def _width(text: str) -> int:
@@ -180,19 +155,14 @@ def sparkline(values: Sequence[float], width: int = 12, encoding: str | None = "
     shown = values[-width:]
     if len(shown) < 2:
         return ""
-    levels = BLOCKS if shows_blocks(encoding) else ASCII
+    try:
+        BLOCKS.encode(encoding or "ascii")
+        levels = BLOCKS
+    except (LookupError, UnicodeEncodeError):
+        levels = ASCII
     low, high = min(shown), max(shown)
     span = max(high - low, LEAST_RANGE * abs(high))
     if span == 0:
         return levels[0] * len(shown)
     base = (high + low - span) / 2
     return "".join(levels[min(len(levels) - 1, int((value - base) / span * len(levels)))] for value in shown)
-
-
-def shows_blocks(encoding: str | None) -> bool:
-    """Check whether text in this encoding can contain BLOCKS."""
-    try:
-        BLOCKS.encode(encoding or "ascii")
-    except (LookupError, UnicodeEncodeError):
-        return False
-    return True
