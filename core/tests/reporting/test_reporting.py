@@ -17,7 +17,7 @@ from llmperf.reporting.cells import fix_hp, shown
 from llmperf.reporting.exports import CsvReporter, sheet_values
 from llmperf.reporting.markdown import render_results
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.reporting.terminal import result_card
+from llmperf.reporting.terminal import card
 from llmperf.types import Change, Result
 
 FAILURE = {"rank": 1, "reason": "exception", "exception": "ValueError", "message": "x | y", "log_tail": ["Traceback"]}
@@ -29,6 +29,10 @@ def typed(document):
 
 def markdown(result, language="en"):
     return render_results([result], language)
+
+
+def printed(result):
+    return card(result_sheet(result))
 
 
 def rows(text):
@@ -45,7 +49,7 @@ def without_figures(example):
 
 
 def test_the_table_shows_the_figures_with_their_units(example):
-    shown = rows(result_card(typed(example)))
+    shown = rows(printed(typed(example)))
     assert shown["token/p/s"] == "800.0"
     assert shown["MFU (nominal) *"] == "30.0 %"
     assert shown["HFU (hfu)"] == "34.7 %"
@@ -60,7 +64,7 @@ def test_the_peak_shows_its_confidence_and_date_in_every_format(example):
     for mfu in example["mfu"]:
         mfu |= {"peak_confidence": "low", "peak_date": "2023-01"}
     result = typed(example)
-    assert rows(result_card(result))["peak"].endswith("on this host (confidence: low, 2023-01)")
+    assert rows(printed(result))["peak"].endswith("on this host (confidence: low, 2023-01)")
     assert "| confidence | date |" in markdown(result)
     assert "| low | 2023-01 |" in markdown(result)
     assert {"peak_confidence": "low", "peak_date": "2023-01"}.items() <= sheet_values(result_sheet(result)).items()
@@ -88,7 +92,7 @@ def test_overviews_mark_a_disturbed_run(example):
 
 
 def test_the_card_says_in_one_sentence_what_disturbed_a_run(example):
-    assert "disturbed" not in rows(result_card(typed(example)))
+    assert "disturbed" not in rows(printed(typed(example)))
     example["metrics"] |= {"other_cpu_share": 0.73, "measured_steps": 60, "throttling": {"heat": 0.2, "power limit": 1}}
     at = [0.62, 0.66, 0.72, 0.78]
     quarters = [{"median": median, "p25": median - 0.01, "p75": median + 0.01} for median in at]
@@ -100,7 +104,7 @@ def test_the_card_says_in_one_sentence_what_disturbed_a_run(example):
     node["clock_hertz"] = [1.98e9, 1.98e9, 1.9e9, 1.9e9, 1.8e9, 1.8e9, 1.8e9, 1.8e9, 1.8e9, 1.78e9]
     node["throttling"] = {"heat": [0, 0, 0, 0, 0, None, 0.5, 0.5, 1, 1]}
     result = typed(example)
-    assert rows(result_card(result))["disturbed"] == (
+    assert rows(printed(result))["disturbed"] == (
         "other processes used 73 % of the cores (cc1plus 60 %, python3 11 %); a device was slowed by heat;"
         " the host swapped 1,024 MiB; the clocks fell by 10 %; the steps became 26 % slower"
     )
@@ -145,7 +149,7 @@ def test_csv_has_empty_fields_for_unknown_values_and_one_form_of_booleans(exampl
 
 def test_unknown_is_a_dash_never_zero(example):
     result = typed(without_figures(example))
-    shown = rows(result_card(result))
+    shown = rows(printed(result))
     assert shown["token/p/s"] == "-"
     assert shown["MFU (nominal) *"] == "-"
     assert shown["peak"] == "-"
@@ -169,7 +173,7 @@ def test_unknown_is_a_dash_never_zero(example):
 def test_a_failure_is_told_without_saying_it_twice(example, rank, reason, message, told):
     document = without_figures(example)
     document["failure"] = FAILURE | {"rank": rank, "reason": reason, "message": message, "exception": None}
-    assert rows(result_card(typed(document)))["status"] == told
+    assert rows(printed(typed(document)))["status"] == told
 
 
 @pytest.mark.parametrize(
@@ -184,7 +188,7 @@ def test_a_failure_is_told_with_the_type_of_its_exception(example, exception, me
     document = without_figures(example)
     document["failure"] = FAILURE | {"exception": exception, "message": message}
     result = typed(document)
-    assert rows(result_card(result))["status"] == f"failed: exception, rank 1: {told}"
+    assert rows(printed(result))["status"] == f"failed: exception, rank 1: {told}"
     assert f"failed: exception, rank 1: {told}" in markdown(result)
 
 
@@ -198,7 +202,7 @@ def test_changes_of_two_settings_of_one_name_are_told_apart():
 
 def test_findings_stand_below_the_table(example):
     example["findings"] = [{"code": "LP302", "severity": "error", "path": "/mfu/0/value", "message": "expected less"}]
-    assert result_card(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
+    assert printed(typed(example)).splitlines()[-1] == "LP302 error /mfu/0/value: expected less"
     assert "- LP302 error /mfu/0/value: expected less" in markdown(typed(example))
 
 
@@ -231,7 +235,7 @@ def test_parts_of_an_evaluation_have_a_table_of_their_own(example):
     assert "mmlu_before/anatomy" not in text
     assert "| part | mmlu_before | mmlu_after |" in text
     assert "| anatomy | 0.125 | 0.375 |\n| virology | - | 1 |" in text
-    assert [value for label, value in rows(result_card(typed(example))).items() if "mmlu" in label] == ["0.25", "0.5"]
+    assert [value for label, value in rows(printed(typed(example))).items() if "mmlu" in label] == ["0.25", "0.5"]
 
 
 def save(path, document):
@@ -318,7 +322,7 @@ def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_
 
 def test_notes_are_shown_where_a_run_ends(example):
     example["notes"] = ["reading the devices failed: ValueError: no"]
-    assert rows(result_card(typed(example)))["note"] == example["notes"][0]
+    assert rows(printed(typed(example)))["note"] == example["notes"][0]
 
 
 def test_a_terminals_table_in_chinese(tmp_path, example, ran):

@@ -21,7 +21,8 @@ COLOURS = {
 }
 """Colours of statuses and severities."""
 
-_chosen: ContextVar[bool | None] = ContextVar("colour", default=None)
+choice: ContextVar[bool | None] = ContextVar("colour", default=None)
+"""The choice of this command line, also where click has no context any more; None where each stream decides."""
 _SEVERITY = r"(?P<before>^|\b[A-Z]{2,4}\d{3} )(?P<word>error|warning|错误|警告)(?P<after>: | )"
 
 
@@ -34,28 +35,17 @@ def from_environment() -> bool | None:
     return False if os.environ.get("TERM") == "dumb" else None
 
 
-def begin() -> bool | None:
-    """Forget the choice of an earlier command line of this process; returns the choice of the environment."""
-    _chosen.set(from_environment())
-    return _chosen.get()
-
-
-def chosen() -> bool | None:
-    """The choice of this command line, also where click has no context any more."""
-    return _chosen.get()
-
-
 def on_stdout() -> bool:
     """Check whether standard output takes colours."""
-    choice = chosen()
-    return sys.stdout.isatty() if choice is None else choice
+    chosen = choice.get()
+    return sys.stdout.isatty() if chosen is None else chosen
 
 
 def _choose(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
     if value is None or ctx.resilient_parsing:
         return
     ctx.color = {"always": True, "never": False}.get(value, from_environment())
-    _chosen.set(ctx.color)
+    choice.set(ctx.color)
 
 
 class ColourOption(click.Option):

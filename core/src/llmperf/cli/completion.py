@@ -87,23 +87,19 @@ def device_names(param: click.Parameter) -> Iterable[str]:
     return dict.fromkeys(f"{name}:" for name in short if name)
 
 
-@_names
-def report_formats(param: click.Parameter) -> Iterable[str]:
-    """Shell completion for the formats of `llmperf report`."""
-    return _offered("llmperf_reporters")
+def _offered(hook: str, ending: str = "") -> Complete:
+    @_names
+    def names(param: click.Parameter) -> Iterable[str]:
+        """Shell completion for the names of what the installed plugins give in answer to a hook."""
+        from llmperf.validation.catalogue import open_catalogue
+
+        answers = open_catalogue().plugins.collect_sound(hook, [])
+        return sorted({f"{getattr(given, 'name', '')}{ending}" for _, given in answers})
+
+    return names
 
 
-@_names
-def logger_names(param: click.Parameter) -> Iterable[str]:
-    """Shell completion for --log, up to the `=`."""
-    return [f"{name}=" for name in _offered("llmperf_loggers")]
-
-
-def _offered(hook: str) -> list[str]:
-    """The names of what the installed plugins give in answer to a hook."""
-    from llmperf.validation.catalogue import open_catalogue
-
-    return sorted({str(getattr(given, "name", "")) for _, given in open_catalogue().plugins.collect_sound(hook, [])})
+report_formats, logger_names = _offered("llmperf_reporters"), _offered("llmperf_loggers", "=")
 
 
 @_names

@@ -193,6 +193,8 @@ def _folder_is_gone() -> bool:
 
 def _called(arguments: list[str] | None) -> int:
     words = sys.argv[1:] if arguments is None else arguments
+    environment = colour.from_environment()
+    colour.choice.set(environment)
     columns = os.environ.get("COLUMNS", "")  # the width of help as click chooses it, without its import of shutil
     try:
         width = int(columns) if columns.isdecimal() else os.get_terminal_size().columns
@@ -200,7 +202,7 @@ def _called(arguments: list[str] | None) -> int:
         width = 0
     try:
         code: Any = cli.main(
-            args=words, prog_name="llmperf", standalone_mode=False, color=colour.begin(), obj=tuple(words),
+            args=words, prog_name="llmperf", standalone_mode=False, color=environment, obj=tuple(words),
             terminal_width=max(min(width or 80, 80) - 2, 50),
         )  # fmt: skip
         return code if isinstance(code, int) else 0
@@ -265,7 +267,7 @@ def _report(message: str, code: int, lines: bool = False) -> int:
         message = f"{message}; {GONE}" if message else GONE
     line = printable(message if lines else " ".join(message.split()), keep="\n")
     try:
-        click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.chosen())
+        click.echo(f"{click.style('llmperf:', fg='red', bold=True)} {line}", err=True, color=colour.choice.get())
     except OSError:  # standard error cannot be written either
         _redirect_to_devnull(sys.stderr)
     return code

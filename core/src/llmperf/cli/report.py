@@ -110,7 +110,7 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.faults import blaming, who
     from llmperf.plugins.loading import plugins_for
-    from llmperf.plugins.own_packages import published_package
+    from llmperf.plugins.own_packages import published
 
     faults: list[str] = []
     reporters: dict[str, list[tuple[Found, Reporter]]] = {}
@@ -136,7 +136,7 @@ def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:
         raise PluginError(f"two reporters are named {wanted!r}: of {' and of '.join(owners)}")
     if faults:
         raise PluginError(faults[0])
-    if (package := published_package("extension", wanted)) is not None:
+    if (package := published().get(("extension", wanted))) is not None:
         from llmperf.plugins.mending import install_own
 
         raise UserError(f"--format {wanted}: {package} has this format; install it with: {install_own(package)}")

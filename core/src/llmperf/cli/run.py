@@ -17,7 +17,7 @@ from llmperf.cli.request import request_options, say_what_was_left_out, show_pla
 from llmperf.files.text import printable
 from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
-from llmperf.reporting.result_sheets import figure_rows
+from llmperf.reporting.result_sheets import figure_rows, result_sheet
 from llmperf.reporting.safe_text import printable as one_line
 from llmperf.reporting.words import finding_text, sentence, word
 from llmperf.results.statistics import spread
@@ -89,7 +89,7 @@ def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, langua
 def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: str) -> list[tuple[Path, Result]]:
     from llmperf.cli.progress_line import begin_run
     from llmperf.planning.ready import ready
-    from llmperf.reporting.terminal import result_card
+    from llmperf.reporting.terminal import card
     from llmperf.runfolder.filenames import TRACES
     from llmperf.running.measure import measure, startable
 
@@ -103,7 +103,7 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
         if quiet:
             return
         if repeat == 1:
-            print_text(painted_severities(result_card(result, painted, language)))
+            print_text(painted_severities(card(result_sheet(result), language, painted)))
             click.echo("\n" + sentence("run folder: {folder}", language, folder=folder))
             for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
                 click.echo(sentence("Chrome trace: {path}", language, path=trace))
@@ -207,7 +207,7 @@ def recover(ctx: click.Context, runs: tuple[Path, ...]) -> None:
 
     Exits with 0, 1 if a run is not complete or has an error finding, 2 if a run is going on or a folder is no run's.
     """
-    from llmperf.reporting.terminal import result_card
+    from llmperf.reporting.terminal import card
     from llmperf.running.recovered import recover as recovered
 
     code = 0
@@ -216,7 +216,7 @@ def recover(ctx: click.Context, runs: tuple[Path, ...]) -> None:
         wrong = any(finding.severity == "error" for finding in result.findings)
         code = max(code, int(wrong or result.status != "complete"))
         if made:
-            click.echo(painted_severities(result_card(result, painted)))
+            click.echo(painted_severities(card(result_sheet(result), "en", painted)))
             click.echo(f"\nrun folder: {run}")
         else:
             click.echo(f"{run}: has its result already: {painted(result.status)}")

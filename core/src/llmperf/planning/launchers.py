@@ -16,7 +16,7 @@ from llmperf.plugins.discovery import Found, discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.plugins.mending import install_own
-from llmperf.plugins.own_packages import project_packages, published_package
+from llmperf.plugins.own_packages import project_packages, published
 from llmperf.types.launching import Interpreter, Node, NodeCommand, NodeRequest, Submission
 from llmperf.types.remote import Container, RemoteNodes
 
@@ -181,7 +181,7 @@ def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
         known.update(launchers)
     if others := ", ".join(_offering(name)):
         raise UserError(f"--launcher: launcher {name!r} is offered by {others} only; expected --vendor of that name")
-    package = published_package("extension", name)
+    package = published().get(("extension", name))
     if package is not None and project_packages()["folders"][package].startswith("launchers/"):
         raise UserError(f"--launcher: {name!r} is a launcher of {package}; install it with: {install_own(package)}")
     raise unknown("--launcher", "launcher", name, known)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, cast
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
 from llmperf.plugins.installed import distributions
-from llmperf.plugins.own_packages import PROJECT, published, published_package
+from llmperf.plugins.own_packages import PROJECT, published
 from llmperf.types.frozen import dataclass
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
             f"{role} {name!r} ({plugin.distribution} {plugin.version}) is for plugin API v{plugin.api_version};"
             f" this llmperf speaks v{API_VERSION}; {upgrade(plugin)}"
         )
-    if (package := published_package(role, name)) is not None:
+    if (package := published().get((role, name))) is not None:
         from llmperf.plugins.mending import install_own
 
         raise PluginError(f"{role} {name!r} ({package}) is not installed; install it with: {install_own(package)}")

@@ -48,12 +48,7 @@ def vendors_with_catalogues() -> list[str]:
 
 def of_this_project(found: Found) -> bool:
     """Check whether this project ships a plugin, and not another package of that name."""
-    return found.distribution == published_package(found.role, found.name)
-
-
-def published_package(role: str, name: str) -> str | None:
-    """The distribution of this project that ships a plugin, installed or not; None for other plugins."""
-    return published().get((role, name))
+    return found.distribution == published().get((found.role, found.name))
 
 
 def is_own(distribution: str) -> bool:

@@ -9,7 +9,7 @@ from llmperf.reporting.overview import columns_of, notes, ordered, overview_cell
 from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import finding_text, sentence, value_text, word
-from llmperf.types import Result, Sheet
+from llmperf.types import Sheet
 
 WIDE = "--wide, --format csv"
 """Options that show the columns for which a terminal has no room."""
@@ -49,25 +49,16 @@ class TerminalReporter:
 
 
 def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
-    """One run as labels and values, with its findings below."""
+    """One run as labels and values, with its findings below: the text at the end of `llmperf run`."""
     from tabulate import tabulate
 
-    rows = [row for section in sheet.sections() if section.card for row in section.rows]
-    values = [printable(value_text(row, language)) for row in rows]
-    if paint:
-        values = [
-            paint(value, value) if row.key == "status" else value for row, value in zip(rows, values, strict=True)
-        ]
-    labels = [printable(word(row.label, language)) for row in rows]
-    lines = [tabulate(list(zip(labels, values, strict=True)), tablefmt="plain", disable_numparse=True)]
-    return "\n".join([*lines, *(finding_text(finding, language) for finding in sheet.findings)])
-
-
-def result_card(result: Result, paint: Paint | None = None, language: str = "en") -> str:
-    """The text at the end of `llmperf run`."""
-    from llmperf.reporting.result_sheets import result_sheet
-
-    return card(result_sheet(result), language, paint)
+    lines = []
+    for row in (row for section in sheet.sections() if section.card for row in section.rows):
+        value = printable(value_text(row, language))
+        shown = paint(value, value) if paint and row.key == "status" else value
+        lines.append((printable(word(row.label, language)), shown))
+    table = tabulate(lines, tablefmt="plain", disable_numparse=True)
+    return "\n".join([table, *(finding_text(finding, language) for finding in sheet.findings)])
 
 
 def closing_lines(sheets: Sequence[Sheet], language: str) -> list[str]:

@@ -13,7 +13,7 @@ from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import blaming, described, who
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.mending import install_own
-from llmperf.plugins.own_packages import project_packages, published_package
+from llmperf.plugins.own_packages import project_packages, published
 from llmperf.types.observing import Logger, Observer, Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
@@ -206,7 +206,7 @@ def _named_loggers(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, L
         name, _, value = text.partition("=")
         if name not in loggers:
             for extension, offered in project_packages()["loggers"].items():
-                if name in offered and (package := published_package("extension", extension)) is not None:
+                if name in offered and (package := published().get(("extension", extension))) is not None:
                     raise UserError(f"--log {name}: {package} has this logger; install it with: {install_own(package)}")
             raise unknown("--log", "logger", name, loggers)
         found, logger = loggers[name]

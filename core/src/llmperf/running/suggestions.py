@@ -12,7 +12,7 @@ from llmperf.planning.build import plan_on
 from llmperf.planning.nodes import installed_problem, packages_problem
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.discovery import names
-from llmperf.plugins.own_packages import published_package
+from llmperf.plugins.own_packages import published
 from llmperf.types.plan import Plan
 
 MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
@@ -61,7 +61,7 @@ def _usable_frameworks(outcome: Outcome, request: Request) -> Iterator[str]:
     closest name.
     """
     framework, installed = outcome.spec.tuning.framework, names("framework")
-    if framework not in installed and published_package("framework", framework) is None:
+    if framework not in installed and published().get(("framework", framework)) is None:
         return
     for name in installed:
         if name == framework or packages_problem(name) or installed_problem(outcome.machine, "framework", name):
