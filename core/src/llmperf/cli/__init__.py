@@ -1,1 +1,1 @@
-"""The command line: one thin module per command."""
+"""The command line: thin commands; small ones share a module."""
