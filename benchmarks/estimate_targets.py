@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from llmperf.cli.plan_text import case_of
+from llmperf.cli.request import case_of
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.planning.states import Request, Selection, Site

@@ -17,7 +17,7 @@ from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
-    from llmperf.types.commands import PlannedRun, PlannedTask
+    from llmperf.types.commands import PlannedCase, PlannedRun, PlannedTask
     from llmperf.types.plan import Plan
 
 
@@ -157,6 +157,63 @@ def show_plan(asked: Request, as_json: bool) -> int:
     else:
         print_text(plan_text(outcome), nl=False)
     return 0 if isinstance(outcome, Planned) else 2
+
+
+def planned_case(options: dict[str, Any], on: str | None = None) -> PlannedCase:
+    """The case that the options of `request_options` ask for, on this machine or on the one that `--on` names.
+
+    Plugins that were left out of planning are named on standard error.
+    """
+    return case_of(request(options, on))
+
+
+NAMED_DEVICES = 2
+"""Other devices that a line of settings elsewhere names."""
+
+
+def case_of(asked: Request) -> PlannedCase:
+    """The case of a request."""
+    from functools import partial
+
+    from llmperf.cases.library import whole_library
+    from llmperf.cases.overlays import Facts, on_other_devices
+    from llmperf.cases.settings import from_command_line
+    from llmperf.cli.plan_text import plan_document, refusals
+    from llmperf.planning.build import plan_only
+    from llmperf.planning.ready import ready
+    from llmperf.running.suggestions import smaller, with_suggestions
+    from llmperf.types.commands import PlannedCase
+
+    outcome = ready(plan_only(*asked))
+    say_what_was_left_out(outcome)
+
+    def refuse(as_json: bool) -> int:
+        advised = with_suggestions(outcome, asked)
+        if as_json:
+            print_json(plan_document(advised))
+        else:
+            print_text("\n".join(refusals(advised)))
+        return 2
+
+    device, spec = outcome.machine.probe.devices[0], outcome.spec
+    ranks, model = spec.tuning.nodes * spec.tuning.devices, spec.contract.model
+    actual = Facts(case=spec.case, device=device.model, framework=spec.tuning.framework, model=model, kind=device.kind,
+                   ranks=ranks)  # fmt: skip
+    given = {setting.path for setting in from_command_line(asked.selection.settings)}
+    elsewhere = []
+    for devices, tuned in on_other_devices(whole_library(), actual, asked.selection.read_case().contract.model):
+        named, more = ", ".join(devices[:NAMED_DEVICES]), len(devices) - NAMED_DEVICES
+        changed = ", ".join(setting.path.removeprefix("tuning.") for setting in tuned if setting.path not in given)
+        if changed:
+            elsewhere.append(f"{changed} on {named}{f' and {more} more' if more > 0 else ''}")
+    return PlannedCase(
+        plan=outcome.plan,
+        problems=outcome.problems,
+        assumed_rates=outcome.plugins.rates(device.model),
+        tuned_elsewhere=tuple(elsewhere),
+        smaller=partial(smaller, outcome, asked),
+        refuse=refuse,
+    )
 
 
 @contextmanager

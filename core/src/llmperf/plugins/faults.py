@@ -24,6 +24,8 @@ SLOW_SECONDS = 5.0
 
 MAX_ITEMS = 100_000
 """Items in one answer; a longer answer is taken to be endless."""
+MAX_ANSWERS = 100
+"""Answers to a hook that may give one or several."""
 MAX_CHARACTERS = 2**20
 """Most characters of all texts in one answer of a vendor, which commands print and plans keep."""
 

@@ -16,7 +16,7 @@ from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportE
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking
 from llmperf.plugins.discovery import Found, discover, find, names, upgrade
-from llmperf.plugins.faults import blamed_items, blaming, named, of_kind, printing_aside, who
+from llmperf.plugins.faults import MAX_ANSWERS, blamed_items, blaming, named, of_kind, printing_aside, who
 from llmperf.plugins.hook_names import HookManager, announcing, unasked
 from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-MAX_ANSWERS = 100
-"""Answers to a hook that may give one or several."""
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
     "llmperf_facts": ("llmperf.launching.hooks",),
