@@ -17,7 +17,6 @@ from llmperf_pytorch.layouts.sharding import (
     rank_mesh,
     settle_shards,
     shard_model,
-    shards_of,
     total_norm,
 )
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
@@ -56,16 +55,23 @@ class ShardedTrainer(DdpTrainer):
             self._experts.divide(model)
         left_out = self._experts.parameters(model) if self._experts else set()
         self._sharded = shard_model(model, spec, self._mesh, left_out)
-        model.to_empty(device=self._device)
-        settle_shards(model)
-        set_buffers(model, self._device)
+        self._materialise(model)
         self._shards = self._shards_of(model)
         for shard in self._shards:
             shard.fill(spec.model, spec.contract.seed)
         return model
 
+    def _materialise(self, model: torch.nn.Module) -> None:
+        """Give shards and buffers memory, and buffers their values."""
+        model.to_empty(device=self._device)
+        settle_shards(model)
+        set_buffers(model, self._device)
+
+    def _shard(self, name: str, parameter: torch.nn.Parameter) -> Shard:
+        return Shard(name, parameter)
+
     def _shards_of(self, model: torch.nn.Module) -> list[Shard]:
-        shards = shards_of(model)
+        shards = [self._shard(name, parameter) for name, parameter in model.named_parameters()]
         if self._experts is None:
             return shards
         own = self._experts.parameters(model)

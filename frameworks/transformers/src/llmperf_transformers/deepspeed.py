@@ -1,0 +1,40 @@
+"""A model class of transformers trained by DeepSpeed's engine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+import torch._dynamo  # while zero.Init replaces torch.Tensor.__new__ it cannot be imported
+from llmperf_pytorch.losses import StepSums, mean_cross_entropy
+from llmperf_pytorch.models import count_parameters
+from llmperf_pytorch.precision import rest_dtype
+from llmperf_zero.deepspeed_import import deepspeed
+from llmperf_zero.trainer import ZeroTrainer
+
+from llmperf_transformers.trainer import Transformers, build_model, fill_whole, route_and_count
+
+
+class DeepSpeedTrainer(Transformers, ZeroTrainer):
+    """Weights in the case's precision, master weights and AdamW states in float32, sharded by stage."""
+
+    def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
+        sharded = self._spec.tuning.sharding_stage == 3
+        with self._device, deepspeed.zero.Init(config_dict_or_path=config) if sharded else nullcontext():
+            model = build_model(self._spec, rest_dtype(self._spec.contract.precision))
+        self.parameter_count = count_parameters(model)
+        for name, parameter in model.named_parameters():
+            with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded):
+                if not sharded or torch.distributed.get_rank() == 0:
+                    fill_whole(name, parameter, self._spec)
+        self._loads = route_and_count(model, self._plan, self._device)
+        return model
+
+    def _micro_step(self, sums: StepSums) -> None:
+        inputs, labels = self._feed.next()
+        loss, weight = mean_cross_entropy(self._engine(input_ids=inputs, use_cache=False).logits, labels), self._feed.weight
+        self._engine.backward(loss if weight == 1.0 else loss * weight)
+        self._engine.step()
+        sums.add(loss, self._feed.learnt, weight)

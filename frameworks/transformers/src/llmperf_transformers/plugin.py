@@ -1,0 +1,116 @@
+"""llmperf framework plugin `transformers`: model classes of Hugging Face, by DDP, FSDP2 or DeepSpeed ZeRO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import llmperf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch and transformers."""
+    from dataclasses import replace
+
+    from llmperf_pytorch.limits import torch_facts
+
+    from llmperf_transformers.limits import OPTIONS
+
+    return replace(torch_facts("transformers"), framework_options=llmperf.option_choices(OPTIONS))
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device; data parallelism only."""
+    from dataclasses import replace
+
+    from llmperf.types import Needs, WorkerPlan
+    from llmperf_pytorch.layouts.plan import gathered_blocks, shares_model, update_bytes_per_parameter
+
+    from llmperf_transformers.limits import RECIPES, by_deepspeed, problems
+
+    layout = llmperf.standard_layout(spec)
+    found = tuple(problems(spec, probe))
+    worker = WorkerPlan(
+        layout=layout,
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
+        agent=llmperf.agent_argv(),
+        padding=True,
+        routing_tables=True,
+        precisions=RECIPES,
+        settings=("accumulation_dtype", "compile"),
+        problems=found,
+    )
+    if found:
+        return worker
+    if by_deepspeed(spec):
+        from llmperf_zero.config import CONFIG, ds_config, with_held_memory
+
+        return with_held_memory(replace(worker, files={CONFIG: ds_config(spec, layout.data_parallel)}), spec)
+    return replace(
+        worker,
+        weights_in_fp32=spec.contract.precision != "bf16_pure" and not shares_model(layout),
+        update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
+        gathered_blocks=gathered_blocks(spec, layout),
+    )
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """The network interface of the ranks, if there are several nodes; nothing is looked up on a hub."""
+    from llmperf_transformers.limits import by_deepspeed
+
+    env = {"HF_HUB_OFFLINE": "1", **llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")}
+    if by_deepspeed(plan.spec):
+        from llmperf_zero.plugin import llmperf_worker_env as of_deepspeed
+
+        env |= of_deepspeed(plan)
+    return env
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """The model class of transformers for the case's model, with the data and AdamW of llmperf_pytorch."""
+    from llmperf_pytorch.layouts.plan import shares_model
+
+    from llmperf_transformers.limits import by_deepspeed
+
+    if by_deepspeed(plan.spec):
+        from llmperf_transformers.deepspeed import DeepSpeedTrainer
+
+        return DeepSpeedTrainer(plan, device)
+    from llmperf_transformers.trainer import ReplicatedTrainer, ShardedTrainer
+
+    return ShardedTrainer(plan, device) if shares_model(plan.layout) else ReplicatedTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """The trainer on torch's fake tensors."""
+    from llmperf_pytorch.tracing.step import traced_step
+
+    from llmperf_transformers.limits import by_deepspeed
+
+    if not by_deepspeed(plan.spec):
+        return traced_step(plan, rank, llmperf_build_trainer)
+    from llmperf_zero.tracing import STAND_INS, with_micro_batches
+
+    return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
+    """The steps under torch.profiler."""
+    from llmperf_pytorch.profiling import profiled_steps
+
+    return profiled_steps(device, step, steps, trace)

@@ -1,0 +1,186 @@
+"""Training of a model class of transformers; data, optimiser and sharding are those of llmperf_pytorch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import llmperf
+import torch
+from llmperf_huggingface.export import huggingface_config
+from llmperf_pytorch import ddp
+from llmperf_pytorch.kernels.compiled import compile_blocks
+from llmperf_pytorch.layouts import trainer as fsdp
+from llmperf_pytorch.layouts.sharding import Shard, settle_shards
+from llmperf_pytorch.losses import mean_cross_entropy
+from llmperf_pytorch.models import blocks_of, count_parameters
+from llmperf_pytorch.optimizers import adamw_kernel
+from llmperf_pytorch.precision import held_dtype
+from torch import nn
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from llmperf_transformers.limits import attention_of
+from llmperf_transformers.weights import fill
+
+if TYPE_CHECKING:
+    from llmperf.types import Model, Plan, RunSpec
+    from llmperf_pytorch.trainer import TorchTrainer
+
+    Base = TorchTrainer
+else:
+    Base = object
+
+
+def build_model(spec: RunSpec, dtype: torch.dtype) -> nn.Module:
+    """transformers' class of the case's model on the default device, with weights of no meaning."""
+    values = huggingface_config(spec.model)
+    config = AutoConfig.for_model(values.pop("model_type"), **values)
+    experts = {"experts_implementation": spec.framework["experts"]} if "experts" in spec.framework else {}
+    model: nn.Module = AutoModelForCausalLM.from_config(
+        config,
+        dtype=dtype,
+        attn_implementation=attention_of(spec),
+        **experts,
+    )
+    if spec.tuning.gradient_checkpointing:
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+    if spec.tuning.compile:
+        compile_blocks(blocks_of(model))
+    return model.train()
+
+
+def fill_whole(name: str, parameter: torch.Tensor, spec: RunSpec) -> None:
+    """Set a whole parameter to its initial values."""
+    shape = tuple(parameter.shape)
+    fill(name, shape, parameter, [range(size) for size in shape], spec.model, spec.contract.seed)
+
+
+class Transformers(Base):
+    """What both trainers share: the loss, kernels by name, tokens of experts."""
+
+    _loads: list[torch.Tensor]
+
+    def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """The mean cross entropy of [batch, seq_len] ids, whose labels are the tokens that follow."""
+        return mean_cross_entropy(self._model(input_ids=inputs, use_cache=False).logits, labels)
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """transformers' own names of its implementations, for the result."""
+        config: Any = getattr(self._trained, "module", self._trained).config
+        names = {"attention": f"transformers: {config._attn_implementation}", "optimizer": adamw_kernel(self._optimizer)}
+        if self._plan.spec.model.mixture is not None:
+            names["experts"] = f"transformers: {config._experts_implementation}"
+        return names
+
+    def expert_tokens(self) -> list[list[int]] | None:
+        """Tokens of each expert of each mixture on this rank; None for a dense model."""
+        return torch.stack(self._loads).tolist() if self._loads else None
+
+
+class ReplicatedTrainer(Transformers, ddp.DdpTrainer):
+    """The whole model on each rank; weights and AdamW states in float32, 16 bits by autocast."""
+
+    def _make(self) -> nn.Module:
+        spec = self._plan.spec
+        with self._device:
+            model = build_model(spec, held_dtype(spec.contract.precision))
+        self.parameter_count = count_parameters(model)
+        for name, parameter in model.named_parameters():
+            fill_whole(name, parameter, spec)
+        self._loads = route_and_count(model, self._plan, self._device)
+        return model
+
+
+class ModelShard(Shard):
+    """A rank's part of a parameter of transformers."""
+
+    def fill(self, facts: Model, seed: int) -> None:
+        """Set it to its initial values."""
+        fill(self.name, self.shape, self.local, self.ranges(), facts, seed)
+
+
+class ShardedTrainer(Transformers, fsdp.ShardedTrainer):
+    """FSDP2: weights and AdamW states in shards; blocks are gathered in the dtype of products."""
+
+    def _make(self) -> nn.Module:
+        """The model with parameters on the meta device; its buffers, such as rotary frequencies, have their values."""
+        register = nn.Module.register_parameter
+
+        def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+            if parameter is not None and not parameter.is_meta:
+                parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+            register(module, name, parameter)
+
+        with patch.object(nn.Module, "register_parameter", without_memory):
+            model = build_model(self._plan.spec, held_dtype(self._plan.spec.contract.precision))
+        self.parameter_count = count_parameters(model)
+        return model
+
+    def _materialise(self, model: nn.Module) -> None:
+        buffers = {name: buffer.to(self._device, copy=True) for name, buffer in model.named_buffers()}
+        model.to_empty(device=self._device)
+        settle_shards(model)
+        for name, buffer in model.named_buffers():
+            buffer.copy_(buffers[name])
+        self._loads = route_and_count(model, self._plan, self._device)
+
+    def _shard(self, name: str, parameter: nn.Parameter) -> Shard:
+        return ModelShard(name, parameter)
+
+
+def route_and_count(model: nn.Module, plan: Plan, device: torch.device) -> list[torch.Tensor]:
+    """Count the tokens that each expert takes, and send tokens where the contract's tables say, if it has any.
+
+    Returns int64 [experts] for each mixture, to which every forward pass of a block adds; its repetition in the
+    backward pass does not.
+    """
+    facts, contract = plan.spec.model, plan.spec.contract
+    if facts.mixture is None:
+        return []
+    loads = []
+    for place, block in enumerate(blocks_of(model)):
+        if place < facts.dense_layers:
+            continue
+        layer: Any = block.get_submodule("mlp")
+        if contract.routing != "learned":
+            table = llmperf.routing_table(contract.seed, facts, place, contract.routing, contract.routing_skew)
+            rows = torch.from_numpy(table).to(device)
+            layer.forward = _routed(layer.forward, rows, contract.seq_len, facts.mixture.experts)
+        load, latest = torch.zeros(facts.mixture.experts, dtype=torch.int64, device=device), []
+
+        def note(_: nn.Module, inputs: tuple[torch.Tensor, ...], latest: list[torch.Tensor] = latest) -> None:
+            latest[:] = [inputs[1].detach().flatten()]
+
+        def count(
+            block: nn.Module, *_: object, latest: list[torch.Tensor] = latest, load: torch.Tensor = load
+        ) -> None:
+            if block.training:
+                load.scatter_add_(0, latest[0], torch.ones_like(latest[0]))
+
+        layer.experts.register_forward_pre_hook(note)
+        block.register_forward_hook(count)
+        loads.append(load)
+    return loads
+
+
+def _routed(forward: Callable[..., Any], table: torch.Tensor, seq_len: int, experts: int) -> Callable[..., Any]:
+    """A mixture's forward pass whose router takes experts from a table [positions, top_k], by a token's position.
+
+    transformers has no setting for it: `torch.topk`, by which its routers choose, is replaced during the call.
+    """
+    topk = torch.topk
+
+    def from_table(scores: torch.Tensor, k: int, *others: Any, **named: Any) -> Any:
+        if (scores.shape[-1], k) != (experts, table.shape[1]):
+            return topk(scores, k, *others, **named)  # of groups of experts
+        places = torch.arange(scores.shape[0], device=scores.device) % seq_len % table.shape[0]
+        chosen = table.index_select(0, places)
+        return scores.gather(-1, chosen), chosen
+
+    def routed(*inputs: Any, **named: Any) -> Any:
+        with patch.object(torch, "topk", from_table):
+            return forward(*inputs, **named)
+
+    return routed
