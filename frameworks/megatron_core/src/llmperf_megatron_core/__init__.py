@@ -1,0 +1,1 @@
+"""NVIDIA's megatron-core under llmperf, unmodified: its models, layouts, schedules and optimiser."""
