@@ -1,1 +1,1 @@
-""" """
+"""torchtitan under llmperf, unmodified: its models, its parallelism, its own step."""

@@ -1,0 +1,78 @@
+"""Models, layouts and settings that torchtitan cannot train here; imports neither torch nor torchtitan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from typing import TYPE_CHECKING
+
+import llmperf
+from llmperf import setting_problem
+from llmperf.types import Problem
+from llmperf_pytorch.kernel_limits import compile_problems
+from llmperf_pytorch.limits import adapter_problems
+
+if TYPE_CHECKING:
+    from llmperf.types import Layout, Precision, Probe, RunSpec
+
+RECIPES: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
+SUPPORTED = ("head_width", "mixture", "qk_norm")
+"""Facts of a model that `configuration.py` passes on."""
+TESTED = "0.3"
+"""Version of torchtitan whose interfaces `configuration.py` and `cpu.py` are written for."""
+PARALLEL = ("tensor_parallel", "sequence_parallel", "pipeline_parallel", "expert_parallel")
+
+
+def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
+    """Every reason why torchtitan cannot train a case on these devices."""
+
+    def problem(where: str, message: str) -> Problem:
+        return setting_problem("torchtitan", where, message)
+
+    model, tuning = spec.model, spec.tuning
+    if not probe.simulated:
+        try:
+            installed = version("torchtitan")
+        except PackageNotFoundError:
+            installed = "none"
+        if not installed.startswith(TESTED + "."):
+            yield problem("tuning.framework", f"expected torchtitan {TESTED}, found {installed}")
+    yield from adapter_problems("torchtitan", spec)
+    yield from llmperf.architecture_problems("torchtitan", spec, SUPPORTED)
+    if model.position_encoding != "rope" or model.family == "baichuan":
+        message = f"torchtitan has rotary positions and separate projections; {model.name} has others"
+        yield problem("model.family", f"{message}; the nearest is --framework pytorch")
+    if model.mixture is not None and model.qk_norm == "none":
+        yield problem("model.mixture", "its mixture here is Qwen3's, with norms of queries and keys")
+    if model.mixture is not None and spec.contract.precision != "bf16":
+        message = f"torchtitan computes experts in bf16 whatever the precision: expected bf16, found {spec.contract.precision}"
+        yield problem("contract.precision", message)
+    if layout.expert_parallel > 1 and probe.on_cpu:
+        yield problem("tuning.expert_parallel", "gloo exchanges no unequal parts: expected 1 on a CPU")
+    if model.tied_embeddings and layout.pipeline_parallel > 1:
+        yield problem("tuning.pipeline_parallel", "the first and the last stage cannot share the tied embedding")
+    yield from llmperf.parallelism_problems("torchtitan", spec, PARALLEL)
+    yield from llmperf.fused_op_problems("torchtitan", spec, ())
+    yield from llmperf.option_problems("torchtitan", spec.framework, {})
+    yield from compile_problems("torchtitan", spec, probe)
+    if tuning.sharding_stage == 1:
+        message = "FSDP2 reduces gradients in shards: expected 0, 2 or 3, found 1; the nearest is 2"
+        yield problem("tuning.sharding_stage", message)
+    if tuning.sharding_stage and layout.sharding_degree != layout.data_parallel and layout.expert_parallel > 1:
+        yield problem("tuning.sharding_degree", f"with experts on several ranks expected {layout.data_parallel}")
+    ways = tuning.tensor_parallel
+    for name in ("vocab_size", "kv_heads", *(("intermediate_size",) if model.mixture is None else ())):
+        size: int = getattr(model, name)
+        if size % ways:
+            nearest = max(part for part in range(1, ways + 1) if size % part == 0)
+            message = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
+            yield problem("tuning.tensor_parallel", f"{message}; the nearest that does is {nearest}")
+    if tuning.attention not in ("auto", "sdpa", *(() if probe.on_cpu else ("flex",))):
+        where = " on a CPU" if probe.on_cpu else ""
+        yield problem("tuning.attention", f"expected auto or sdpa{where}, found {tuning.attention}; the nearest is auto")
+    if tuning.gradient_checkpointing and tuning.recompute_every > 1:
+        yield problem("tuning.recompute_every", "expected 1: torchtitan computes every block again")
+    if tuning.pipeline_schedule != "1f1b" or tuning.virtual_stages > 1:
+        yield problem("tuning.pipeline_schedule", "expected 1f1b of one stage a rank; the nearest is 1f1b")
+    if spec.contract.routing != "learned" and model.mixture is not None:
+        yield problem("contract.routing", "torchtitan's router takes no table: expected learned")

@@ -1,0 +1,79 @@
+"""llmperf framework plugin `torchtitan`: torchtitan's trainer in FSDP2, tensor, pipeline, context and expert parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+import llmperf
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_facts() -> Facts:
+    """Those of torch and torchtitan."""
+    from llmperf_pytorch.limits import torch_facts
+
+    return torch_facts("torchtitan")
+
+
+@llmperf.hookimpl
+def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
+    """One rank a device, numbered as torchtitan's meshes number them."""
+    from llmperf.types import Needs, WorkerPlan
+
+    from llmperf_torchtitan.limits import RECIPES, problems
+
+    layout = llmperf.standard_layout(spec)
+    return WorkerPlan(
+        layout=layout,
+        needs=Needs(
+            precision=llmperf.precision_recipe(spec.contract.precision).products,
+            runtime="torch",
+            features=llmperf.needed_features(spec, probe),
+        ),
+        agent=llmperf.agent_argv(),
+        weights_in_fp32=True,
+        precisions=RECIPES,
+        settings=("accumulation_dtype", "compile", "pipeline_schedule", "recompute", "virtual_stages"),
+        gathered_blocks=2 if layout.sharding_stage == 3 else 0,
+        problems=tuple(problems(spec, probe, layout)),
+    )
+
+
+@llmperf.hookimpl
+def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
+    """The network interface of the ranks, if there are several nodes."""
+    return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
+
+
+@llmperf.hookimpl
+def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
+    """torchtitan's trainer with the case's weights, tokens and learning rates."""
+    if plan.probe.on_cpu:
+        from llmperf_torchtitan.cpu import stand_in_for_accelerator
+
+        stand_in_for_accelerator()
+    from llmperf_torchtitan.trainer import TitanTrainer
+
+    return TitanTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """Not possible: torchtitan makes its device and process groups itself."""
+    from llmperf.errors import UserError
+
+    raise UserError("torchtitan cannot be traced without its device: expected --formulas")
+
+
+@llmperf.hookimpl
+def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
+    """The steps under torch.profiler."""
+    from llmperf_pytorch.profiling import profiled_steps
+
+    return profiled_steps(device, step, steps, trace)

@@ -1,0 +1,144 @@
+"""A step of torchtitan's trainer on llmperf's batches, with its loss and gradient norm."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import llmperf
+import torch
+from llmperf.types import StepOutput
+from llmperf_pytorch.feed import Feed
+from llmperf_pytorch.losses import deferred, record_logits
+from llmperf_pytorch.precision import set_matmul_precision
+from llmperf_pytorch.processes import leave_ranks, meet_as_agent_says, own_rank, set_timeouts, torch_device
+from llmperf_pytorch.trainer import TorchTrainer
+from torchtitan.distributed import utils as titan_distributed
+from torchtitan.trainer import Trainer
+
+from llmperf_torchtitan.configuration import optimiser_kind, trainer_config
+from llmperf_torchtitan.weights import count_parameters, fill_weights
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Plan
+
+
+class Observed(Trainer):
+    """The trainer; the losses of its micro batches are kept, not only logged."""
+
+    losses: list[torch.Tensor]
+
+    def forward_backward_step(self, **named: Any) -> torch.Tensor:
+        """As torchtitan's."""
+        loss = super().forward_backward_step(**named)
+        self.losses.append(loss.detach())
+        return loss
+
+
+class TitanTrainer(TorchTrainer):
+    """Weights and AdamW states in float32, in shards; blocks are gathered in the dtype of products."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        self._plan, self._contract, layout = plan, plan.spec.contract, plan.layout
+        self._device = torch_device(device)
+        self._feed = Feed(plan, self._device)
+        meet_as_agent_says()
+        timeout = set_timeouts(plan)
+        set_matmul_precision(self._contract.precision)
+        self._folder = tempfile.TemporaryDirectory(prefix="llmperf-torchtitan-")
+        config = trainer_config(plan, self._folder.name)
+        config.comm.init_timeout_seconds = config.comm.train_timeout_seconds = int(timeout.total_seconds())
+        self._titan = Observed(config)
+        self._titan.metrics_processor.should_log = lambda step: False
+        loss_fn = self._titan.loss_fn
+
+        def recorded(pred: torch.Tensor, labels: torch.Tensor, *others: Any, **named: Any) -> Any:
+            record_logits(pred, labels)
+            return loss_fn(pred, labels, *others, **named)
+
+        if layout.pipeline_parallel == 1:
+            self._titan.loss_fn = recorded
+        total = torch.zeros((), dtype=torch.int64)
+        for part in self._titan.model_parts:
+            fill_weights(part, plan.spec.model, self._contract.seed)
+            total += count_parameters(part)
+        if layout.pipeline_parallel > 1:
+            total = total.to(self._device)
+            torch.distributed.all_reduce(total, group=self._titan.parallel_dims.get_mesh("pp").get_group())
+        self.parameter_count = int(total)
+        self._optimizer = next(iter(self._titan.optimizers))
+        self._batches = self._micro_batches()
+        rank = own_rank()
+        last = layout.coordinate(rank, "pipeline") == layout.pipeline_parallel - 1
+        self._reports = last and layout.coordinate(rank, "tensor") == 0
+        self._measure_calls(device)
+
+    def _micro_batches(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
+        while True:
+            inputs, labels = self._feed.next()
+            batch = {"input": inputs.contiguous()}
+            if not (self._plan.probe.on_cpu or self._plan.spec.tuning.attention == "sdpa"):
+                batch["positions"] = torch.arange(inputs.shape[1], device=inputs.device).expand_as(inputs)
+            yield batch, labels.contiguous()
+
+    @property
+    def _trained(self) -> torch.nn.Module:
+        return torch.nn.ModuleList(self._titan.model_parts)
+
+    @property
+    def kernels(self) -> Mapping[str, str]:
+        """torchtitan's own names, for the result."""
+        sdpa = self._plan.probe.on_cpu or self._plan.spec.tuning.attention == "sdpa"
+        return {
+            "attention": f"torchtitan: {'scaled_dot_product_attention' if sdpa else 'FlexAttention'}",
+            "blocks": "torch.compile" if self._plan.spec.tuning.compile else "separate operations",
+            "optimizer": f"torchtitan: {optimiser_kind(self._titan.optimizers)}",
+        }
+
+    def _train_step(self) -> StepOutput:
+        """torchtitan's own step, at the contract's learning rate."""
+        titan, batch, settings = self._titan, self._plan.batch, self._contract.optimizer
+        titan.losses = []
+        titan.step += 1
+        rate = llmperf.learning_rate(settings, titan.step, self._contract.steps)
+        for optimizer in titan.optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = rate
+        norms: list[torch.Tensor] = []
+        clip = titan_distributed.clip_grad_norm_
+
+        def clipped(*arguments: Any, **named: Any) -> torch.Tensor:
+            norms.append(clip(*arguments, **named))
+            return norms[-1]
+
+        titan_distributed.clip_grad_norm_ = clipped
+        try:
+            titan.train_step(self._batches)
+        finally:
+            titan_distributed.clip_grad_norm_ = clip
+        # torchtitan divides the sum of a rank's token losses by the tokens of all data-parallel ranks
+        mean = torch.stack(titan.losses).sum() * batch.data_parallel if self._reports else None
+        return StepOutput(
+            loss=None if mean is None else deferred(mean),
+            tokens=batch.micro_batch * batch.gradient_accumulation * batch.seq_len if self._reports else 0,
+            grad_norm=None if settings.clip_norm is None else deferred(norms[0]),
+            skipped=False,
+        )
+
+    def expert_tokens(self) -> list[list[int]] | None:
+        """Tokens of each expert of each mixture on this rank; None for a dense model."""
+        loads = [
+            module.tokens_per_expert_E
+            for part in self._titan.model_parts
+            for module in part.modules()
+            if hasattr(module, "tokens_per_expert_E")
+        ]
+        return [load.int().tolist() for load in loads] if loads else None
+
+    def close(self) -> None:
+        """Let the data go, and leave the process groups."""
+        self._feed.close()
+        self._titan.close()
+        self._folder.cleanup()
+        leave_ranks()
