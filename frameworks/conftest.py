@@ -22,6 +22,9 @@ MODULES = {
     "lora": (*TORCH, "peft"),
     "zero": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),
     "megatron_deepspeed": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),
+    "transformers": (*TORCH, "deepspeed", "llmperf_transformers.trainer"),
+    "megatron_core": (*TORCH, "llmperf_megatron_core.limits"),
+    "torchtitan": (*TORCH, "llmperf_torchtitan.limits"),
     "paddle": ("paddle.distributed.fleet", "llmperf_paddle.trainer"),
 }
 """What the ranks of a framework import, by framework."""

@@ -57,6 +57,8 @@ def huggingface_config(model: Model) -> dict[str, Any]:
         config["head_dim"] = model.query_width
     if model.rope_scaling is not None:
         config["rope_scaling"] = _scaling(model.rope_scaling)
+    elif model.family == "gpt_oss":  # whose class stretches positions if it is not told otherwise
+        config["rope_scaling"] = {"rope_type": "default"}
     if model.rotated_share != 1:
         config["partial_rotary_factor"] = model.rotated_share
     return config | _attention(model) | ({} if model.mixture is None else _mixture(model, model.mixture))

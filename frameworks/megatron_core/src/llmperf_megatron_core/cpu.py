@@ -7,6 +7,7 @@ order, and no dropout needs a generator.
 from __future__ import annotations
 
 import contextlib
+from functools import cache
 from typing import Any
 
 import torch
@@ -34,8 +35,9 @@ class OnCpu(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
+@cache
 def stand_in_for_cuda() -> None:
-    """Have this process find a CPU where megatron-core looks for CUDA. To be called before it is imported."""
+    """Have this process find a CPU where megatron-core looks for CUDA. Called before it is imported."""
     kinds = {f"torch.{name}": f"torch.cuda.{name}" for name in ("FloatTensor", "BFloat16Tensor", "HalfTensor")}
     kind_of = torch.Tensor.type
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,9 @@ from torch.distributed.fsdp import FSDPModule
 MEMORY_BYTES = 2**34
 
 
+@cache
 def stand_in_for_accelerator() -> None:
-    """Give `torch.cpu` device functions, and gloo sums without factors and barriers. To be called before its import."""
+    """Give `torch.cpu` device functions, and gloo sums without factors and barriers. Called before its import."""
     os.environ["LOCAL_RANK"] = "0"  # every rank's CPU is device 0
     torch._utils._get_available_device_type = lambda: "cpu"
     lacking = {

@@ -12,8 +12,9 @@ from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, record_logits
 from llmperf_pytorch.precision import set_matmul_precision
-from llmperf_pytorch.processes import leave_ranks, meet_as_agent_says, own_rank, set_timeouts, torch_device
+from llmperf_pytorch.processes import joined, leave_ranks, meet_as_agent_says, own_rank, set_timeouts, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
+from torchtitan.distributed import ParallelDims
 from torchtitan.distributed import utils as titan_distributed
 from torchtitan.trainer import Trainer
 
@@ -29,6 +30,13 @@ class Observed(Trainer):
 
     losses: list[torch.Tensor]
 
+    def init_distributed(self) -> ParallelDims:
+        """As torchtitan's, unless this process is in a group already."""
+        if joined():
+            return ParallelDims.from_config(self.config.parallelism, torch.distributed.get_world_size())
+        dims: ParallelDims = super().init_distributed()
+        return dims
+
     def forward_backward_step(self, **named: Any) -> torch.Tensor:
         """As torchtitan's."""
         loss = super().forward_backward_step(**named)
@@ -43,6 +51,7 @@ class TitanTrainer(TorchTrainer):
         self._plan, self._contract, layout = plan, plan.spec.contract, plan.layout
         self._device = torch_device(device)
         self._feed = Feed(plan, self._device)
+        self._joins = not joined()
         meet_as_agent_says()
         timeout = set_timeouts(plan)
         set_matmul_precision(self._contract.precision)
@@ -141,4 +150,5 @@ class TitanTrainer(TorchTrainer):
         self._feed.close()
         self._titan.close()
         self._folder.cleanup()
-        leave_ranks()
+        if self._joins:
+            leave_ranks()
