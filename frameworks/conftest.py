@@ -24,7 +24,7 @@ MODULES = {
     "megatron_deepspeed": (*TORCH, "deepspeed", "torch._inductor.compile_fx"),
     "transformers": (*TORCH, "deepspeed", "llmperf_transformers.trainer"),
     "megatron_core": (*TORCH, "llmperf_megatron_core.limits"),
-    "torchtitan": (*TORCH, "llmperf_torchtitan.limits"),
+    "torchtitan": (*TORCH, "datasets", "torchdata.stateful_dataloader", "tyro", "llmperf_torchtitan.limits"),
     "paddle": ("paddle.distributed.fleet", "llmperf_paddle.trainer"),
 }
 """What the ranks of a framework import, by framework."""

@@ -145,7 +145,7 @@ def train(task, world):
         outputs = [trainer.train_step() for _ in range(plan.spec.contract.steps)]
         own = own_sequences(plan, trainer, outputs[0])
         weights = sum(parameter.numel() for parameter in task_model(trainer).parameters())
-        states = trainer._optimizer.state.values()
+        states = [state for _, state in trainer._optimizer.state.items()]
         load = trainer.expert_tokens() if hasattr(trainer, "expert_tokens") else None
         precisions = dict(getattr(trainer, "precisions", {}))
         moments = sum(one.numel() for state in states for key, one in state.items() if key == "exp_avg")
@@ -201,7 +201,7 @@ def all_sequences(own, world):
 
 def task_model(trainer):
     """The module inside a trainer."""
-    return trainer._engine.module if hasattr(trainer, "_engine") else trainer._model
+    return trainer._trained if hasattr(trainer, "_trained") else trainer._model
 
 
 def main():

@@ -11,7 +11,6 @@ from functools import cache
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
 
 CPU = torch.device("cpu")
 
@@ -25,14 +24,15 @@ class Stream:
         return lambda *_, **__: self
 
 
-class OnCpu(TorchFunctionMode):
-    """Tensors for `cuda` are made on the CPU."""
+def on_cpu(make: Any) -> Any:
+    """A function of torch that makes tensors; those for `cuda` are on the CPU."""
 
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if str(kwargs.get("device", "")).startswith("cuda"):
-            kwargs = {**kwargs, "device": CPU}
-        return func(*args, **kwargs)
+    def made(*arguments: Any, **named: Any) -> Any:
+        if str(named.get("device", "")).startswith("cuda"):
+            named["device"] = CPU
+        return make(*arguments, **named)
+
+    return made
 
 
 @cache
@@ -53,7 +53,8 @@ def stand_in_for_cuda() -> None:
     cuda.synchronize = lambda *_: None
     tensor: Any = torch.Tensor
     tensor.type, tensor.cuda, tensor.record_stream = typed, lambda self, *_, **__: self, lambda *_: None
-    OnCpu().__enter__()
+    for name in ("tensor", "zeros", "ones", "empty", "full", "arange"):
+        setattr(torch, name, on_cpu(getattr(torch, name)))
 
     from megatron.core.tensor_parallel import random
 

@@ -197,7 +197,7 @@ def ran_precisions(model: torch.nn.Module, optimizer: torch.optim.Optimizer, spe
     if recipe.scaling == "loss":
         products["products"] += ", loss scaled"
     updated = [weight for group in optimizer.param_groups for weight in group["params"]]
-    moments = [state[name] for state in optimizer.state.values() for name in MOMENTS if name in state]
+    moments = [state[name] for _, state in optimizer.state.items() for name in MOMENTS if name in state]
     held = {"weights": model.parameters(), "updated weights": updated, "optimizer states": moments}
     named = {name: _named(tensors) for name, tensors in held.items()}
     return {**products, **{name: dtypes for name, dtypes in named.items() if dtypes}}

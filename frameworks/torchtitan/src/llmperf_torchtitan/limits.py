@@ -55,9 +55,6 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     yield from llmperf.fused_op_problems("torchtitan", spec, ())
     yield from llmperf.option_problems("torchtitan", spec.framework, {})
     yield from compile_problems("torchtitan", spec, probe)
-    if tuning.sharding_stage == 1:
-        message = "FSDP2 reduces gradients in shards: expected 0, 2 or 3, found 1; the nearest is 2"
-        yield problem("tuning.sharding_stage", message)
     if tuning.sharding_stage and layout.sharding_degree != layout.data_parallel and layout.expert_parallel > 1:
         yield problem("tuning.sharding_degree", f"with experts on several ranks expected {layout.data_parallel}")
     ways = tuning.tensor_parallel

@@ -66,7 +66,7 @@ class TitanTrainer(TorchTrainer):
             record_logits(pred, labels)
             return loss_fn(pred, labels, *others, **named)
 
-        if layout.pipeline_parallel == 1:
+        if layout.pipeline_parallel == layout.tensor_parallel == 1:  # ranks that share logits see a part of them
             self._titan.loss_fn = recorded
         total = torch.zeros((), dtype=torch.int64)
         for part in self._titan.model_parts:
