@@ -1,7 +1,7 @@
 """Every framework trains the same model from the same start on the same tokens: one table, one plot of the curves.
 
-Runs plain PyTorch (DDP), ZeRO-3, Megatron-DeepSpeed TP2 and Paddle TP2 through `llmperf run`, then holds the others
-against PyTorch with `llmperf align`.
+Runs plain PyTorch (DDP), ZeRO-3, Megatron-DeepSpeed TP2, Paddle TP2, transformers by FSDP2, megatron-core TP2 with
+sequence parallelism and torchtitan TP2 through `llmperf run`, then compares the others with PyTorch by `llmperf align`.
 
     ./dev python benchmarks/same_curve.py
 """
@@ -18,6 +18,9 @@ FRAMEWORKS = {
     "zero": ("sharding_stage=3",),
     "megatron_deepspeed": ("tensor_parallel=2",),
     "paddle": ("tensor_parallel=2",),
+    "transformers": ("sharding_stage=3",),
+    "megatron_core": ("tensor_parallel=2", "sequence_parallel=true"),
+    "torchtitan": ("tensor_parallel=2",),
     "pytorch": (),
 }
 """Tuning of each; the last is the reference."""

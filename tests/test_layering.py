@@ -30,6 +30,7 @@ SHARED = {
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare"},
     "llmperf_lora": {"llmperf_huggingface"},
+    "llmperf_transformers": {"llmperf_huggingface"},
     "llmperf_html": {"llmperf_compare", "llmperf_verify"},
     "llmperf_published": {"llmperf_vendorkit"},
 }

@@ -7,11 +7,9 @@ pytestmark = pytest.mark.slow
 QWEN3 = {"family": "qwen3", "qk_norm": "head", "head_width": 32, "tied_embeddings": True}
 MIXTURE = {"family": "qwen3_moe", "qk_norm": "head", "mixture": {"experts": 4, "top_k": 2, "expert_width": 32}}
 GPT_OSS = {
-    "family": "gpt_oss", "sinks": True, "window": 16, "window_pattern": ["window", "full"], "activation": "swiglu_clamped",
-    "attention_bias": ["q", "k", "v", "o"],
-    "mixture": {
-        "experts": 4, "top_k": 2, "expert_width": 32, "router_bias": True, "expert_bias": True,
-    },
+    "family": "gpt_oss", "sinks": True, "window": 16, "window_pattern": ["window", "full"],
+    "activation": "swiglu_clamped", "attention_bias": ["q", "k", "v", "o"],
+    "mixture": {"experts": 4, "top_k": 2, "expert_width": 32, "router_bias": True, "expert_bias": True},
 }  # fmt: skip
 MODELS = {"llama": {}, "qwen3": QWEN3, "mixture": MIXTURE, "gpt_oss": GPT_OSS}
 WAYS = {

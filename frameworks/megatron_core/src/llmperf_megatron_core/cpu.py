@@ -63,9 +63,11 @@ def stand_in_for_cuda() -> None:
     from megatron.core.transformer import torch_norm
     from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
-    token_dispatcher.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, **_: tensor.numpy() if as_numpy else tensor
+    token_dispatcher.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, **_: (
+        tensor.numpy() if as_numpy else tensor
+    )
 
-    torch_norm.WrappedTorchNorm.__new__ = rms_norm  # type: ignore[method-assign]
+    torch_norm.WrappedTorchNorm.__new__ = rms_norm
 
     moe_utils.te_general_gemm = None
 
@@ -73,5 +75,5 @@ def stand_in_for_cuda() -> None:
 def rms_norm(_: type, config: Any, hidden_size: int, eps: float = 1e-5, **__: Any) -> torch.nn.Module:
     """torch's RMSNorm, also under sequence parallelism, where gradients of its weight are added up over ranks."""
     norm = torch.nn.RMSNorm(hidden_size, eps)
-    norm.weight.sequence_parallel = config.sequence_parallel  # type: ignore[attr-defined]
+    norm.weight.sequence_parallel = config.sequence_parallel
     return norm

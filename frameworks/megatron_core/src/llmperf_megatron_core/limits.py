@@ -47,8 +47,13 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     if "o" in model.attention_bias:
         yield problem("model.attention_bias", "expected biases of q, k and v alone; the nearest is --framework pytorch")
     if (mixture := model.mixture) is not None and (
-        mixture.router_score != "softmax" or not mixture.normalized_scores or mixture.shared_experts
-        or mixture.router_bias or mixture.expert_bias or mixture.groups > 1 or mixture.dense_layers
+        mixture.router_score != "softmax"
+        or not mixture.normalized_scores
+        or mixture.shared_experts
+        or mixture.router_bias
+        or mixture.expert_bias
+        or mixture.groups > 1
+        or mixture.dense_layers
     ):
         message = f"expected a mixture with normalised softmax scores and no shared experts, found {model.name}'s"
         yield problem("model.mixture", f"{message}; the nearest is --framework pytorch")
@@ -93,7 +98,9 @@ def _schedule_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         return setting_problem("megatron_core", f"tuning.{where}", message)
 
     if tuning.pipeline_schedule == "zero_bubble":
-        yield problem("pipeline_schedule", "expected 1f1b or interleaved, found zero_bubble; the nearest is interleaved")
+        yield problem(
+            "pipeline_schedule", "expected 1f1b or interleaved, found zero_bubble; the nearest is interleaved"
+        )
     if (tuning.virtual_stages > 1) != (tuning.pipeline_schedule == "interleaved"):
         message = f"interleaved has 2 or more, 1f1b has 1: found {tuning.virtual_stages}"
         yield problem("virtual_stages", f"{message} with {tuning.pipeline_schedule}")

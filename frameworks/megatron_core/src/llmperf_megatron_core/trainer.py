@@ -11,7 +11,7 @@ from llmperf.types import StepOutput
 from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.losses import deferred, record_token_losses
 from llmperf_pytorch.precision import set_matmul_precision
-from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, own_rank, torch_device
+from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, finalize_model_grads

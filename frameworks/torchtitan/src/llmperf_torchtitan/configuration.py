@@ -157,7 +157,9 @@ def trainer_config(plan: Plan, folder: str) -> Trainer.Config:
         dataloader=Tokens.Config(),
         optimizer=OptimizersContainer.Config(
             param_groups=[
-                ParamGroupConfig(pattern=NORMS, optimizer_name="AdamW", optimizer_kwargs={**shared, "weight_decay": 0.0}),
+                ParamGroupConfig(
+                    pattern=NORMS, optimizer_name="AdamW", optimizer_kwargs={**shared, "weight_decay": 0.0}
+                ),
                 ParamGroupConfig(
                     pattern=".*",
                     optimizer_name="AdamW",

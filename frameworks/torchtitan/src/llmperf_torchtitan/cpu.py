@@ -20,7 +20,7 @@ def stand_in_for_accelerator() -> None:
     """Give `torch.cpu` device functions, and gloo sums without factors and barriers. Called before its import."""
     os.environ["LOCAL_RANK"] = "0"  # every rank's CPU is device 0
     torch._utils._get_available_device_type = lambda: "cpu"
-    lacking = {
+    lacking: dict[str, Any] = {
         "get_device_name": lambda *_: "CPU",
         "get_device_properties": lambda *_: SimpleNamespace(total_memory=MEMORY_BYTES),
         "reset_peak_memory_stats": lambda *_: None,
@@ -35,6 +35,6 @@ def stand_in_for_accelerator() -> None:
         divide(module, factor)
         module.set_force_sum_reduction_for_comms(True)
 
-    FSDPModule.set_gradient_divide_factor = divide_apart  # type: ignore[method-assign]
+    FSDPModule.set_gradient_divide_factor = divide_apart
     plain: Any = lambda group=None, **_: barrier(group)  # noqa: E731
     distributed.barrier = plain

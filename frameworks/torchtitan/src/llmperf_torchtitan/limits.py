@@ -20,7 +20,6 @@ SUPPORTED = ("head_width", "mixture", "qk_norm")
 """Facts of a model that `configuration.py` passes on."""
 TESTED = "0.3"
 """Version of torchtitan whose interfaces `configuration.py` and `cpu.py` are written for."""
-PARALLEL = ("tensor_parallel", "sequence_parallel", "pipeline_parallel", "expert_parallel")
 
 
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
@@ -45,13 +44,15 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     if model.mixture is not None and model.qk_norm == "none":
         yield problem("model.mixture", "its mixture here is Qwen3's, with norms of queries and keys")
     if model.mixture is not None and spec.contract.precision != "bf16":
-        message = f"torchtitan computes experts in bf16 whatever the precision: expected bf16, found {spec.contract.precision}"
+        message = f"torchtitan computes experts in bf16: expected bf16, found {spec.contract.precision}"
         yield problem("contract.precision", message)
     if layout.expert_parallel > 1 and probe.on_cpu:
         yield problem("tuning.expert_parallel", "gloo exchanges no unequal parts: expected 1 on a CPU")
     if model.tied_embeddings and layout.pipeline_parallel > 1:
         yield problem("tuning.pipeline_parallel", "the first and the last stage cannot share the tied embedding")
-    yield from llmperf.parallelism_problems("torchtitan", spec, PARALLEL)
+    yield from llmperf.parallelism_problems(
+        "torchtitan", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel", "expert_parallel")
+    )
     yield from llmperf.fused_op_problems("torchtitan", spec, ())
     yield from llmperf.option_problems("torchtitan", spec.framework, {})
     yield from compile_problems("torchtitan", spec, probe)
@@ -66,7 +67,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
             yield problem("tuning.tensor_parallel", f"{message}; the nearest that does is {nearest}")
     if tuning.attention not in ("auto", "sdpa", *(() if probe.on_cpu else ("flex",))):
         where = " on a CPU" if probe.on_cpu else ""
-        yield problem("tuning.attention", f"expected auto or sdpa{where}, found {tuning.attention}; the nearest is auto")
+        yield problem(
+            "tuning.attention", f"expected auto or sdpa{where}, found {tuning.attention}; the nearest is auto"
+        )
     if tuning.gradient_checkpointing and tuning.recompute_every > 1:
         yield problem("tuning.recompute_every", "expected 1: torchtitan computes every block again")
     if tuning.pipeline_schedule != "1f1b" or tuning.virtual_stages > 1:

@@ -1,4 +1,4 @@
-"""llmperf framework plugin `torchtitan`: torchtitan's trainer in FSDP2, tensor, pipeline, context and expert parallel."""
+"""llmperf framework plugin `torchtitan`: torchtitan's trainer with FSDP2, tensor, pipeline and expert parallelism."""
 
 from __future__ import annotations
 

@@ -34,7 +34,10 @@ class DeepSpeedTrainer(Transformers, ZeroTrainer):
 
     def _micro_step(self, sums: StepSums) -> None:
         inputs, labels = self._feed.next()
-        loss, weight = mean_cross_entropy(self._engine(input_ids=inputs, use_cache=False).logits, labels), self._feed.weight
+        loss, weight = (
+            mean_cross_entropy(self._engine(input_ids=inputs, use_cache=False).logits, labels),
+            self._feed.weight,
+        )
         self._engine.backward(loss if weight == 1.0 else loss * weight)
         self._engine.step()
         sums.add(loss, self._feed.learnt, weight)

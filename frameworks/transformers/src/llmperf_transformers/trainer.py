@@ -60,6 +60,7 @@ class Transformers(Base):
     """What both trainers share: the loss, kernels by name, tokens of experts."""
 
     _loads: list[torch.Tensor]
+    _model: Any
 
     def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """The mean cross entropy of [batch, seq_len] ids, whose labels are the tokens that follow."""
@@ -69,7 +70,10 @@ class Transformers(Base):
     def kernels(self) -> Mapping[str, str]:
         """transformers' own names of its implementations, for the result."""
         config: Any = getattr(self._trained, "module", self._trained).config
-        names = {"attention": f"transformers: {config._attn_implementation}", "optimizer": adamw_kernel(self._optimizer)}
+        names = {
+            "attention": f"transformers: {config._attn_implementation}",
+            "optimizer": adamw_kernel(self._optimizer),
+        }
         if self._plan.spec.model.mixture is not None:
             names["experts"] = f"transformers: {config._experts_implementation}"
         return names
@@ -148,14 +152,13 @@ def route_and_count(model: nn.Module, plan: Plan, device: torch.device) -> list[
             table = llmperf.routing_table(contract.seed, facts, place, contract.routing, contract.routing_skew)
             rows = torch.from_numpy(table).to(device)
             layer.forward = _routed(layer.forward, rows, contract.seq_len, facts.mixture.experts)
-        load, latest = torch.zeros(facts.mixture.experts, dtype=torch.int64, device=device), []
+        load = torch.zeros(facts.mixture.experts, dtype=torch.int64, device=device)
+        latest: list[torch.Tensor] = []
 
         def note(_: nn.Module, inputs: tuple[torch.Tensor, ...], latest: list[torch.Tensor] = latest) -> None:
             latest[:] = [inputs[1].detach().flatten()]
 
-        def count(
-            block: nn.Module, *_: object, latest: list[torch.Tensor] = latest, load: torch.Tensor = load
-        ) -> None:
+        def count(block: nn.Module, *_: object, latest: list[torch.Tensor] = latest, load: torch.Tensor = load) -> None:
             if block.training:
                 load.scatter_add_(0, latest[0], torch.ones_like(latest[0]))
 

@@ -114,8 +114,8 @@ def mend() -> None:
     optimizers the torch that they name and do not import.
     """
     import torch
-    from megatron import fused_kernels, optimizer  # type: ignore[import-not-found]
-    from megatron.data import dataset_utils  # type: ignore[import-not-found]
+    from megatron import fused_kernels, optimizer
+    from megatron.data import dataset_utils
 
     dataset_utils.compile_helper = lambda: None
     fused_kernels.load = lambda _: None
