@@ -77,7 +77,7 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """Not possible: megatron-core names CUDA in its code, which the traced device is not."""
     from llmperf.errors import UserError
 
-    raise UserError("megatron_core cannot be traced without its device: expected --formulas")
+    raise UserError("megatron_core cannot be traced without its device: expected --analytic")
 
 
 @llmperf.hookimpl

@@ -74,7 +74,7 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """Not possible: torchtitan makes its device and process groups itself."""
     from llmperf.errors import UserError
 
-    raise UserError("torchtitan cannot be traced without its device: expected --formulas")
+    raise UserError("torchtitan cannot be traced without its device: expected --analytic")
 
 
 @llmperf.hookimpl
