@@ -217,7 +217,8 @@ def test_an_honest_run_passes_and_forged_losses_fail(tmp_path, monkeypatch, ran,
         "LP671 note 4 steps by pytorch (the submitter's own framework) fp32 on 2 ranks: loss differs by at most"
         in output.out
     )
-    assert "LP677" not in output.out  # alike, or not compared on a busy machine
+    unlike = [line for line in output.out.splitlines() if "LP677" in line]  # the peak of the tests is made up
+    assert all("LP677 warning peak:" in line for line in unlike), unlike
     assert "memory" in output.out
     assert "rerun: step 4 of 4: loss" in output.err
 

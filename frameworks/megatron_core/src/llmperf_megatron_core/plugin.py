@@ -10,7 +10,7 @@ import llmperf
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -70,14 +70,6 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_megatron_core.trainer import MegatronTrainer
 
     return MegatronTrainer(plan, device)
-
-
-@llmperf.hookimpl
-def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
-    """Not possible: megatron-core names CUDA in its code, which the traced device is not."""
-    from llmperf.errors import UserError
-
-    raise UserError("megatron_core cannot be traced without its device: expected --analytic")
 
 
 @llmperf.hookimpl

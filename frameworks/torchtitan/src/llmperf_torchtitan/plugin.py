@@ -10,7 +10,7 @@ import llmperf
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -67,14 +67,6 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_torchtitan.trainer import TitanTrainer
 
     return TitanTrainer(plan, device)
-
-
-@llmperf.hookimpl
-def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
-    """Not possible: torchtitan makes its device and process groups itself."""
-    from llmperf.errors import UserError
-
-    raise UserError("torchtitan cannot be traced without its device: expected --analytic")
 
 
 @llmperf.hookimpl

@@ -20,7 +20,7 @@ from torch.distributed.pipelining.schedules import (
 from torch.distributed.tensor.parallel import loss_parallel
 
 from llmperf_pytorch.ddp import DdpTrainer
-from llmperf_pytorch.layouts.sharding import rank_mesh, shards_of, total_norm
+from llmperf_pytorch.layouts.sharding import rank_mesh, total_norm
 from llmperf_pytorch.layouts.tensor_parallel import divide_model, whole
 from llmperf_pytorch.layouts.trainer import ShardedTrainer
 from llmperf_pytorch.losses import deferred, mean_cross_entropy
@@ -103,7 +103,7 @@ class PipelineTrainer(ShardedTrainer):
                 divide_model(stage, spec, self._mesh["tensor"])
         stages.to_empty(device=self._device)
         set_buffers(stages, self._device)
-        self._shards = [shard for stage in stages for shard in shards_of(stage)]
+        self._shards = [shard for stage in stages for shard in self._shards_of(stage)]
         for shard in self._shards:
             shard.fill(spec.model, spec.contract.seed)
         self._first, self._last = place == 0, place == ranks - 1

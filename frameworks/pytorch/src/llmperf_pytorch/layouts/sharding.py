@@ -161,11 +161,6 @@ class Shard:
         fill_part(self.name, self.shape, self.local, self.ranges(), facts, seed)
 
 
-def shards_of(model: torch.nn.Module) -> list[Shard]:
-    """The shards of all parameters, tied ones once."""
-    return [Shard(name, parameter) for name, parameter in model.named_parameters()]
-
-
 def total_norm(shards: Sequence[Shard], everywhere: Sequence[ProcessGroup] = ()) -> torch.Tensor:
     """The norm of the whole gradient; the ranks of `everywhere` hold different parameters."""
     sums: list[torch.Tensor] = []
