@@ -107,7 +107,7 @@ def test_pods_without_a_host_are_shown_until_the_time_is_over(cluster, monkeypat
 
 @pytest.mark.slow
 def test_a_failed_job_and_an_exceeded_quota_are_named(cluster, monkeypatch):
-    monkeypatch.setattr(module, "_new_name", lambda: "llmperf-1")
+    monkeypatch.setattr(module.secrets, "token_hex", lambda length: "1")
     event = {"message": "exceeded quota: gpus", "involvedObject": {"name": "llmperf-1-node-0"}}
     failed = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed"}
     cluster.set(no_pods=True, events=[event], job_status={"conditions": [failed]})

@@ -94,8 +94,10 @@ def resolve(
         if problem is not None and all(other.code != "ranks_not_divisible" for other in problems):
             problems.append(problem)
     if contract.seq_len > model.max_positions:
-        message = f"{contract.model} has {model.max_positions} positions, found {contract.seq_len}; the nearest is"
-        message = f"{message} --set seq_len={model.max_positions}"
+        message = (
+            f"{contract.model} has {model.max_positions} positions, found {contract.seq_len};"
+            f" the nearest is --set seq_len={model.max_positions}"
+        )
         problems.append(Problem(code="sequence_too_long", where="contract.seq_len", message=message))
     if contract.warmup_steps >= contract.steps:
         message = f"expected fewer than steps = {contract.steps}, found {contract.warmup_steps}; nothing is measured"

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 import torch._dynamo  # while zero.Init replaces torch.Tensor.__new__ it cannot be imported
-from llmperf_pytorch.losses import StepSums, mean_cross_entropy
+from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import count_parameters
 from llmperf_pytorch.precision import rest_dtype
 from llmperf_zero.deepspeed_import import deepspeed
@@ -32,12 +32,5 @@ class DeepSpeedTrainer(Transformers, ZeroTrainer):
         self._loads = route_and_count(model, self._plan, self._device)
         return model
 
-    def _micro_step(self, sums: StepSums) -> None:
-        inputs, labels = self._feed.next()
-        loss, weight = (
-            mean_cross_entropy(self._engine(input_ids=inputs, use_cache=False).logits, labels),
-            self._feed.weight,
-        )
-        self._engine.backward(loss if weight == 1.0 else loss * weight)
-        self._engine.step()
-        sums.add(loss, self._feed.learnt, weight)
+    def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        return mean_cross_entropy(self._engine(input_ids=inputs, use_cache=False).logits, labels)

@@ -105,7 +105,7 @@ class ZeroTrainer(TorchTrainer):
         sums, skipped = StepSums(), self._engine.skipped_steps
         for _ in range(batch.gradient_accumulation):
             inputs, labels = self._feed.next()
-            loss, weight = self._engine(inputs, labels), self._feed.weight
+            loss, weight = self._loss(inputs, labels), self._feed.weight
             self._engine.backward(loss if weight == 1.0 else loss * weight)
             self._engine.step()
             sums.add(loss, self._feed.learnt, weight)
@@ -117,6 +117,10 @@ class ZeroTrainer(TorchTrainer):
             grad_norm=None if norm is None else deferred(norm),
             skipped=self._engine.skipped_steps > skipped,
         )
+
+    def _loss(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        loss: torch.Tensor = self._engine(inputs, labels)
+        return loss
 
     def expert_tokens(self) -> list[list[int]] | None:
         """Tokens of each expert of each mixture on this rank; None for a dense model."""
