@@ -24,16 +24,12 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, numbered as torchtitan's meshes number them."""
-    from dataclasses import replace
-
     from llmperf.types import Needs, WorkerPlan
 
     from llmperf_torchtitan.limits import RECIPES, problems
 
     layout = llmperf.standard_layout(spec)
-    notes: tuple[str, ...] = ()
-    if layout.sharding_stage == 1:
-        layout, notes = replace(layout, sharding_stage=2), ("sharding stage 1: FSDP2 shards gradients too, as at 2",)
+    shards_more = layout.sharding_stage == 1
     return WorkerPlan(
         layout=layout,
         needs=Needs(
@@ -46,7 +42,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         precisions=RECIPES,
         settings=("accumulation_dtype", "compile", "pipeline_schedule", "recompute", "virtual_stages"),
         gathered_blocks=2 if layout.sharding_stage == 3 else 0,
-        notes=notes,
+        notes=("sharding stage 1: FSDP2 shards gradients too, as at 2",) * shards_more,
         problems=tuple(problems(spec, probe, layout)),
     )
 
