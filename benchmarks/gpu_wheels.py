@@ -31,6 +31,7 @@ MEMBERS = (
     *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-peak", "llmperf-published"),
     *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify", "llmperf-zh"),
     *("llmperf-scripts", "llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
+    "llmperf-datasets",
 )
 """Whose requirements are collected. The wheels of all members are built."""
 EXTRAS = ("torchao",)

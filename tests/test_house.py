@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 28650,
+    "core": 28150,
     "schemas": 100,
     "testing": 4900,
     "vendors/ascend": 250,
@@ -49,6 +49,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/slurm": 850,
     "launchers/ssh": 500,
     "extensions/compare": 3800,
+    "extensions/datasets": 550,
     "extensions/estimate": 2800,
     "extensions/html": 2000,
     "extensions/huggingface": 700,
@@ -79,7 +80,7 @@ VENDOR_AND_FRAMEWORK_NAMES = re.compile(
 )
 """Names of chips and their tools, of tensor libraries and of frameworks."""
 
-FILE_FORMATS = {"tokens/arrays.py", "tokens/sources.py", "types/spec.py"}
+FILE_FORMATS = {"types/spec.py"}
 """Where `megatron` is the name of a file format for tokens, beside `npy` and `text`."""
 
 

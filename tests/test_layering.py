@@ -29,7 +29,7 @@ SHARED = {
     "examples": {"llmperf_vendorkit"},
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare"},
-    "llmperf_lora": {"llmperf_huggingface"},
+    "llmperf_lora": {"llmperf_datasets", "llmperf_huggingface"},
     "llmperf_transformers": {"llmperf_huggingface"},
     "llmperf_html": {"llmperf_compare", "llmperf_verify"},
     "llmperf_published": {"llmperf_vendorkit"},

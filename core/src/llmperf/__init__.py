@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
     from llmperf.planning.checks import expected_work as expected_work
-    from llmperf.planning.interfaces import compact_hosts as compact_hosts
-    from llmperf.planning.interfaces import interface_variables as interface_variables
+    from llmperf.planning.host_facts import compact_hosts as compact_hosts
+    from llmperf.planning.host_facts import interface_variables as interface_variables
     from llmperf.planning.plugin_checks import ARCHITECTURE as ARCHITECTURE
     from llmperf.planning.plugin_checks import OptionCheck as OptionCheck
     from llmperf.planning.plugin_checks import architecture_problems as architecture_problems
@@ -87,6 +87,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import owned_answers as owned_answers
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
+    from llmperf.plugins.mending import pip_command as pip_command
     from llmperf.reporting.reported_documents import opened_results as opened_results
     from llmperf.reporting.reported_documents import recorded_steps as recorded_steps
     from llmperf.results.curves import StepFigures as StepFigures
@@ -104,7 +105,6 @@ if TYPE_CHECKING:
     from llmperf.tokens.draws import initial_normal as initial_normal
     from llmperf.tokens.draws import is_norm as is_norm
     from llmperf.tokens.draws import routing_table as routing_table
-    from llmperf.tokens.encoders import open_encoder as open_encoder
 
 API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
@@ -118,6 +118,7 @@ _MOVED = {
     "import_config": "llmperf_huggingface.importing.import_config",
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
+    "open_encoder": "llmperf_datasets.open_encoder",
     "opened_sheets": "llmperf.opened_results",
     "tool_output": "llmperf_vendorkit.tool_output",
     "visible_devices": "llmperf_vendorkit.visible_devices",

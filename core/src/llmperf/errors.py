@@ -3,6 +3,7 @@
     Exception
     └── LlmperfError         anything llmperf raises on purpose
         ├── UserError        bad input: one line to the user, exit code 2, no traceback
+        │   ├── DataError    data that cannot be used
         │   ├── Refused      several reasons at once, a line each
         │   └── PluginError  a plugin cannot be used: missing, broken, in conflict, or answering what it may not
         └── RunFailed        a run ended without a complete result; the run folder says why, exit code 1
@@ -28,6 +29,15 @@ class UserError(LlmperfError):
     """Bad input, in one line: where, what was expected, what was found, the nearest valid choice."""
 
     exit_code = 2
+
+
+class DataError(UserError):
+    """Data that cannot be used: the setting that selects them, and what is wrong."""
+
+    def __init__(self, where: str, message: str) -> None:
+        super().__init__(f"{where}: {message}")
+        self.where = where
+        self.message = message
 
 
 class Refused(UserError):

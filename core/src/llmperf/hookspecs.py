@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from llmperf.types import (
         CommandOptions,
+        DataSource,
         Device,
         DeviceRates,
         DeviceSample,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         Probe,
         RankRecords,
         RankTask,
+        ReadTokens,
         RemoteNodes,
         Reporter,
         ResultSection,
@@ -66,6 +68,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_resources": ("vendor", "framework", "extension", "core"),
     "llmperf_facts": ("vendor", "framework", "extension", "core"),
     "llmperf_import_model": ("extension",),
+    "llmperf_read_tokens": ("extension",),
     "llmperf_command_options": ("extension", "core"),
     "llmperf_probe": ("vendor",),
     "llmperf_catalogue": ("vendor",),
@@ -155,6 +158,22 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     ...         facts = dict(family="llama", layers=2, hidden_size=64, intermediate_size=128, attention_heads=4,
     ...                      kv_heads=4, vocab_size=128, max_positions=64, norm_eps=1e-5, position_encoding="alibi")
     ...         yield ImportedModel(facts=facts, source=path.name)
+    """
+
+
+@hookspec
+def llmperf_read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTokens | None:
+    """Called in the controller and in each rank that trains, for data that are neither synthetic nor a `.npy` file.
+
+    Extensions may answer; the first answer that is not None is taken. `data.path` is a file, a folder, or None.
+    `records` asks for `record_lengths`, for padded sequences. DataError names the setting that is wrong. The package is
+    installed in the environment of the ranks too.
+
+    >>> @llmperf.hookimpl
+    ... def llmperf_read_tokens(dataset, data, records):
+    ...     if dataset == "acme-dna" and data.path is not None and not records:
+    ...         letters = np.frombuffer(Path(data.path).read_bytes(), dtype=np.uint8)
+    ...         return ReadTokens(setting="data.path", ids=letters - ord("A"))
     """
 
 

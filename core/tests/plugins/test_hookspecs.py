@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import llmperf
+import numpy as np
 import pytest
 from llmperf import hookspecs, types
 from llmperf.hookspecs import OWNERS
@@ -26,6 +27,7 @@ ARGUMENTS = {
     "llmperf_worker_env": {"plan": None},
     "llmperf_rank_records": {"plan": None, "rank": 0, "trainer": None},
     "llmperf_query_memory": {"devices": (0, 1)},
+    "llmperf_read_tokens": {"dataset": "acme-dna", "data": SimpleNamespace(path=__file__), "records": False},
     "llmperf_rules": {},
     "llmperf_document_kinds": {},
     "llmperf_translations": {"language": "zh"},
@@ -36,7 +38,7 @@ ARGUMENTS = {
 
 def example(hook: str):
     """The function that a hook's docstring shows, as a plugin would define it."""
-    scope = {name: getattr(types, name) for name in types.__all__} | {"llmperf": llmperf, "Path": Path}
+    scope = {name: getattr(types, name) for name in types.__all__} | {"llmperf": llmperf, "Path": Path, "np": np}
     scope["__file__"] = __file__
     for one in doctest.DocTestParser().get_examples(getattr(hookspecs, hook).__doc__ or ""):
         exec(one.source, scope)

@@ -1,8 +1,5 @@
 """Batches as a worker gets them, and the same checks before the launch."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -11,15 +8,12 @@ import numpy as np
 import pytest
 from llmperf import library
 from llmperf.errors import UserError
-from llmperf.tokens.sources import check_data, open_stream
+from llmperf.plugins.loading import Plugins
+from llmperf.tokens import PYTHON_STDLIB
+from llmperf.tokens.sources import check_data
 from llmperf.types import Batch, DataSource, Layout, RunSpec
 
 SEQ_LEN = 16
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "cache"))
 
 
 def make_spec(dataset="mine", vocab_size=300, steps=2, rows=4, **data):
@@ -30,14 +24,9 @@ def make_spec(dataset="mine", vocab_size=300, steps=2, rows=4, **data):
 
 
 def make_plan(spec, micro=4, accumulation=1, parallel=1):
-    batch = Batch(
-        micro_batch=micro,
-        gradient_accumulation=accumulation,
-        data_parallel=parallel,
-        global_batch=spec.contract.global_batch,
-        seq_len=SEQ_LEN,
-        tokens_per_step=spec.contract.global_batch * SEQ_LEN,
-    )
+    sizes = {"micro_batch": micro, "gradient_accumulation": accumulation, "data_parallel": parallel}
+    rows = spec.contract.global_batch
+    batch = Batch(**sizes, global_batch=rows, seq_len=SEQ_LEN, tokens_per_step=rows * SEQ_LEN)
     layout = Layout(nodes=1, devices_per_node=parallel, tensor_parallel=1, pipeline_parallel=1, data_parallel=parallel)
     return SimpleNamespace(spec=spec, batch=batch, layout=layout)
 
@@ -99,8 +88,8 @@ def test_repeat_begins_again_in_another_order(tokens_file):
 
 
 def test_not_one_sample_is_too_short_even_with_repeat(tmp_path):
-    (tmp_path / "empty.txt").write_text("")
-    spec = make_spec(path=str(tmp_path / "empty.txt"), repeat=True)
+    np.save(tmp_path / "one.npy", np.ones(1, dtype=int))
+    spec = make_spec(path=str(tmp_path / "one.npy"), repeat=True)
     (problem,) = check_data(spec, make_plan(spec).batch)
     assert problem.message == "too short: 1 tokens, 0 samples of 16; 1 samples need 17 tokens"
 
@@ -122,10 +111,16 @@ def test_in_a_long_stream_it_is_found_in_its_batch(tmp_path, monkeypatch):
         batches.next_micro_batch()
 
 
-def test_byte_text_needs_257_ids(tmp_path):
+def test_the_package_that_reads_other_data_is_named_when_it_is_absent(tmp_path, monkeypatch):
+    monkeypatch.setattr("llmperf.tokens.sources.plugins_for", Plugins)
     (tmp_path / "t.txt").write_text("x" * 500)
-    (problem,) = check_data(make_spec(vocab_size=256, path=str(tmp_path / "t.txt")), None)
-    assert problem.message == "token id 256 is outside the model's vocabulary, 0 to 255"
+    for dataset, path, where in (
+        ("mine", str(tmp_path / "t.txt"), "data.path"),
+        (PYTHON_STDLIB, None, "contract.dataset"),
+    ):
+        (problem,) = check_data(make_spec(dataset, path=path), None)
+        assert problem.where == where
+        assert problem.message.startswith(f"{path or dataset} is read by llmperf-datasets; install it with: ")
 
 
 def test_synthetic_reads_no_file_and_needs_eight_words(tokens_file):
@@ -155,52 +150,3 @@ def test_entropy_and_fingerprint(tokens_file, tmp_path):
     np.save(tmp_path / "other.npy", changed)
     other = llmperf.open_batches(make_plan(make_spec(path=str(tmp_path / "other.npy"))), 0)
     assert len({synthetic.fingerprint, mine.fingerprint, other.fingerprint}) == 3
-
-
-@pytest.mark.slow
-def test_the_python_library_is_text_of_this_host():
-    spec = make_spec("python-stdlib", vocab_size=257)
-    batches = llmperf.open_batches(make_plan(spec), 0)
-    text = bytes(token for token in batches.next_micro_batch().ravel().tolist() if token < 256)
-    assert text.isascii() or text.decode(errors="ignore")
-    assert check_data(replace(spec, data=DataSource(path="x")), None)[0].where == "data.path"
-
-
-READER = """
-import sys
-from llmperf.tokens.sources import open_stream
-from llmperf.types import DataSource
-print(open_stream("mine", DataSource(path=sys.argv[1]))[1].sum())
-"""
-
-
-@pytest.mark.slow
-def test_ranks_that_start_at_once_share_one_cache_file(tmp_path):
-    (tmp_path / "t.txt").write_text("all at once\n" * 200_000)
-    command = [sys.executable, "-c", READER, str(tmp_path / "t.txt")]
-    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(3)]
-    said = {rank.communicate(timeout=60)[0] for rank in ranks}
-    assert len(said) == 1
-    assert next(iter(said)).strip().isdigit()
-    made = [path.name for path in (tmp_path / "cache" / "tokens").iterdir()]
-    assert sorted(name.rpartition(".")[2] for name in made) == ["lock", "npy", "sha256"]
-
-
-def test_kept_tokens_that_were_changed_are_made_again(tmp_path):
-    (tmp_path / "t.txt").write_text("the same tokens each time\n" * 100_000)
-    data = DataSource(path=str(tmp_path / "t.txt"))
-    before = open_stream("mine", data)[1].tobytes()
-    (kept,) = (tmp_path / "cache" / "tokens").glob("*.npy")
-    with kept.open("r+b") as file:
-        file.seek(1000)
-        file.write(bytes(5000))
-    assert open_stream("mine", data)[1].tobytes() == before
-
-
-def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
-    (tmp_path / "file").write_text("")
-    (tmp_path / "t.txt").write_text("x" * 100)
-    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "file"))
-    (problem,) = check_data(make_spec(path=str(tmp_path / "t.txt")), None)
-    assert problem.where == "LLMPERF_CACHE_DIR"
-    assert "cannot write tokens" in problem.message

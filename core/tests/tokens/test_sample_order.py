@@ -56,7 +56,7 @@ def test_synthetic_text_is_the_recorded_one():
 
 
 def test_synthetic_text_has_the_entropy_it_says():
-    from llmperf.tokens.data_sets import known_entropy
+    from llmperf.tokens import known_entropy
 
     vocab, source = 50, SyntheticTokens(50, 4000, 3)
     pairs = np.zeros((vocab, vocab))

@@ -1,19 +1,21 @@
-"""Token files as users have them, whole and damaged."""
+"""Text and other files as users have them, whole and damaged, and the cache of their tokens."""
 
 import os
 import struct
+import subprocess
 import sys
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from llmperf import pip_command
 from llmperf.errors import UserError
-from llmperf.plugins.mending import pip_command
-from llmperf.tokens.arrays import megatron_tokens, npy_tokens
-from llmperf.tokens.encoders import open_encoder, pieces
-from llmperf.tokens.sources import guess_format, open_stream
+from llmperf.tokens.sources import read_tokens
 from llmperf.types import DataSource
+from llmperf_datasets import open_encoder
+from llmperf_datasets.reading import guess_format, megatron_tokens
+from llmperf_datasets.text import pieces
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +24,7 @@ def _own_cache(tmp_path, monkeypatch):
 
 
 def read(path, **settings):
-    return open_stream("mine", DataSource(path=str(path), **settings))[1].tolist()
+    return read_tokens("mine", DataSource(path=str(path), **settings)).ids.tolist()
 
 
 def megatron(stem, documents, code=8, dtype="<u2", version=1):
@@ -119,63 +121,12 @@ def test_a_package_that_is_not_installed_is_named_with_its_command(tmp_path, mon
     assert str(refused.value).endswith(pip_command("install", package))
 
 
-@pytest.mark.parametrize("dtype", ["u1", "<i4", ">i4", "<u8"])
-def test_npy_of_one_and_two_dimensions(tmp_path, dtype):
-    np.save(tmp_path / "t.npy", np.arange(6, dtype=dtype))
-    assert read(tmp_path / "t.npy") == list(range(6))
-    np.save(tmp_path / "t.npy", np.arange(6, dtype=dtype).reshape(2, 3))
-    assert read(tmp_path / "t.npy") == list(range(6))
-
-
-@pytest.mark.parametrize(
-    "array",
-    [
-        np.array([{"a": 1}, None], dtype=object),
-        np.zeros(3),
-        np.zeros((2, 2, 2), dtype=int),
-        np.array(3),
-        np.array(["text"]),
-        np.zeros(3, dtype=[("a", "i4")]),
-        np.asfortranarray(np.zeros((2, 3), dtype=int)),
-    ],
-)
-def test_npy_of_anything_else(tmp_path, array):
-    np.save(tmp_path / "t.npy", array, allow_pickle=True)
-    with pytest.raises(UserError, match=r"data.path"):
-        read(tmp_path / "t.npy")
-
-
-@given(st.binary(max_size=300), st.booleans())
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
-def test_no_npy_file_brings_anything_but_tokens_or_one_line(tmp_path, content, magic):
-    (tmp_path / "t.npy").write_bytes((b"\x93NUMPY\x01\x00" if magic else b"") + content)
-    with pytest.raises(UserError) as error:
-        npy_tokens(tmp_path / "t.npy")
-    assert "\n" not in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "reason"), [(b"", "No data left in file"), (b"PK\x05\x06", "not a zip"), (None, "")]
-)
-def test_a_npy_file_that_is_none_or_is_cut_off(tmp_path, content, reason):
-    np.save(tmp_path / "t.npy", np.arange(1000))
-    whole = (tmp_path / "t.npy").read_bytes()
-    (tmp_path / "t.npy").write_bytes(whole[:-8] if content is None else content)
-    with pytest.raises(UserError, match=rf"t.npy is not a readable .npy file: .*{reason}"):
-        read(tmp_path / "t.npy")
-
-
-def test_files_without_a_token(tmp_path):
-    np.save(tmp_path / "t.npy", np.zeros(0, dtype=int))
-    assert read(tmp_path / "t.npy") == []
-    assert read(megatron(tmp_path / "none", [])) == []
-
-
 @pytest.mark.parametrize(("code", "dtype"), [(1, "u1"), (4, "<i4"), (5, "<i8"), (8, "<u2")])
 def test_megatron_by_either_name_or_stem(tmp_path, code, dtype):
     stem = megatron(tmp_path / "corpus", [[1, 2, 3], [], [4], [5, 6]], code, dtype)
     for path in (stem, stem.with_suffix(".bin"), stem.with_suffix(".idx")):
         assert read(path) == [1, 2, 3, 4, 5, 6]
+    assert read(megatron(tmp_path / "none", [])) == []
 
 
 @given(cut=st.integers(0, 70), flip=st.tuples(st.integers(0, 69), st.integers(1, 255)) | st.none())
@@ -224,15 +175,7 @@ def test_paths_that_lead_nowhere(tmp_path):
     with pytest.raises(UserError, match=r"data.path: ~nobody-here/x: "):
         read("~nobody-here/x")
     with pytest.raises(UserError, match=r"data set 'openwebtext' is read from a local file: --set data.path=FILE"):
-        open_stream("openwebtext", DataSource())
-
-
-@pytest.mark.parametrize("settings", [{}, {"format": "text"}, {"format": "npy"}])
-def test_what_is_no_regular_file_is_not_read(tmp_path, settings):
-    os.mkfifo(tmp_path / "pipe.txt")
-    for path in (tmp_path / "pipe.txt", "/dev/zero"):
-        with pytest.raises(UserError, match=f"data.path: {path} is neither a regular file nor a folder"):
-            read(path, **settings)
+        read_tokens("openwebtext", DataSource())
 
 
 @pytest.mark.slow
@@ -252,3 +195,46 @@ def test_hugging_face_data_sets_saved_to_disk(tmp_path):
     datasets.Dataset.from_dict({"input_ids": [[-1]]}).save_to_disk(tmp_path / "negative")
     with pytest.raises(UserError, match="expected rows of token ids"):
         read(tmp_path / "negative")
+
+
+READER = """
+import sys
+from llmperf.tokens.sources import read_tokens
+from llmperf.types import DataSource
+print(read_tokens("mine", DataSource(path=sys.argv[1])).ids.sum())
+"""
+
+
+@pytest.mark.slow
+def test_ranks_that_start_at_once_share_one_cache_file(tmp_path):
+    (tmp_path / "t.txt").write_text("all at once\n" * 200_000)
+    command = [sys.executable, "-c", READER, str(tmp_path / "t.txt")]
+    ranks = [subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) for _ in range(3)]
+    said = {rank.communicate(timeout=60)[0] for rank in ranks}
+    assert len(said) == 1
+    assert next(iter(said)).strip().isdigit()
+    made = [path.name for path in (tmp_path / "cache" / "tokens").iterdir()]
+    assert sorted(name.rpartition(".")[2] for name in made) == ["ids", "lock", "sha256"]
+
+
+def test_kept_tokens_that_were_changed_are_made_again(tmp_path):
+    (tmp_path / "t.txt").write_text("the same tokens each time\n" * 100_000)
+    before = read(tmp_path / "t.txt")
+    (kept,) = (tmp_path / "cache" / "tokens").glob("*.ids")
+    with kept.open("r+b") as file:
+        file.seek(1000)
+        file.write(bytes(5000))
+    assert read(tmp_path / "t.txt") == before
+
+
+def test_a_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(UserError, match="LLMPERF_CACHE_DIR: cannot write tokens"):
+        read(tmp_path / "file")
+
+
+@pytest.mark.slow
+def test_the_python_library_is_text_of_this_host():
+    text = bytes(read_tokens("python-stdlib", DataSource()).ids[:1000].astype("u1"))
+    assert text.isascii() or text.decode(errors="ignore")

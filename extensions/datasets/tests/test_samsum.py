@@ -11,11 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf import library
-from llmperf.errors import UserError
-from llmperf.tokens.data_sets import DataError
-from llmperf.tokens.samsum import read_dialogues
+from llmperf.errors import DataError, UserError
 from llmperf.tokens.sources import IGNORED, check_data
 from llmperf.types import Batch, DataSource, RunSpec
+from llmperf_datasets.samsum import read_dialogues
 
 SEQ_LEN = 80
 RECORDS = [
@@ -56,14 +55,8 @@ def make_plan(path, packing="padded", steps=1, rows=4, micro=4, parallel=1, data
     model = replace(library().model("llama_tiny"), vocab_size=vocab)
     source = DataSource(path=None if path is None else str(path), **data)
     spec = RunSpec(case="c", title="C", contract=contract, tuning=case.tuning, model=model, data=source)
-    batch = Batch(
-        micro_batch=micro,
-        gradient_accumulation=rows // micro // parallel,
-        data_parallel=parallel,
-        global_batch=rows,
-        seq_len=SEQ_LEN,
-        tokens_per_step=rows * SEQ_LEN,
-    )
+    sizes = {"micro_batch": micro, "gradient_accumulation": rows // micro // parallel, "data_parallel": parallel}
+    batch = Batch(**sizes, global_batch=rows, seq_len=SEQ_LEN, tokens_per_step=rows * SEQ_LEN)
     return SimpleNamespace(spec=spec, batch=batch)
 
 
@@ -176,7 +169,7 @@ def test_damage_is_reported_with_its_place(tmp_path, name, content, message):
 
 
 def test_larger_files_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf.tokens.samsum.MAX_BYTES", 10)
+    monkeypatch.setattr("llmperf_datasets.samsum.MAX_BYTES", 10)
     with pytest.raises(UserError, match="larger than"):
         read_dialogues(write(tmp_path / "train.json"))
 
@@ -196,7 +189,7 @@ def test_any_bytes_are_records_or_refused(tmp_path_factory, content, suffix):
 
 def test_a_tokenizer_that_gives_nothing_is_refused(tmp_path, monkeypatch):
     encoder = SimpleNamespace(identity="empty", dtype="<u2", end=(), encode=lambda text: np.zeros(0, dtype=np.int64))
-    monkeypatch.setattr("llmperf.tokens.sources.open_encoder", lambda _: encoder)
+    monkeypatch.setattr("llmperf_datasets.reading.open_encoder", lambda _: encoder)
     plan = make_plan(write(tmp_path / "train.json"))
     (problem,) = check_data(plan.spec, plan.batch)
     assert problem.message == "it turns a record into fewer than two tokens, so that nothing is predicted"

@@ -5,7 +5,7 @@ from dataclasses import replace
 import llmperf
 import numpy as np
 import pytest
-from llmperf.tokens.arrays import megatron_tokens
+from llmperf_datasets.reading import megatron_tokens
 from llmperf_megatron_deepspeed.checkout.data import prepare
 
 SEQ_LEN = 32

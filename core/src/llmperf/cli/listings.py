@@ -205,7 +205,7 @@ def _launchers(working: list[Found]) -> list[tuple[str, ...]]:
 def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
     from llmperf.errors import PluginError
     from llmperf.plugins.discovery import find
-    from llmperf.plugins.own_packages import of_this_project
+    from llmperf.plugins.hook_names import missing_name
     from llmperf.plugins.requirements import unmet_requirements
 
     try:
@@ -217,10 +217,6 @@ def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
         plugins.check(found)
     except PluginError as error:
         return f"broken: {error}"
-    if of_this_project(found):
-        return "ok"
-    from llmperf.plugins.hook_names import missing_name
-
     problem = missing_name(found)
     return "ok" if problem is None else f"broken: {problem}"
 

@@ -12,7 +12,7 @@ from llmperf.accounting.layout import coordinates_text, layout_text, range_text,
 from llmperf.accounting.precisions import weighted_peaks
 from llmperf.accounting.routing import routing_text
 from llmperf.files.text import WITHHELD, without_secrets
-from llmperf.planning.interfaces import compact_hosts
+from llmperf.planning.host_facts import compact_hosts
 from llmperf.planning.states import LOCAL, Outcome, Planned
 from llmperf.reporting.cells import weighted_parts
 from llmperf.runfolder.create import fill

@@ -1,8 +1,46 @@
-"""Versions of the packages of a host, and variables that would load code into the ranks."""
+"""The hosts of a run: names in a short form, variables of their interfaces and loaders, and package versions."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+
+INTERFACE = "{interface}"
+"""Placeholder in a variable of the ranks: the interface of their node, which the agent fills in."""
+
+
+def interface_variables(plan: Plan, *names: str) -> dict[str, str]:
+    """Variables that name the network interface of the ranks to a collective library; for `llmperf_worker_env`.
+
+    The agent of each node fills in the interface. A value that the user has set is kept, and reaches all nodes. Empty
+    for runs on one node.
+    """
+    if plan.layout.nodes == 1:
+        return {}
+    return {name: os.environ.get(name, INTERFACE) for name in names}
+
+
+def compact_hosts(hosts: Iterable[str]) -> str:
+    """Host names in a short form, such as `gpu, node[01-03,07]`."""
+    groups: dict[tuple[str, int], list[str]] = {}
+    for host in hosts:
+        stem = host.rstrip("0123456789")
+        groups.setdefault((stem, len(host) - len(stem)), []).append(host[len(stem) :])
+    parts = []
+    for (stem, _), digits in groups.items():
+        runs: list[list[str]] = []
+        for number in sorted(set(digits), key=lambda text: int(text or 0)):
+            if runs and int(number) == int(runs[-1][-1]) + 1:
+                runs[-1].append(number)
+            else:
+                runs.append([number])
+        texts = [run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs]
+        parts.append(f"{stem}{texts[0]}" if len(set(digits)) == 1 else f"{stem}[{','.join(texts)}]")
+    return ", ".join(parts)
 
 
 def package_versions(names: tuple[str, ...]) -> dict[str, str]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from llmperf.accounting.precisions import precision_recipe
-from llmperf.errors import PluginError
+from llmperf.errors import DataError, PluginError
 from llmperf.planning.checks import checked
 from llmperf.planning.host_facts import injecting, package_versions
 from llmperf.planning.states import LOCAL, Planned, Refused
@@ -38,9 +39,10 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
     rates, notes = rates_of(plan, machine, plugins)
     fingerprint = None
     if machine.here:
-        from llmperf.tokens.sources import data_fingerprint  # imports numpy
+        from llmperf.tokens.sources import open_samples  # imports numpy
 
-        fingerprint = data_fingerprint(plan.spec, plan.batch)
+        with suppress(DataError):
+            fingerprint = open_samples(plan.spec, plan.batch).fingerprint
     plan = replace(
         plan,
         **peaks_of(plan.spec, machine, plugins, refused),

@@ -248,9 +248,9 @@ class Plugins:
                 faults.append(str(error))
 
     def _calls(self, hook: str, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Callable[[], Any]]]:
-        """The key of each plugin that answers a collecting hook, and the call: the core's first, then by key."""
+        """The key of each plugin that answers a collecting hook, and the call: the core's first, `trylast` last."""
         implementations = self._caller(hook).get_hookimpls()
-        for implementation in sorted(implementations, key=lambda item: item.plugin_name):
+        for implementation in sorted(implementations, key=lambda item: (item.trylast, item.plugin_name)):
             given = {name: arguments[name] for name in implementation.argnames}
             yield implementation.plugin_name, partial(cast(Callable[..., Any], implementation.function), **given)
 

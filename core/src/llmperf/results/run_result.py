@@ -155,7 +155,7 @@ def software(records: RunRecords, common: Facts) -> Software:
 
 def metrics(records: RunRecords) -> Metrics:
     """All figures of a run. Without a complete window there is no throughput; the other figures are kept."""
-    from llmperf.tokens.data_sets import known_entropy
+    from llmperf.tokens import known_entropy
 
     steps, layout, script = records.steps, records.plan.layout, records.plan.worker.script
     world, window = layout.world_size, None

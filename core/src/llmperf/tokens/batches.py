@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from llmperf.errors import UserError
-from llmperf.tokens.data_sets import known_entropy
+from llmperf.tokens import known_entropy
 from llmperf.tokens.draws import position
 from llmperf.tokens.sources import Samples, check_ids, open_samples
 

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
+from zipfile import BadZipFile
 
 import numpy as np
 
-from llmperf.tokens.arrays import megatron_paths, megatron_tokens, npy_tokens
-from llmperf.tokens.data_sets import PYTHON_STDLIB, SYNTHETIC, DataError, local_path, synthetic_fingerprint
+from llmperf.errors import DataError, PluginError
+from llmperf.plugins.loading import plugins_for
+from llmperf.plugins.mending import install_own
+from llmperf.plugins.own_packages import project_packages
+from llmperf.tokens import PYTHON_STDLIB, SYNTHETIC, synthetic_fingerprint
 from llmperf.tokens.draws import SampleOrder, permutation, raw_uint64
-from llmperf.tokens.encoders import open_encoder
-from llmperf.tokens.samsum import SAMSUM, record_lengths, record_tokens, samsum_file
-from llmperf.tokens.text import huggingface_tokens, python_library, text_file
 from llmperf.types.plan_checks import Problem
+from llmperf.types.spec import ReadTokens
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,8 +31,6 @@ SCANNED_TOKENS = 2**26
 """Streams of up to this length are checked for invalid ids when they are opened; longer streams batch by batch."""
 FINGERPRINT_BLOCKS = 64
 FINGERPRINT_TOKENS = 4096
-SAVED = ("dataset_info.json", "state.json", "dataset_dict.json")
-"""Files in the folders that `datasets.load_from_disk` can read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,12 +102,14 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
         )
     if contract.packing != "padded" and contract.dataset == SYNTHETIC:
         return SyntheticTokens(spec.model.vocab_size, contract.seq_len, contract.seed)
+    read = read_tokens(contract.dataset, data, contract.packing == "padded")
+    where, tokens, starts = read.setting, read.ids, None
     if contract.packing == "padded":
-        where, starts, tokens = "data.path", *_open_records(spec)
+        assert read.record_lengths is not None
+        starts = np.append(np.int64(0), np.cumsum(read.record_lengths, dtype=np.int64))
         samples = len(starts) - 1
     else:
-        where, tokens = open_stream(contract.dataset, data)
-        starts, samples = None, max(0, (len(tokens) - 1) // contract.seq_len)
+        samples = max(0, (len(tokens) - 1) // contract.seq_len)
     wanted = 1 if batch is None or data.repeat else contract.steps * batch.global_batch
     if samples < wanted:
         needed = f"{len(tokens)} tokens, {samples} samples of {contract.seq_len}; {wanted} samples need"
@@ -140,69 +142,72 @@ def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
     return ()
 
 
-def data_fingerprint(spec: RunSpec, batch: Batch | None) -> str | None:
-    """SHA-256 that identifies the data of a run on this machine; None if they cannot be read."""
-    try:
-        return open_samples(spec, batch).fingerprint
-    except DataError:
-        return None
-
-
-def _open_records(spec: RunSpec) -> tuple[NDArray[np.int64], NDArray[np.integer]]:
-    """The starts and the tokens of records, as in `StoredSamples`; DataError if the data set has no records."""
-    path = None if spec.data.path is None else samsum_file(local_path(spec.data.path))
-    if spec.contract.dataset != SAMSUM or spec.data.format != "auto" or path is None:
+def read_tokens(dataset: str, data: DataSource, records: bool = False) -> ReadTokens:
+    """The tokens of a data set, with the lengths of its records if asked for; DataError if nothing reads them."""
+    if data.path is not None:
+        path = local_path(data.path)
+        data = replace(data, path=str(path))
+        npy = path.suffix == ".npy" and path.is_file() if data.format == "auto" else data.format == "npy"
+        if npy and not records:
+            return ReadTokens(setting="data.path", ids=npy_tokens(path))
+    hook, plugins = "llmperf_read_tokens", plugins_for()
+    if dataset != SYNTHETIC:
+        for key, read in plugins.collect(hook, dataset=dataset, data=data, records=records):
+            if read is None:
+                continue
+            if not isinstance(read, ReadTokens) or (records and read.record_lengths is None):
+                expected = "ReadTokens with lengths of records" if records else "ReadTokens"
+                raise PluginError(f"{plugins.who(key)}: {hook}: expected {expected}, found {read!r:.80}")
+            if records and read.record_lengths is not None and read.record_lengths.min(initial=2) < 2:
+                raise DataError(
+                    "data.tokenizer", "it turns a record into fewer than two tokens, so that nothing is predicted"
+                )
+            return read
+    if records and (data.path is None or plugins.answers(hook)):
         raise DataError(
             "contract.packing",
-            f"padded sequences need a data set of records: {SAMSUM!r} with --set data.path=train.json (or .jsonl,"
+            "padded sequences need a data set of records: 'samsum' with --set data.path=train.json (or .jsonl,"
             " .csv); the nearest is packed",
         )
-    encoder = open_encoder(spec.data.tokenizer)
-    lengths = npy_tokens(record_lengths(path, encoder)).astype(np.int64)
-    if lengths.min() < 2:
-        raise DataError("data.tokenizer", "it turns a record into fewer than two tokens, so that nothing is predicted")
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(lengths)]), npy_tokens(record_tokens(path, encoder))
-
-
-def open_stream(dataset: str, data: DataSource) -> tuple[str, NDArray[np.integer]]:
-    """The setting that selects a data set, and its tokens."""
-    if dataset == PYTHON_STDLIB:
-        return "contract.dataset", npy_tokens(python_library(open_encoder(data.tokenizer)))
-    if data.path is None:
+    if data.path is None and dataset != PYTHON_STDLIB:
         raise DataError(
             "data.path",
             f"data set {dataset!r} is read from a local file: --set data.path=FILE;"
             " to try without: --set dataset=synthetic (or python-stdlib), a variant",
         )
-    path = local_path(data.path)
-    records = samsum_file(path) if dataset == SAMSUM and data.format == "auto" else None
-    if records is not None:
-        return "data.path", npy_tokens(record_tokens(records, open_encoder(data.tokenizer)))
-    kind = guess_format(path) if data.format == "auto" else data.format
-    if dataset == SAMSUM and data.format == "auto" and kind == "text":
-        raise DataError("data.path", f"{path}: samsum is read from .json, .jsonl or .csv, or as tokens (.npy, .bin)")
+    package = project_packages()["data"]
+    broken = next((line for line in plugins.left_out if f"({package})" in line), None)
+    mend = broken or f"install it with: {install_own(package)}"
+    where = "contract.dataset" if data.path is None else "data.path"
+    raise DataError(where, f"{data.path or dataset} is read by {package}; {mend}")
+
+
+def local_path(text: str) -> Path:
+    """The path that `data.path` names; DataError for a pipe, a socket or a device, since reading it might never end."""
     try:
-        if kind == "npy":
-            return "data.path", npy_tokens(path)
-        if kind == "megatron":
-            return "data.path", megatron_tokens(path)
-        tokenised = huggingface_tokens if kind == "huggingface" else text_file
-        return "data.path", npy_tokens(tokenised(path, open_encoder(data.tokenizer)))
-    except OSError as error:
-        raise DataError("data.path", f"{error.filename or path}: {error.strerror or error}") from None
+        path = Path(text).expanduser()
+    except RuntimeError as error:  # ~NAME of an unknown user
+        raise DataError("data.path", f"{text}: {error}") from None
+    if path.exists() and not (path.is_file() or path.is_dir()):
+        raise DataError("data.path", f"{path} is neither a regular file nor a folder")
+    return path
 
 
-def guess_format(path: Path) -> str:
-    """The format of a path by its suffix and content; DataError if it does not exist."""
-    if path.suffix in (".bin", ".idx") or all(file.is_file() for file in megatron_paths(path)):
-        return "megatron"
-    if path.is_dir():
-        if any((path / name).is_file() for name in SAVED):
-            return "huggingface"
-        raise DataError("data.path", f"{path} is a folder that datasets.save_to_disk did not write; name a file")
-    if not path.exists():
-        raise DataError("data.path", f"{path} does not exist")
-    return "npy" if path.suffix == ".npy" else "text"
+def npy_tokens(path: Path) -> NDArray[np.integer]:
+    """The ids in a `.npy` file of shape [tokens] or [rows, tokens], flattened; DataError for any other content."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError("data.path", f"{path} is not a readable .npy file: {reason}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
+        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+        raise DataError("data.path", f"{path}: expected integers of one or two dimensions, found {found}")
+    if not array.flags.c_contiguous:
+        raise DataError(
+            "data.path", f"{path}: expected C order, found Fortran order; save it with np.ascontiguousarray"
+        )
+    return array.reshape(-1)
 
 
 def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:

@@ -129,6 +129,7 @@ if TYPE_CHECKING:
     from llmperf.types.spec import DataSource as DataSource
     from llmperf.types.spec import Lora as Lora
     from llmperf.types.spec import Optimizer as Optimizer
+    from llmperf.types.spec import ReadTokens as ReadTokens
     from llmperf.types.spec import RunSpec as RunSpec
     from llmperf.types.spec import Scalar as Scalar
     from llmperf.types.spec import Tuning as Tuning

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from llmperf.types.flop_counts import Precision
 from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 from llmperf.types.units import Count, Decay, NonNegative, Positive, Skew
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 Scalar = bool | int | float | str
 
@@ -166,6 +170,18 @@ class DataSource:
     """`bytes`, or the path of a `tokenizer.json`."""
     repeat: bool = False
     """Begin again when the tokens run out."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadTokens:
+    """The tokens of a data set, as an extension reads them."""
+
+    setting: str
+    """The setting that selects the data, which errors name."""
+    ids: NDArray[np.integer]
+    """All tokens, [tokens]; documents end with the tokenizer's end token."""
+    record_lengths: NDArray[np.integer] | None = None
+    """Tokens of each record, in their order; None for a stream, which cannot be padded."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

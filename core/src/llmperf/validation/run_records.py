@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import read_steps
 from llmperf.runfolder.totals import RankTotals
-from llmperf.tokens.data_sets import PYTHON_STDLIB
+from llmperf.tokens import PYTHON_STDLIB
 from llmperf.types import Finding, PhaseRecord, RankRecord, StepRecord, Text
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.rules.while_reading import (

@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
+from llmperf import read_bytes
+from llmperf.errors import DataError, UserError
 
-from llmperf.errors import UserError
-from llmperf.files.json_files import read_bytes
-from llmperf.tokens.cache import cached_tokens, file_digest
-from llmperf.tokens.data_sets import DataError
-from llmperf.tokens.encoders import Encoder
-from llmperf.tokens.text import encoded
+from llmperf_datasets.text import Encoder, encoded
+from llmperf_datasets.token_cache import cached_tokens, file_digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -48,26 +46,21 @@ def samsum_file(path: Path) -> Path | None:
     return path if path.suffix in (".json", ".jsonl", ".csv") else None
 
 
-def record_tokens(path: Path, encoder: Encoder) -> Path:
-    """The tokens of all records, joined, each followed by the tokenizer's end token."""
-    return cached_tokens(_key(path, encoder), encoder.dtype, lambda: encoded(read_dialogues(path), encoder))
+def record_tokens(
+    path: Path, encoder: Encoder, with_lengths: bool
+) -> tuple[NDArray[np.integer], NDArray[np.integer] | None]:
+    """The tokens of all records, joined, each followed by the tokenizer's end token; the number of these of each."""
+    try:
+        key = [SAMSUM, path.suffix, file_digest(path), encoder.identity]
+    except OSError as error:
+        raise DataError("data.path", f"{path}: {error.strerror or error}") from None
 
-
-def record_lengths(path: Path, encoder: Encoder) -> Path:
-    """The number of these tokens of each record."""
-
-    def parts() -> Iterator[NDArray[np.integer]]:
+    def lengths() -> Iterator[NDArray[np.integer]]:
         for text in read_dialogues(path):
             yield np.array([len(encoder.encode(text)) + len(encoder.end)], dtype=np.int64)
 
-    return cached_tokens([*_key(path, encoder), "lengths"], "<u4", parts)
-
-
-def _key(path: Path, encoder: Encoder) -> list[str]:
-    try:
-        return [SAMSUM, path.suffix, file_digest(path), encoder.identity]
-    except OSError as error:
-        raise DataError("data.path", f"{path}: {error.strerror or error}") from None
+    tokens = cached_tokens(key, encoder.dtype, lambda: encoded(read_dialogues(path), encoder))
+    return tokens, cached_tokens([*key, "lengths"], "<u4", lengths) if with_lengths else None
 
 
 def read_dialogues(path: Path) -> list[str]:

@@ -1,27 +1,99 @@
-"""Text as tokens: a UTF-8 file, the sources of this host's Python library, or a saved Hugging Face data set."""
+"""Text as tokens: encoders, a UTF-8 file, the sources of this host's Python library, a saved Hugging Face data set."""
 
 from __future__ import annotations
 
 import codecs
 import hashlib
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from llmperf import open_regular, pip_command, read_bytes
+from llmperf.errors import DataError, UserError
 
-from llmperf.files.json_files import open_regular
-from llmperf.tokens.cache import READ_BYTES, cached_tokens, file_digest
-from llmperf.tokens.data_sets import DataError
-from llmperf.tokens.encoders import Encoder
+from llmperf_datasets.token_cache import READ_BYTES, cached_tokens, file_digest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
-ROWS = 1000
+BYTES = "bytes"
+END_OF_DOCUMENT = 256
+END_TOKENS = ("</s>", "<|endoftext|>", "<|end_of_text|>", "<|im_end|>", "[SEP]")
+PIECE_CHARACTERS = 1 << 16
+
+
+@dataclass(slots=True, kw_only=True)
+class Encoder:
+    """Turns text into ids."""
+
+    identity: str
+    """Identifies the encoder: encoders that give different ids have different identities."""
+    dtype: str
+    """The narrowest dtype that holds all its ids."""
+    end: tuple[int, ...]
+    """Appended to each document: the id of the end token, or nothing if the tokenizer has no such token."""
+    begin: tuple[int, ...]
+    """Ids that the tokenizer puts before a text; documents for training do not have them."""
+    encode: Callable[[str], NDArray[np.integer]]
+    """The ids of a text, without tokens for its beginning and end."""
+
+
+def open_encoder(tokenizer: str) -> Encoder:
+    """The encoder for `data.tokenizer`: `bytes`, or the path of a `tokenizer.json` or of its folder.
+
+    The ids of `bytes` are those of UTF-8, 0 to 255, and 256 at the end of each document.
+    """
+    if tokenizer == BYTES:
+        return Encoder(
+            identity=BYTES, dtype="<u2", end=(END_OF_DOCUMENT,), begin=(),
+            encode=lambda text: np.frombuffer(text.encode(), dtype=np.uint8),
+        )  # fmt: skip
+    path = Path(tokenizer).expanduser()
+    path = path / "tokenizer.json" if path.is_dir() else path
+    try:
+        content = read_bytes(path)
+    except UserError as error:
+        raise DataError("data.tokenizer", f"expected 'bytes' or the path of a tokenizer.json; {error}") from None
+    try:
+        from tokenizers import Tokenizer
+    except ImportError:
+        raise DataError(
+            "data.tokenizer",
+            f"reading a tokenizer.json needs the package 'tokenizers': {pip_command('install', 'tokenizers')}",
+        ) from None
+    try:
+        read = Tokenizer.from_buffer(content)
+    except Exception as error:  # the library raises plain Exception
+        raise DataError("data.tokenizer", f"{path} is not a tokenizer.json: {error}") from None
+
+    def encode(text: str) -> NDArray[np.integer]:
+        encoded = read.encode_batch(pieces(text, PIECE_CHARACTERS), add_special_tokens=False)
+        return np.array([token for piece in encoded for token in piece.ids], dtype=np.int64)
+
+    plain = read.encode("a", add_special_tokens=False).ids
+    marked = read.encode("a", add_special_tokens=True).ids
+    return Encoder(
+        identity=hashlib.sha256(content).hexdigest(),
+        dtype="<u2" if read.get_vocab_size() <= 2**16 else "<u4",
+        end=tuple(end for end in map(read.token_to_id, END_TOKENS) if end is not None)[:1],
+        begin=tuple(marked[: marked.index(plain[0])]) if plain and plain[0] in marked else (),
+        encode=encode,
+    )
+
+
+def pieces(text: str, longest: int) -> list[str]:
+    """A text cut at line ends into pieces of about `longest` characters, which the library encodes in parallel."""
+    cut, start = [], 0
+    while start < len(text):
+        end = text.find("\n", start + longest) + 1 or len(text)
+        cut.append(text[start:end])
+        start = end
+    return cut
 
 
 def encoded(documents: Iterable[str], encoder: Encoder) -> Iterator[NDArray[np.integer]]:
@@ -31,7 +103,7 @@ def encoded(documents: Iterable[str], encoder: Encoder) -> Iterator[NDArray[np.i
         yield np.array(encoder.end, dtype=np.int64)
 
 
-def text_file(path: Path, encoder: Encoder) -> Path:
+def text_file(path: Path, encoder: Encoder) -> NDArray[np.integer]:
     """The tokens of a UTF-8 text file, one document; DataError if it is not UTF-8."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
@@ -53,9 +125,10 @@ def text_file(path: Path, encoder: Encoder) -> Path:
     return cached_tokens(["text", file_digest(path), encoder.identity], encoder.dtype, parts)
 
 
-def python_library(encoder: Encoder) -> Path:
+def python_library(tokenizer: str) -> NDArray[np.integer]:
     """The tokens of this host's Python library: every `*.py` that is UTF-8, by name, each a document."""
-    folder, texts, digest = Path(sysconfig.get_paths()["stdlib"]), [], hashlib.sha256()
+    encoder, folder = open_encoder(tokenizer), Path(sysconfig.get_paths()["stdlib"])
+    texts, digest = [], hashlib.sha256()
     names = {path.relative_to(folder).as_posix(): path for path in folder.rglob("*.py")}
     for _, path in sorted(names.items()):
         if NOT_THE_LIBRARY.isdisjoint(path.relative_to(folder).parts):
@@ -69,7 +142,7 @@ def python_library(encoder: Encoder) -> Path:
     return cached_tokens(key, encoder.dtype, lambda: encoded(texts, encoder))
 
 
-def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
+def huggingface_tokens(folder: Path, encoder: Encoder) -> NDArray[np.integer]:
     """The tokens of a folder that `save_to_disk` wrote: its `input_ids`, or its `text`, encoded."""
 
     def parts() -> Iterator[NDArray[np.integer]]:
@@ -78,7 +151,7 @@ def huggingface_tokens(folder: Path, encoder: Encoder) -> Path:
         if column is None:
             found = ", ".join(dataset.column_names) or "none"
             raise DataError("data.path", f"{folder}: expected a column 'input_ids' or 'text', found: {found}")
-        rows = (row for start in range(0, len(dataset), ROWS) for row in dataset[start : start + ROWS][column])
+        rows = (row for start in range(0, len(dataset), 1000) for row in dataset[start : start + 1000][column])
         for row in rows:
             if isinstance(row, str):
                 yield from encoded([row], encoder)
@@ -99,8 +172,6 @@ def _load(folder: Path) -> Any:
     try:
         from datasets import Dataset, load_from_disk
     except ImportError:
-        from llmperf.plugins.mending import pip_command
-
         raise DataError(
             "data.path", f"{folder}: reading it needs the package 'datasets': {pip_command('install', 'datasets')}"
         ) from None

@@ -1,4 +1,4 @@
-"""Tokenised text as `.npy` files in the cache. A single process writes each file, and only complete files appear."""
+"""Tokenised text as files in the cache. A single process writes each file, and only complete files appear."""
 
 from __future__ import annotations
 
@@ -12,40 +12,46 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-
-from llmperf.files.json_files import open_regular
-from llmperf.files.user_files import cache_dir
-from llmperf.tokens.data_sets import DataError
+from llmperf import cache_dir, open_regular, write_bytes
+from llmperf.errors import DataError, UserError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Parts = Callable[[], Iterable["NDArray[np.integer]"]]
-
-FORMAT_VERSION = "1"
 READ_BYTES = 1 << 20
-HEADER_BYTES = 128
 
 
-def cached_tokens(key: Iterable[str], dtype: str, parts: Parts) -> Path:
-    """The `.npy` file of a token stream, written from `parts` unless it exists with the content that was written.
+def cached_tokens(
+    key: Iterable[str], dtype: str, parts: Callable[[], Iterable[NDArray[np.integer]]]
+) -> NDArray[np.integer]:
+    """A memory-mapped token stream, written from `parts` unless the cache has the content that was written.
 
     A file beside it has the SHA-256 of that content: a file that was changed is written again.
     `key` holds the digests of everything that the tokens depend on. Ranks that start together wait for the first.
     """
-    digest = hashlib.sha256("\0".join([FORMAT_VERSION, dtype, *key]).encode()).hexdigest()
     folder = cache_dir("tokens")
-    path = folder / f"{digest}.npy"
+    path = folder / f"{hashlib.sha256(chr(0).join([dtype, *key]).encode()).hexdigest()}.ids"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         if not _is_whole(path):
-            with (folder / f"{digest}.lock").open("w") as lock:
+            with path.with_suffix(".lock").open("w") as lock:
                 fcntl.flock(lock, fcntl.LOCK_EX)  # ends with its process, so that it never blocks a later run
                 if not _is_whole(path):
-                    _write(path, np.dtype(dtype), parts())
+                    handle, name = tempfile.mkstemp(dir=folder, prefix=f".{path.name}.")
+                    try:
+                        with os.fdopen(handle, "wb") as file:
+                            for part in parts():
+                                file.write(part.astype(dtype, copy=False).tobytes())
+                            file.flush()
+                            os.fsync(file.fileno())
+                        # the sum first: without it, a file is written again
+                        write_bytes(path.with_suffix(".sha256"), file_digest(Path(name)).encode())
+                        os.replace(name, path)
+                    finally:
+                        Path(name).unlink(missing_ok=True)
+        return np.memmap(path, dtype=dtype, mode="r") if path.stat().st_size else np.zeros(0, dtype=dtype)
     except OSError as error:
         raise DataError("LLMPERF_CACHE_DIR", f"cannot write tokens to {folder}: {error.strerror or error}") from None
-    return path
 
 
 def _is_whole(path: Path) -> bool:
@@ -54,30 +60,6 @@ def _is_whole(path: Path) -> bool:
         return path.with_suffix(".sha256").read_text(errors="replace") == file_digest(path)
     except FileNotFoundError:
         return False
-
-
-def _write(path: Path, dtype: np.dtype[np.integer], parts: Iterable[NDArray[np.integer]]) -> None:
-    """Write a one-dimensional array of unknown length; its header is written last, in reserved space."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(bytes(HEADER_BYTES))
-            count = 0
-            for part in parts:
-                file.write(part.astype(dtype, copy=False).tobytes())
-                count += len(part)
-            facts = f"{{'descr': '{dtype.str}', 'fortran_order': False, 'shape': ({count},), }}"
-            start = b"\x93NUMPY\x01\x00" + (HEADER_BYTES - 10).to_bytes(2, "little")
-            file.seek(0)
-            file.write(start + facts.encode().ljust(HEADER_BYTES - 11) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        # the sum first: without it, a file is written again
-        _replace_text(path.with_suffix(".sha256"), file_digest(Path(name)))
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def file_digest(path: Path) -> str:
@@ -92,14 +74,7 @@ def file_digest(path: Path) -> str:
         while block := file.read(READ_BYTES):
             digest.update(block)
     if facts.st_size > READ_BYTES:
-        with suppress(OSError):  # a cache that cannot be written only costs time
+        with suppress(OSError, UserError):  # a cache that cannot be written only costs time
             memo.parent.mkdir(parents=True, exist_ok=True)
-            _replace_text(memo, digest.hexdigest())
+            write_bytes(memo, digest.hexdigest().encode())
     return digest.hexdigest()
-
-
-def _replace_text(path: Path, text: str) -> None:
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    os.replace(name, path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from llmperf.cases.model_facts import misfits
 from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
 from llmperf.files.json_files import ByValue, builtins
-from llmperf.tokens.data_sets import SYNTHETIC, synthetic_fingerprint
+from llmperf.tokens import SYNTHETIC, synthetic_fingerprint
 from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
 from llmperf.validation.plugin_data import known_case, known_model
 from llmperf.validation.reading import shown

@@ -5,30 +5,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-import llmperf
 from llmperf import setting_problem
 from llmperf.errors import UserError
 from llmperf.types import Problem
+from llmperf_datasets import open_encoder
 
 from llmperf_lora.mmlu.questions import LETTERS, Question, Subject, read_subjects
 
 if TYPE_CHECKING:
-    import numpy as np
     from llmperf.types import Model, RunSpec
-    from numpy.typing import NDArray
+    from llmperf_datasets.text import Encoder
 
     from llmperf_lora.limits import Options
-
-
-class Encoder(Protocol):
-    """The encoder that `llmperf.open_encoder` returns."""
-
-    begin: tuple[int, ...]
-
-    def encode(self, text: str) -> NDArray[np.integer]:
-        """The ids of a text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +38,7 @@ def read_prompts(options: Options, tokenizer: str, model: Model) -> list[Prompt]
     """Every question of a folder as a prompt; UserError for files or a tokenizer that will not do."""
     assert options.mmlu_folder is not None
     subjects = read_subjects(options.mmlu_folder, options.mmlu_split, options.mmlu_shots, options.mmlu_limit)
-    encoder = llmperf.open_encoder(tokenizer)
+    encoder = open_encoder(tokenizer)
     return [prompt for subject in subjects for prompt in prompts_of(subject, encoder, model)]
 
 
@@ -102,7 +92,7 @@ def mmlu_problems(options: Options, spec: RunSpec) -> Iterator[Problem]:
         yield setting_problem("lora", "framework.mmlu", str(error))
         return
     try:
-        encoder = llmperf.open_encoder(spec.data.tokenizer)
+        encoder = open_encoder(spec.data.tokenizer)
         for subject in subjects:
             list(prompts_of(replace(subject, questions=subject.questions[:1]), encoder, spec.model))
     except UserError as error:
