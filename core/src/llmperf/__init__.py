@@ -118,7 +118,7 @@ _MOVED = {
     "import_config": "llmperf_huggingface.importing.import_config",
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
-    "open_encoder": "llmperf_datasets.open_encoder",
+    "open_encoder": "llmperf_datasets.text.open_encoder",
     "opened_sheets": "llmperf.opened_results",
     "tool_output": "llmperf_vendorkit.tool_output",
     "visible_devices": "llmperf_vendorkit.visible_devices",

@@ -13,9 +13,8 @@ from llmperf import pip_command
 from llmperf.errors import UserError
 from llmperf.tokens.sources import read_tokens
 from llmperf.types import DataSource
-from llmperf_datasets import open_encoder
 from llmperf_datasets.reading import guess_format, megatron_tokens
-from llmperf_datasets.text import pieces
+from llmperf_datasets.text import open_encoder, pieces
 
 
 @pytest.fixture(autouse=True)

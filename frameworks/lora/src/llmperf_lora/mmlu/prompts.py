@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from llmperf import setting_problem
 from llmperf.errors import UserError
 from llmperf.types import Problem
-from llmperf_datasets import open_encoder
+from llmperf_datasets.text import open_encoder
 
 from llmperf_lora.mmlu.questions import LETTERS, Question, Subject, read_subjects
 
