@@ -132,7 +132,7 @@ def block_seconds(states: torch.Tensor, width: int, inner: int, repetitions: int
         block = model.model.layers[0]
         if name == "compiled":
             compile_blocks([block])
-        positions = model.model.positions(states, states.shape[1])["full"]
+        positions = model.model.positions(states)["full"]
         works[name] = lambda block=block, positions=positions: block(states, positions)
     return seconds(works, [states], repetitions)
 

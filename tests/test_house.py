@@ -38,7 +38,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "frameworks/megatron_core": 750,
     "frameworks/megatron_deepspeed": 1900,
     "frameworks/paddle": 2000,
-    "frameworks/pytorch": 6650,
+    "frameworks/pytorch": 6000,
     "frameworks/torchtitan": 650,
     "frameworks/transformers": 550,
     "frameworks/zero": 850,
@@ -62,8 +62,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 90550,
-    "tests": 49350,
+    "outside tests": 89900,
+    "tests": 49300,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -7,9 +7,9 @@ from llmperf.types import Result
 
 
 @pytest.mark.slow
-def test_experts_shared_by_two_ranks_take_the_tokens_of_their_tables(tmp_path, monkeypatch, ran):
+def test_experts_take_the_tokens_of_their_tables(tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
-    sets = ("model=qwen3_moe_tiny", "routing=skewed", "routing_skew=1.2", "expert_parallel=2", "seq_len=64",
+    sets = ("model=qwen3_moe_tiny", "routing=skewed", "routing_skew=1.2", "seq_len=64",
             "micro_batch=1", "gradient_checkpointing=true", "steps=5", "warmup_steps=2")  # fmt: skip
     options = [word for setting in sets for word in ("--set", setting)]
     shown = ran(0, "run", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "2", *options).out

@@ -17,7 +17,6 @@ HOPPER = "H100-SXM5-80GB:1x4"
 LAYOUTS = {
     "ddp": (0, "pytorch", ["tuning.sharding_stage=0"]),
     "fsdp": (0, "pytorch", ["tuning.sharding_stage=3"]),
-    "tensor parallel": (0, "pytorch", ["tuning.sharding_stage=0", "tuning.tensor_parallel=2"]),
     "zero 0": (0, "zero", ["tuning.sharding_stage=0"]),
     "zero 1": (0, "zero", ["tuning.sharding_stage=1"]),
     "zero 2 overlapped": (0, "zero", ["tuning.sharding_stage=2", "framework.overlap_comm=true"]),
@@ -38,9 +37,8 @@ TODAY = {
     "deepseek_v3_tiny": ("zero", ["tuning.sharding_stage=3", "tuning.attention=efficient"]),
 }
 """Models of today; the kernels compute what is visible, with values as wide as they are."""
-SHARED_EXPERTS = ["tuning.sharding_stage=3", "tuning.expert_parallel=4", "contract.model=qwen3_moe_tiny"]
 EACH_EXPERT = ["tuning.sharding_stage=0", "contract.model=qwen3_moe_tiny"]
-NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "shared experts", "each expert", "compiled"]
+NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "each expert", "compiled"]
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +51,6 @@ def traces():
             (HOPPER, 0, framework, [*settings, f"contract.model={name}", BF16])
             for name, (framework, settings) in TODAY.items()
         ),
-        (HOPPER, 0, "pytorch", [*SHARED_EXPERTS, BF16]),
         (DEVICES, 0, "pytorch", [*EACH_EXPERT, BF16]),
         (DEVICES, 0, "pytorch", [*LAYOUTS["ddp"][2], BF16, "tuning.compile=true"]),
     ]
@@ -83,14 +80,6 @@ def test_traced_flops_are_those_of_the_models_facts(traces, model):
     assert trace["attention_flops"] == pytest.approx(trace["stated_attention_flops"], rel=0.001)
 
 
-def test_ranks_that_share_experts_send_each_other_equally_many_tokens(traces):
-    trace, whole = traces["shared experts"], traces["qwen3_moe_tiny"]
-    assert trace["matmul_flops"] == pytest.approx(whole["matmul_flops"], rel=1e-9)
-    assert "all_to_all" in {collective for collective, _, _ in trace["collectives"]}
-    (waits,) = trace["waits"].items()
-    assert "experts.py" in str(waits)
-
-
 def test_a_compiler_joins_operations_of_blocks_forward_and_backward(traces):
     compiled, separate = traces["compiled"], traces["ddp"]
     assert compiled["matmul_flops"] == separate["matmul_flops"]
@@ -110,12 +99,11 @@ def test_the_host_waits_for_the_sizes_of_experts_without_one_kernel_for_all(trac
 def test_memory_by_kind_adds_up(traces, layout):
     assert sum(traces[layout]["at_peak"].values()) == traces[layout]["peak"]
     assert sum(traces[layout]["between"].values()) <= traces[layout]["peak"]
-    assert traces["tensor parallel"]["at_peak"]["logits"] < traces["ddp"]["at_peak"]["logits"]  # ranks divide them
 
 
 def test_every_layout_computes_the_same_products_in_all(traces):
     flops = {name: trace["matmul_flops"] for name, trace in traces.items()}
-    names = ("fsdp", "tensor parallel", "zero 0", "zero 1", "zero 3")
+    names = ("fsdp", "zero 0", "zero 1", "zero 3")
     assert {name: flops[name] for name in names} == dict.fromkeys(names, flops["ddp"])
     # half as many data-parallel ranks: twice the micro batches
     assert flops["first stage"] + flops["last stage"] == pytest.approx(2 * flops["ddp"])

@@ -22,7 +22,8 @@ from llmperf_estimate.traces import analytic_trace, analytic_traces
 from llmperf_estimate.types import Estimate, Saving
 
 LLAMA = ("llama3_1_8b_pretrain_pytorch", "H100-SXM5-80GB:1x8", "micro_batch=1", "global_batch=8")
-MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8")
+MIXTURE = ("qwen3_30b_a3b_pretrain_pytorch", "H200:1x8", "framework=megatron_core")
+"""With experts shared by eight ranks."""
 
 
 @cache

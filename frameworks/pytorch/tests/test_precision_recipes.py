@@ -45,11 +45,9 @@ def problems(program, asked, device="cuda"):
 @pytest.mark.parametrize(
     ("asked", "reason"),
     [
-        (task("fp8_rowwise", tuning={"tensor_parallel": 2}), "expected tensor_parallel and pipeline_parallel 1"),
         (task("fp8_rowwise", model="mixtral_tiny"), "mixtral_tiny is a mixture: expected a dense model"),
         (task("fp8_blockwise", tuning={"emulate_precision": False}), "multiples of 128, and llama3_tiny has 32"),
         (task("fp8_blockwise", tuning={"emulate_precision": False}), "run on compute capability 9.0 only"),
-        (task("bf16_pure", tuning={"pipeline_parallel": 2}), "expected pipeline_parallel 1"),
         (task("bf16_pure", tuning={"accumulation_dtype": "fp32"}), "expected accumulation_dtype auto"),
         (task("bf16_pure", "zero"), "float32 master weights at stage 0; nearest: --set sharding_stage=1"),
         (task("fp8_rowwise", "zero", {"sharding_stage": 3}), "nearest: --set sharding_stage=2"),

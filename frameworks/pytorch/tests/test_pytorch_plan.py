@@ -26,8 +26,8 @@ def test_all_that_does_not_fit_is_told_at_once(program):
     tuning = {"context_parallel": 2, "attention": "flash", "fused_ops": ["rms_nrom"]}
     task = {"contract": {"lora": {}, "precision": "fp16"}, "tuning": tuning, "options": {"bucket": 3}}
     found = problems(program, task)
-    parallel = "data and tensor and pipeline and expert and sequence parallel only"
-    assert found.pop("tuning.context_parallel") == f"pytorch is {parallel}: expected 1, found 2; the nearest is 1"
+    message = "pytorch is data parallel only: expected 1, found 2; the nearest is 1"
+    assert found.pop("tuning.context_parallel") == message
     assert "nearest: --set 'fused_ops=[\"rms_norm\"]'" in found.pop("tuning.fused_ops")
     assert found.pop("framework.bucket") == "pytorch has no such option; it has: prefetch"
     assert set(found) == {"tuning.attention", "contract.lora", "contract.precision"}
@@ -47,42 +47,11 @@ def test_facts_that_no_block_has(program, model, where):
     assert list(problems(program, {"model": model})) == [where]
 
 
-SEQUENCES = {"tensor_parallel": 4, "sequence_parallel": True}
-INTERLEAVED = {"pipeline_schedule": "interleaved"}
-ZERO_BUBBLE = {"pipeline_parallel": 2, "pipeline_schedule": "zero_bubble"}
-
-
-@pytest.mark.parametrize(
-    ("tuning", "model", "seq_len", "where", "message"),
-    [
-        (SEQUENCES, {"family": "baichuan", "kv_heads": 4}, 64, "tensor_parallel",
-         "pytorch does not divide a packed projection among ranks (tiny); the nearest is 1"),
-        (SEQUENCES, {"vocab_size": 510}, 64, "tensor_parallel",
-         "tiny has vocab_size 510, which tensor parallel 4 does not divide; the nearest that does is 3"),
-        (SEQUENCES, {}, 62, "sequence_parallel",
-         "tensor parallel 4 does not divide seq_len 62; nearest: --set sequence_parallel=false"),
-        ({"pipeline_parallel": 2, "sharding_stage": 1}, {}, 64, "sharding_stage",
-         "stages of a pipeline are replicated: expected 0, found 1; nearest: --set sharding_stage=0 or --framework"
-         " megatron_deepspeed"),
-        ({"pipeline_parallel": 2}, {"tied_embeddings": True}, 64, "pipeline_parallel",
-         "the first and the last stage cannot share the tied embedding; the nearest is 1"),
-        ({"pipeline_parallel": 2, "virtual_stages": 2}, {}, 64, "virtual_stages",
-         "expected 1 with schedule 1f1b and 2 or more with interleaved, found 2 with 1f1b; nearest: --set"
-         " pipeline_schedule=interleaved"),
-        ({"pipeline_parallel": 2, **INTERLEAVED, "virtual_stages": 3}, {"layers": 8}, 64, "virtual_stages",
-         "tiny has 8 layers, which 2 x 3 stages do not divide; the nearest that does is 2"),
-        ({**ZERO_BUBBLE, "gradient_checkpointing": True}, {}, 64, "pipeline_schedule",
-         "its two backward passes would each compute a block again: expected no gradient checkpointing, found true; the"
-         " nearest is 1f1b"),
-        ({**ZERO_BUBBLE, "gradient_accumulation": 5}, {}, 64, "gradient_accumulation",
-         "schedule zero_bubble divides micro batches into 2 equal rounds: found 5; the nearest that works is 4"),
-        (INTERLEAVED, {}, 64, "pipeline_schedule", "one stage has no schedule: expected 1f1b, found interleaved"),
-        ({"virtual_stages": 2}, {}, 64, "virtual_stages", "one rank has one stage: expected 1, found 2"),
-    ],
-)  # fmt: skip
-def test_layouts_that_cannot_run(program, tuning, model, seq_len, where, message):
-    task = {"model": model, "contract": {"seq_len": seq_len}, "tuning": tuning}
-    assert problems(program, task) == {f"tuning.{where}": message}
+@pytest.mark.parametrize("degree", ["tensor_parallel", "pipeline_parallel", "expert_parallel"])
+def test_model_parallelism_is_that_of_other_frameworks(program, degree):
+    only = "pytorch is data parallel only: expected 1, found 2; the nearest is 1"
+    message = f"{only}, or --framework torchtitan or megatron_core"
+    assert problems(program, {"tuning": {degree: 2}}) == {f"tuning.{degree}": message}
 
 
 def test_sharded_states_are_counted(program):

@@ -47,14 +47,7 @@ def test_mixtures_shared_among_ranks_train_as_one_process_does(program, train):
         ("qwen3_moe_tiny", "FSDP2"): task("qwen3_moe_tiny", tuning=recomputed),
         ("deepseek_v3_tiny", "ZeRO-3"): task("deepseek_v3_tiny", "zero", tuning=recomputed),
         ("gpt_oss_tiny", "ZeRO-3"): task("gpt_oss_tiny", "zero", tuning=stage_3),
-        ("gpt_oss_tiny", "pipeline"): task("gpt_oss_tiny", tuning={"pipeline_parallel": 2}),
-        ("qwen3_moe_tiny", "expert parallel"): task("qwen3_moe_tiny", tuning={"expert_parallel": 2}),
-        ("deepseek_v3_tiny", "expert parallel, FSDP2"): task(
-            "deepseek_v3_tiny", tuning={**recomputed, "expert_parallel": 2}
-        ),
-        ("gpt_oss_tiny", "expert parallel, bf16"): task(
-            "gpt_oss_tiny", tuning={"sharding_stage": 2, "expert_parallel": 2}, precision="bf16"
-        ),
+        ("gpt_oss_tiny", "FSDP2, bf16"): task("gpt_oss_tiny", tuning={"sharding_stage": 2}, precision="bf16"),
         ("skewed", "FSDP2"): task("gpt_oss_tiny", tuning=stage_3, routing="skewed"),
     }
     results = train([*alone.values(), forced, *shared.values()], ranks=2)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import llmperf
 from llmperf import setting_problem
 from llmperf.types import Problem
-from llmperf_pytorch.layouts.plan import micro_batches
 from llmperf_pytorch.limits import adapter_problems
 
 if TYPE_CHECKING:
@@ -92,7 +91,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
 
 
 def _schedule_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
-    tuning, ranks, batches = spec.tuning, layout.pipeline_parallel, micro_batches(spec, layout)
+    tuning, ranks = spec.tuning, layout.pipeline_parallel
+    share = spec.contract.global_batch // (tuning.micro_batch * layout.data_parallel)
+    batches = tuning.gradient_accumulation or max(1, share)
 
     def problem(where: str, message: str) -> Problem:
         return setting_problem("megatron_core", f"tuning.{where}", message)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
@@ -11,6 +11,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, Trainer, WorkerPlan
+
+
+@llmperf.hookimpl
+def llmperf_resources() -> Iterable[Path]:
+    """Overlays of cases whose tuning megatron-core does not have."""
+    from pathlib import Path
+
+    return [Path(__file__).parent / "data"]
 
 
 @llmperf.hookimpl

@@ -88,22 +88,17 @@ MULTIPLES = {"tensorwise": 16, "rowwise": 16, "blockwise": 128}
 
 
 def recipe_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """Layouts, models and machines on which a recipe cannot be trained by."""
+    """Models and machines on which a recipe cannot be trained by."""
     recipe, tuning = llmperf.precision_recipe(spec.contract.precision), spec.tuning
 
     def problem(reason: str) -> Problem:
         message = f"{recipe.name}: {reason}; nearest: --set precision=bf16"
         return setting_problem(framework, "contract.precision", message)
 
-    if recipe.name == "bf16_pure":
-        if tuning.pipeline_parallel > 1:
-            yield problem("pipeline stages hold float32 weights: expected pipeline_parallel 1")
-        if tuning.accumulation_dtype == "fp32":
-            yield problem("gradients are added up in bf16: expected accumulation_dtype auto")
+    if recipe.name == "bf16_pure" and tuning.accumulation_dtype == "fp32":
+        yield problem("gradients are added up in bf16: expected accumulation_dtype auto")
     if recipe.products != "fp8":
         return
-    if tuning.tensor_parallel > 1 or tuning.pipeline_parallel > 1:
-        yield problem("projections that ranks divide have no fp8: expected tensor_parallel and pipeline_parallel 1")
     if spec.model.mixture is not None:
         yield problem(f"experts are not computed in fp8, and {spec.model.name} is a mixture: expected a dense model")
     multiple = MULTIPLES[recipe.scaling]
@@ -144,7 +139,6 @@ NAMES = {
 }
 """Values of `tuning.attention` that need an accelerator."""
 FUSED_OPS = ("rms_norm", "rope", "swiglu", "cross_entropy")
-"""`cross_entropy` is not there where DTensor or a pipeline of torch's divides head and loss."""
 GROUPED_SINCE = (9, 0)
 """CUDA's compute capability from which torch has one kernel for the products of all experts; below it torch 2.8 refuses
 them, and later versions loop over the experts."""
@@ -185,14 +179,9 @@ def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> 
         yield setting_problem(framework, "tuning.attention", message)
 
 
-def possible_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
+def possible_fused_ops(spec: RunSpec) -> tuple[str, ...]:
     """Valid names for `tuning.fused_ops` on every device: operations that the model has."""
-    shares_head = spec.tuning.tensor_parallel > 1 or spec.tuning.pipeline_parallel > 1
-    absent = {
-        "rope": spec.model.position_encoding != "rope",
-        "swiglu": spec.model.activation != "swiglu",
-        "cross_entropy": framework == "pytorch" and shares_head,
-    }
+    absent = {"rope": spec.model.position_encoding != "rope", "swiglu": spec.model.activation != "swiglu"}
     return tuple(name for name in FUSED_OPS if not absent.get(name))
 
 
@@ -202,7 +191,7 @@ def used_fused_ops(framework: str, spec: RunSpec) -> tuple[str, ...]:
     `auto` is all that are possible. Where whole blocks are compiled, the compiler fuses rotary positions and SwiGLU
     with what is around them.
     """
-    possible = possible_fused_ops(framework, spec)
+    possible = possible_fused_ops(spec)
     if spec.tuning.compile:
         possible = tuple(name for name in possible if name not in ("rope", "swiglu"))
     return llmperf.expanded_fused_ops(spec, possible)
@@ -234,8 +223,6 @@ def compiled_block_problems(framework: str, spec: RunSpec, probe: Probe) -> Iter
         reasons.append("ZeRO-3 gathers weights in hooks inside a block, which torch.compile cannot follow")
     if tuning.tensor_parallel > 1:
         reasons.append("ranks that share a block communicate inside it, which is not compiled")
-    if tuning.pipeline_parallel > 1 and framework == "pytorch":
-        reasons.append("pipeline stages of torch.distributed are not compiled")
     if spec.model.mixture is not None and not has_grouped_products(probe):
         reasons.append("on these devices each expert has a product of its own, of as many rows as it gets tokens")
     if tuning.gradient_checkpointing and tuning.recompute == "operations":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import llmperf
@@ -19,7 +20,7 @@ from llmperf_pytorch.kernel_limits import (
 )
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe, RunSpec
+    from llmperf.types import Layout, Probe, RunSpec
 
 SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name != "multi_token_layers")
 """Facts of a model from which `decoder` is composed, whatever its family."""
@@ -29,6 +30,8 @@ TORCH_SETTINGS = ("recompute", "recompute_every", "compile")
 """Optional settings of every framework that builds its blocks by `models.py`."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that the definitions have."""
+OPTIONS = {"prefetch": (0, 1, 2, 3)}
+"""`framework.prefetch`: for how many blocks ahead FSDP2 gathers parameters while one computes."""
 
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -45,20 +48,18 @@ def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
 
 
 def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """Problems of every data-parallel torch framework: model parallelism, missing kernels."""
-    yield from parallelism_problems(framework, spec)
-    yield from device_and_model_problems(framework, spec, probe)
-
-
-def device_and_model_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    """Problems of every torch framework that builds its models by `decoder`, for any layout."""
+    """Problems of every data-parallel torch framework: model parallelism, missing kernels, unknown blocks."""
+    for problem in parallelism_problems(framework, spec):
+        shared = problem.where != "tuning.context_parallel" and spec.contract.lora is None
+        others = ", or --framework torchtitan or megatron_core" if shared else ""
+        yield replace(problem, message=f"{problem.message}{others}")
     yield from device_problems(framework, spec, probe)
     yield from _model_problems(framework, spec)
 
 
 def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """Problems of every torch framework on these devices."""
-    yield from llmperf.fused_op_problems(framework, spec, possible_fused_ops(framework, spec))
+    yield from llmperf.fused_op_problems(framework, spec, possible_fused_ops(spec))
     yield from attention_problems(framework, spec, probe)
     yield from compile_problems(framework, spec, probe)
     yield from compiled_block_problems(framework, spec, probe)
@@ -86,6 +87,41 @@ def _model_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if packed and model.kv_heads != model.attention_heads:
         message = f"family 'baichuan' has no grouped keys: expected {model.attention_heads}, found {model.kv_heads}"
         yield setting_problem(framework, "model.kv_heads", message)
+
+
+def shares_model(layout: Layout) -> bool:
+    """Check whether a rank holds only a part of the weights or of the optimiser's states."""
+    return bool(layout.sharding_stage) and layout.sharding_degree > 1
+
+
+def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
+    """Upper bound of FSDP2's memory beside ZeRO's states, in bytes per parameter of a rank's shard.
+
+    Gathered parameters are a copy: the float32 shards stay beside them at stages 1 and 2. In 16 bits ZeRO's count has
+    these shards as master weights. Reduced gradients are float32, which ZeRO counts with 2 bytes in 16 bits. At stage 1
+    the reduced gradients of a block take the place of the larger ones that the rank has added up.
+    """
+    if not shares_model(layout):
+        return 0.0
+    recipe = llmperf.precision_recipe(spec.contract.precision)
+    half, stage = recipe.rest_bytes == 2, layout.sharding_stage
+    if half and recipe.master_weights is None:
+        return {1: 2.0, 2: 2.0, 3: 0.0}[stage]
+    return {1: 0.0, 2: 2.0, 3: 0.0}[stage] if half else {1: 4.0, 2: 4.0, 3: 0.0}[stage]
+
+
+def gathered_blocks(spec: RunSpec, layout: Layout) -> int:
+    """Blocks whose sharded parameters are gathered at once: the one that computes, and those gathered ahead."""
+    ahead = spec.framework.get("prefetch", 1)
+    return 1 + int(ahead) if layout.sharding_stage == 3 and ahead in OPTIONS["prefetch"] else 0
+
+
+def prefetch_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
+    """The option of FSDP2 without sharding."""
+    if "prefetch" in spec.framework and not shares_model(layout):
+        depth = spec.framework["prefetch"]
+        message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
+        yield setting_problem("pytorch", "framework.prefetch", message)
 
 
 _MOVED = {

@@ -182,7 +182,7 @@ def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Mo
 
 
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """The transformer blocks of a model, or of the part of it that a pipeline stage has."""
+    """The transformer blocks of a model."""
     return list(model.get_submodule("model.layers").children())
 
 

@@ -31,27 +31,26 @@ def llmperf_facts() -> Facts:
     """Those of torch."""
     from dataclasses import replace
 
-    from llmperf_pytorch.layouts.plan import OPTIONS
-    from llmperf_pytorch.limits import torch_facts
+    from llmperf_pytorch.limits import OPTIONS, torch_facts
 
     return replace(torch_facts(), framework_options=llmperf.option_choices(OPTIONS))
 
 
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
-    """One rank a device, each with the whole model."""
+    """One rank a device; replicas, or ranks that share the weights and the optimiser's states."""
     from llmperf.types import Needs, WorkerPlan
 
     from llmperf_pytorch.kernel_limits import RECIPES, expert_notes, used_fused_ops
-    from llmperf_pytorch.layouts.plan import (
+    from llmperf_pytorch.limits import (
         OPTIONS,
-        SETTINGS,
+        TORCH_SETTINGS,
+        common_problems,
         gathered_blocks,
-        layout_problems,
+        prefetch_problems,
         shares_model,
         update_bytes_per_parameter,
     )
-    from llmperf_pytorch.limits import adapter_problems, device_and_model_problems
 
     layout = llmperf.standard_layout(spec)
     return WorkerPlan(
@@ -62,20 +61,18 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
             features=llmperf.needed_features(spec, probe),
         ),
         agent=llmperf.agent_argv(),
-        padding=layout.pipeline_parallel == 1,
-        weights_in_fp32=spec.contract.precision != "bf16_pure"
-        and (layout.pipeline_parallel > 1 or not shares_model(layout)),
+        padding=True,
+        weights_in_fp32=spec.contract.precision != "bf16_pure" and not shares_model(layout),
         routing_tables=True,
         precisions=RECIPES,
         fused_ops=used_fused_ops("pytorch", spec),
         update_bytes_per_parameter=update_bytes_per_parameter(spec, layout),
         gathered_blocks=gathered_blocks(spec, layout),
-        settings=SETTINGS,
+        settings=("accumulation_dtype", "emulate_precision", *TORCH_SETTINGS),
         notes=expert_notes(spec, probe),
         problems=(
-            *adapter_problems("pytorch", spec),
-            *device_and_model_problems("pytorch", spec, probe),
-            *layout_problems(spec, layout),
+            *common_problems("pytorch", spec, probe),
+            *prefetch_problems(spec, layout),
             *llmperf.option_problems("pytorch", spec.framework, OPTIONS),
         ),
     )
@@ -110,15 +107,11 @@ def llmperf_screening() -> Iterable[ScreeningCheck]:
 
 @llmperf.hookimpl
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
-    """Model, data and AdamW; DistributedDataParallel where there are several ranks."""
-    from llmperf_pytorch.layouts.plan import shares_model
+    """Model, data and AdamW; with several ranks DistributedDataParallel or, at sharding stages 1 to 3, FSDP2."""
+    from llmperf_pytorch.limits import shares_model
 
-    if plan.layout.pipeline_parallel > 1:
-        from llmperf_pytorch.layouts.pipeline import PipelineTrainer
-
-        return PipelineTrainer(plan, device)
     if shares_model(plan.layout):
-        from llmperf_pytorch.layouts.trainer import ShardedTrainer
+        from llmperf_pytorch.fsdp import ShardedTrainer
 
         return ShardedTrainer(plan, device)
     from llmperf_pytorch.ddp import DdpTrainer
@@ -136,13 +129,7 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
 
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
-    """The trainer on torch's fake tensors; ranks that share experts send one another equally many tokens."""
-    from llmperf.errors import UserError
-
-    if plan.layout.expert_parallel > 1 and plan.spec.contract.routing == "skewed":
-        raise UserError(
-            "pytorch traces experts on several ranks with equal loads only: expected routing other than skewed"
-        )
+    """The trainer on torch's fake tensors."""
     from llmperf_pytorch.tracing.step import traced_step
 
     return traced_step(plan, rank, llmperf_build_trainer)

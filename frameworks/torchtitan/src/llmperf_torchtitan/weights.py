@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import torch
-from llmperf_pytorch.layouts.sharding import Shard
+from llmperf_pytorch.fsdp import Shard
 from llmperf_pytorch.models import fill_part
 
 if TYPE_CHECKING:

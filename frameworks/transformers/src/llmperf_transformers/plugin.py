@@ -31,7 +31,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from dataclasses import replace
 
     from llmperf.types import Needs, WorkerPlan
-    from llmperf_pytorch.layouts.plan import gathered_blocks, shares_model, update_bytes_per_parameter
+    from llmperf_pytorch.limits import gathered_blocks, shares_model, update_bytes_per_parameter
 
     from llmperf_transformers.limits import RECIPES, by_deepspeed, problems
 
@@ -81,7 +81,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 @llmperf.hookimpl
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """The model class of transformers for the case's model, with the data and AdamW of llmperf_pytorch."""
-    from llmperf_pytorch.layouts.plan import shares_model
+    from llmperf_pytorch.limits import shares_model
 
     from llmperf_transformers.limits import by_deepspeed
 

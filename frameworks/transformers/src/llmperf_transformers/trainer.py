@@ -9,10 +9,9 @@ from unittest.mock import patch
 import llmperf
 import torch
 from llmperf_huggingface.export import huggingface_config
-from llmperf_pytorch import ddp
+from llmperf_pytorch import ddp, fsdp
+from llmperf_pytorch.fsdp import Shard, settle_shards
 from llmperf_pytorch.kernels.compiled import compile_blocks
-from llmperf_pytorch.layouts import trainer as fsdp
-from llmperf_pytorch.layouts.sharding import Shard, settle_shards
 from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import blocks_of, count_parameters
 from llmperf_pytorch.optimizers import adamw_kernel

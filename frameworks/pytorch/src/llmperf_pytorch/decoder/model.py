@@ -96,22 +96,16 @@ class Decoder(nn.Module):
         self.norm = norm_of(facts, facts.hidden_size, kernels)
         self._embedding_scale = facts.embedding_scale
 
-    def embed(self, ids: torch.Tensor) -> torch.Tensor:
-        """Ids [batch, seq_len] to [batch, seq_len, width], in the dtype of products."""
-        hidden: torch.Tensor = self.embed_tokens(ids)
-        scaled = hidden if self._embedding_scale == 1.0 else hidden * self._embedding_scale
-        return scaled.to(compute_dtype(scaled))  # autocast leaves the residual stream as the embedding gives it
-
-    def run(self, hidden: torch.Tensor, seq_len: int) -> torch.Tensor:
-        """Through the blocks; tensor-parallel ranks may have a part of the sequence, positions are those of all."""
-        positions = self.positions(hidden, seq_len)
-        for block in self.layers.children():
-            hidden = block(hidden, positions[block.span])
-        return hidden
-
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         """Ids [batch, seq_len] to normed states [batch, seq_len, width]."""
-        states: torch.Tensor = self.norm(self.run(self.embed(ids), ids.shape[1]))
+        hidden: torch.Tensor = self.embed_tokens(ids)
+        if self._embedding_scale != 1.0:
+            hidden = hidden * self._embedding_scale
+        hidden = hidden.to(compute_dtype(hidden))  # autocast leaves the residual stream as the embedding gives it
+        positions = self.positions(hidden)
+        for block in self.layers:
+            hidden = block(hidden, positions[block.span])
+        states: torch.Tensor = self.norm(hidden)
         return states
 
 

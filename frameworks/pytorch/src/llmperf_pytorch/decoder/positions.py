@@ -77,40 +77,26 @@ class PositionEncoding(nn.Module):
         if self._facts.position_encoding == "alibi":
             self.register_buffer("slopes", alibi_slopes(self._facts.attention_heads), persistent=False)
 
-    def forward(self, hidden: torch.Tensor, seq_len: int) -> dict[Span, Positions]:
-        """By what a layer sees, of hidden states [batch, part of seq_len, width]."""
-        full = self._positions(self.rotary, hidden, seq_len, self._bias(hidden, seq_len))
-        window = self._facts.window
-        if window is None:
-            return {"full": full}
-        rotary = self.rotary if self.window_rotary is None else self.window_rotary
-        window = window if window < seq_len else None
-        bias = self._window_bias(hidden, seq_len, window)
-        return {"full": full, "window": self._positions(rotary, hidden, seq_len, bias, window)}
+    def forward(self, hidden: torch.Tensor) -> dict[Span, Positions]:
+        """By what a layer sees, of hidden states [batch, seq_len, width]."""
+        facts, flex, seq_len = self._facts, self._attention == "flex", hidden.shape[1]
 
-    def _positions(
-        self,
-        rotary: nn.Module | None,
-        hidden: torch.Tensor,
-        seq_len: int,
-        bias: torch.Tensor | None,
-        window: int | None = None,
-    ) -> Positions:
-        mask = kernels.block_mask(seq_len, window, hidden.device) if self._attention == "flex" else None
-        cosines, sines = (None, None) if rotary is None else rotary(seq_len, hidden.dtype)
-        return Positions(cosines, sines, bias, mask)
+        def positions(rotary: nn.Module | None, bias: torch.Tensor | None, window: int | None = None) -> Positions:
+            mask = kernels.block_mask(seq_len, window, hidden.device) if flex else None
+            cosines, sines = (None, None) if rotary is None else rotary(seq_len, hidden.dtype)
+            return Positions(cosines, sines, bias, mask)
 
-    def _bias(self, hidden: torch.Tensor, seq_len: int) -> torch.Tensor | None:
-        if self._facts.position_encoding != "alibi":
-            return None
-        return position_bias(self._attention, self.slopes, seq_len, compute_dtype(hidden))
-
-    def _window_bias(self, hidden: torch.Tensor, seq_len: int, window: int | None) -> torch.Tensor | None:
-        """Minus infinity where a window hides a key: of booleans each layer would make, and keep, such a bias."""
-        if self._attention == "flex" or window is None:
-            return None
-        visible = visible_keys(seq_len, window, hidden.device, sinks=self._facts.sinks)
-        return torch.zeros_like(visible, dtype=compute_dtype(hidden)).masked_fill_(~visible, float("-inf"))
+        bias = None
+        if facts.position_encoding == "alibi":
+            bias = self.slopes if flex else causal_alibi(self.slopes, seq_len, compute_dtype(hidden))
+        seen: dict[Span, Positions] = {"full": positions(self.rotary, bias)}
+        if facts.window is not None:
+            window, bias = facts.window if facts.window < seq_len else None, None
+            if window is not None and not flex:  # of booleans each layer would make, and keep, such a bias
+                visible = visible_keys(seq_len, window, hidden.device, sinks=facts.sinks)
+                bias = torch.zeros_like(visible, dtype=compute_dtype(hidden)).masked_fill_(~visible, float("-inf"))
+            seen["window"] = positions(self.window_rotary or self.rotary, bias, window)
+        return seen
 
 
 def visible_keys(seq_len: int, window: int, device: torch.device, *, sinks: bool) -> torch.Tensor:
@@ -131,11 +117,6 @@ def alibi_slopes(heads: int) -> torch.Tensor:
     eighths = [8 * (head + 1) for head in range(below)]
     eighths += [4 * (2 * head + 1) for head in range(heads - below)]
     return torch.exp2(-torch.tensor(eighths).float() / below)
-
-
-def position_bias(attention: str, slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:
-    """The ALiBi argument of a kernel: the slopes themselves, or the whole bias of the scores."""
-    return slopes if attention == "flex" else causal_alibi(slopes, seq_len, dtype)
 
 
 def causal_alibi(slopes: torch.Tensor, seq_len: int, dtype: torch.dtype) -> torch.Tensor:

@@ -96,7 +96,7 @@ def meshes_with_ranks() -> Iterator[str]:
     from torch._subclasses.fake_tensor import unset_fake_temporarily
     from torch.distributed.device_mesh import DeviceMesh
 
-    from llmperf_pytorch.layouts import sharding
+    from llmperf_pytorch import fsdp
 
     def with_values(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **named: Any) -> Any:
@@ -106,7 +106,7 @@ def meshes_with_ranks() -> Iterator[str]:
         return made
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(sharding, "init_device_mesh", with_values(vars(sharding)["init_device_mesh"])))
+        stack.enter_context(patch.object(fsdp, "init_device_mesh", with_values(vars(fsdp)["init_device_mesh"])))
         for name in ("__init__", "_create_flatten_mesh", "_create_unflatten_mesh"):
             if hasattr(DeviceMesh, name):
                 stack.enter_context(patch.object(DeviceMesh, name, with_values(getattr(DeviceMesh, name))))

@@ -1,0 +1,227 @@
+"""Training in shards by FSDP2 (`fully_shard`): what each stage keeps, gathers and reduces, the parts of a rank.
+
+FSDP2 divides the weights that are updated and AdamW states among the ranks at every stage, float32 or in pure bf16
+bfloat16, and gathers the parameters in the dtype of the products. The stages (Rajbhandari et al. 2020) are when it
+gathers and reduces:
+
+| Stage | Gathered parameters are kept | Gradients are reduced |
+|---|---|---|
+| 1 | from the first micro batch of a step to the last | with the last micro batch, added up whole until then |
+| 2 | from the first micro batch of a step to the last | with each micro batch, added up in shards |
+| 3 | for one block at a time | with each micro batch, added up in shards |
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+
+from llmperf_pytorch.ddp import DdpTrainer
+from llmperf_pytorch.models import blocks_of, construct_model, count_parameters, fill_part, set_buffers
+from llmperf_pytorch.optimizers import adamw_of
+from llmperf_pytorch.precision import default_dtype, held_dtype, rest_dtype
+
+if TYPE_CHECKING:
+    from llmperf.types import Device, Model, Plan, RunSpec
+    from torch.distributed import ProcessGroup
+
+
+def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDPModule:
+    """The same model, each of its blocks gathered by itself; `mesh` has the dimensions `replicate` and `shard`."""
+    keeps = spec.tuning.sharding_stage < 3
+    data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
+    policy = mixed_precision(spec)
+    blocks = [
+        fully_shard(block, mesh=data, mp_policy=policy, reshard_after_forward=not keeps) for block in blocks_of(model)
+    ]
+    if not spec.model.tied_embeddings:
+        fully_shard(
+            model.get_submodule("model.embed_tokens"), mesh=data, mp_policy=policy, reshard_after_forward=not keeps
+        )
+    fully_shard(model, mesh=data, mp_policy=policy, reshard_after_forward=False)
+    depth = int(spec.framework.get("prefetch", 1))
+    for place, block in enumerate(blocks):  # gathered while another one computes
+        block.set_modules_to_forward_prefetch(blocks[place + 1 : place + 1 + depth])
+        block.set_modules_to_backward_prefetch(blocks[max(0, place - depth) : place][::-1])
+    assert isinstance(model, FSDPModule)
+    return model
+
+
+def mixed_precision(spec: RunSpec) -> MixedPrecisionPolicy:
+    """Computed in the case's precision; gradients are reduced in it too, unless the accumulation is in float32."""
+    dtype = rest_dtype(spec.contract.precision)
+    if dtype is held_dtype(spec.contract.precision):
+        return MixedPrecisionPolicy()
+    reduced = torch.float32 if spec.tuning.accumulation_dtype == "fp32" else dtype
+    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
+
+
+def settle_shards(model: torch.nn.Module) -> None:
+    """Gather each part once: FSDP2 then replaces shards of unequal sizes by padded ones, which stay where they are."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.unshard()
+            module.reshard()
+
+
+class Shard:
+    """One parameter. `local` shares the memory of this rank's part, and is what the optimiser updates."""
+
+    def __init__(self, name: str, parameter: torch.nn.Parameter) -> None:
+        self.name = name
+        self.parameter = parameter
+        self.local = _local(parameter).detach().requires_grad_(parameter.requires_grad)
+
+    def take_gradient(self) -> None:
+        """Give `local` this rank's part of the gradient."""
+        gradient: Any = self.parameter.grad
+        if isinstance(gradient, DTensor) and isinstance(self.parameter, DTensor):
+            gradient = gradient.redistribute(placements=self.parameter.placements)
+        self.local.grad = None if gradient is None else _local(gradient)
+
+    def drop_gradient(self) -> None:
+        """Free the gradient."""
+        self.parameter.grad = self.local.grad = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the whole parameter."""
+        return tuple(self.parameter.shape)
+
+    @property
+    def groups(self) -> tuple[ProcessGroup, ...]:
+        """The groups of ranks that hold different parts of it."""
+        if not isinstance(self.parameter, DTensor):
+            return ()
+        mesh = self.parameter.device_mesh
+        cut = enumerate(self.parameter.placements)
+        return tuple(mesh.get_group(axis) for axis, placement in cut if _dimension(placement) is not None)
+
+    def ranges(self) -> list[range]:
+        """Ranges of indexes, by dimension of the whole parameter, that this rank holds.
+
+        Tensor-parallel ranks, the last dimension of the mesh, divide a parameter before other ranks share its parts.
+        """
+        ranges = [range(size) for size in self.parameter.shape]
+        if isinstance(self.parameter, DTensor):
+            mesh = self.parameter.device_mesh
+            for axis in reversed(range(mesh.ndim)):
+                dimension = _dimension(self.parameter.placements[axis])
+                if dimension is not None:
+                    whole = ranges[dimension]
+                    part = -(-len(whole) // mesh.size(axis))  # as torch.chunk divides
+                    first = mesh.get_local_rank(axis) * part
+                    ranges[dimension] = whole[first : first + part]
+        return ranges
+
+    def fill(self, facts: Model, seed: int) -> None:
+        """Set this rank's part to its initial values."""
+        fill_part(self.name, self.shape, self.local, self.ranges(), facts, seed)
+
+
+def total_norm(shards: Sequence[Shard]) -> torch.Tensor:
+    """The norm of the whole gradient."""
+    by_groups: dict[tuple[ProcessGroup, ...], list[torch.Tensor]] = defaultdict(list)
+    for shard in shards:  # in the same order on each rank
+        if shard.local.grad is not None:
+            by_groups[shard.groups].append(shard.local.grad)
+    sums: list[torch.Tensor] = []
+    for groups, gradients in by_groups.items():
+        squares = torch.stack(torch._foreach_norm(gradients)).square().sum()
+        for group in groups:
+            torch.distributed.all_reduce(squares, group=group)
+        sums.append(squares)
+    return torch.stack(sums).sum().sqrt()
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
+
+
+def _dimension(placement: Any) -> int | None:
+    """The dimension that a placement divides; None for a replica."""
+    dimension: int | None = getattr(placement, "dim", None)
+    return dimension
+
+
+class ShardedTrainer(DdpTrainer):
+    """Weights and AdamW states in shards, float32 or pure bf16; blocks are gathered in the dtype of products."""
+
+    def __init__(self, plan: Plan, device: Device) -> None:
+        super().__init__(plan, device)
+        self._measure_calls(device)
+
+    def _make(self) -> torch.nn.Module:
+        """The model without memory: no rank ever holds a whole copy in float32."""
+        with torch.device("meta"), default_dtype(held_dtype(self._contract.precision)):
+            model = construct_model(self._plan.spec, self._kernels)
+        self.parameter_count = count_parameters(model)
+        return model.train()
+
+    def _distribute(self, model: torch.nn.Module) -> torch.nn.Module:
+        spec = self._plan.spec
+        layout = self._plan.layout
+        shards = layout.sharding_degree
+        sizes = (layout.data_parallel // shards, shards)
+        mesh = init_device_mesh(self._device.type, sizes, mesh_dim_names=("replicate", "shard"))
+        self._sharded = shard_model(model, spec, mesh)
+        self._materialise(model)
+        self._shards = [self._shard(name, parameter) for name, parameter in model.named_parameters()]
+        for shard in self._shards:
+            shard.fill(spec.model, spec.contract.seed)
+        return model
+
+    def _materialise(self, model: torch.nn.Module) -> None:
+        """Give shards and buffers memory, and buffers their values."""
+        model.to_empty(device=self._device)
+        settle_shards(model)
+        set_buffers(model, self._device)
+
+    def _shard(self, name: str, parameter: torch.nn.Parameter) -> Shard:
+        return Shard(name, parameter)
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        named = [(shard.name, shard.local) for shard in self._shards if shard.local.numel()]
+        return adamw_of(named, self._contract.optimizer, self._device)
+
+    def _synchronised(self, last: bool) -> AbstractContextManager[None]:
+        """Set what the pass keeps, gathers and reduces; `last`: the last micro batch of its step."""
+        stage = self._plan.layout.sharding_stage
+        self._sharded.set_is_last_backward(last)
+        self._sharded.set_requires_gradient_sync(last or stage >= 2)
+        self._sharded.set_requires_all_reduce(last)
+        self._sharded.set_reshard_after_backward(last or stage == 3)
+        return nullcontext()
+
+    def _propagate(self, loss: torch.Tensor, *, last: bool) -> None:
+        loss.backward()  # waits are measured in the calls of collectives
+
+    def _autocast(self) -> AbstractContextManager[object]:
+        return nullcontext()  # parameters are gathered in the case's precision
+
+    def _take_gradients(self) -> None:
+        for shard in self._shards:
+            shard.take_gradient()
+
+    def _clip(self, largest: float) -> torch.Tensor:
+        norm = total_norm(self._shards)
+        torch.nn.utils.clip_grads_with_norm_([shard.local for shard in self._shards], largest, norm)
+        return norm
+
+    def _drop_gradients(self) -> None:
+        for shard in self._shards:
+            shard.drop_gradient()
+
+    def _found_overflow(self) -> list[torch.Tensor]:
+        """Each rank has looked at its own shards: an overflow in one is an overflow of all."""
+        flags = super()._found_overflow()
+        for flag in flags:
+            torch.distributed.all_reduce(flag, torch.distributed.ReduceOp.MAX)
+        return flags
