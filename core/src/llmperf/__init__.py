@@ -84,6 +84,7 @@ if TYPE_CHECKING:
     from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases
     from llmperf.plugins.facts import every_answer as every_answer
+    from llmperf.plugins.facts import framework_answer as framework_answer
     from llmperf.plugins.facts import owned_answers as owned_answers
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
@@ -97,7 +98,6 @@ if TYPE_CHECKING:
     from llmperf.runfolder.reader import recorded as recorded
     from llmperf.runfolder.readings import busy_parts as busy_parts
     from llmperf.running.given_run import GivenRun as GivenRun
-    from llmperf.running.step_traces import trace_ranks as trace_ranks
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import decays as decays
@@ -121,6 +121,7 @@ _MOVED = {
     "open_encoder": "llmperf_datasets.text.open_encoder",
     "opened_sheets": "llmperf.opened_results",
     "tool_output": "llmperf_vendorkit.tool_output",
+    "trace_ranks": "llmperf_estimate.traced_ranks.trace_ranks",
     "visible_devices": "llmperf_vendorkit.visible_devices",
 }
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""

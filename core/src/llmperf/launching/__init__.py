@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING
 from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
+    from llmperf.launching.agent import inherited_environment as inherited_environment
+    from llmperf.launching.agent import python_module as python_module
     from llmperf.launching.run_here import load_here as load_here
     from llmperf.launching.run_here import node_run as node_run
     from llmperf.launching.run_here import this_host as this_host
     from llmperf.measuring.loop import finite as finite
+    from llmperf.measuring.processes import TAG as TAG
     from llmperf.measuring.processes import end_with_parent as end_with_parent
     from llmperf.measuring.processes import left_of_run as left_of_run
     from llmperf.measuring.processes import sweep as sweep
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from llmperf.planning.environment_report import installed_facts as installed_facts
     from llmperf.planning.environment_report import this_interpreter as this_interpreter
     from llmperf.planning.host_facts import package_versions as package_versions
+    from llmperf.runfolder.create import create_run_folder as create_run_folder
     from llmperf.runfolder.endings import RECORD_FOLDERS as RECORD_FOLDERS
     from llmperf.runfolder.endings import ReachedNode as ReachedNode
     from llmperf.runfolder.endings import files_of_node as files_of_node

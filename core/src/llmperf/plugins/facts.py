@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from llmperf.errors import LlmperfError, PluginError
 from llmperf.hookspecs import Role
@@ -14,6 +14,7 @@ from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.devices import Facts, HostCheck, Probe
 
 HOOK = "llmperf_facts"
+T = TypeVar("T")
 
 
 def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
@@ -37,6 +38,11 @@ def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) ->
 def every_answer(hook: str, role: Role) -> Iterator[Any]:
     """Each answer of a role's plugins to a collecting hook; plugins that fail are skipped."""
     return (item for _, item in owned_answers(hook, role, []))
+
+
+def framework_answer(framework: str, hook: str, kind: type[T], **arguments: Any) -> T | None:
+    """The answer of one framework's plugin to a hook, checked to be of a kind; None if it gives none."""
+    return Plugins([find("framework", framework)]).optional(hook, kind, **arguments)
 
 
 def joined_facts(plugins: Plugins) -> Facts:

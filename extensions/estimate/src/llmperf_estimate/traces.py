@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from llmperf import trace_ranks
 from llmperf.accounting import count_parameters, products_dtype
 from llmperf.types.plan import Plan
 from llmperf.types.tracing import StepTrace, TracedOperation, TracerUse
@@ -15,6 +14,7 @@ from llmperf_estimate.collectives import analytic_collectives
 from llmperf_estimate.memory import analytic_memory
 from llmperf_estimate.operations import analytic_operations
 from llmperf_estimate.rank_sizes import load_notes, rank_sizes
+from llmperf_estimate.traced_ranks import trace_ranks
 
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
 FP8_NOTE = "fp8: casts are counted by the bytes that their operations move, not by measurement"
