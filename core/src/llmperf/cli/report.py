@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ from llmperf.cli.output import language_option, page_width, wide_option
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
-    from llmperf.types import OpenedSheet, Reporter
+    from llmperf.types import OpenedSheet, Reporter, Sheet
 
 
 EXAMPLES = """\b
@@ -78,8 +78,6 @@ def command(
     """
     gc.disable()  # sheets have no cycles; looking for cycles in thousands of them takes a third of the time
     try:
-        from llmperf.files.json_files import write_bytes
-        from llmperf.plugins.faults import blaming, of_kind
         from llmperf.reporting.reported_documents import report_sheets
         from llmperf.reporting.terminal import TerminalReporter
 
@@ -89,19 +87,38 @@ def command(
         for change in called.changes:
             opened = change(opened)
         sheets = [each.sheet for each in opened]
-        owner, reporter = _named(plugins, wanted)
-        if isinstance(reporter, TerminalReporter) and output is None:
+        if wanted == "terminal" and output is None:
             text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
-            text += "".join(f"\n{line}\n" for line in called.notes)
+            click.echo(text + "".join(f"\n{line}\n" for line in called.notes), nl=False)
         else:
-            with blaming(owner, f"the {wanted} reporter"):
-                text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
-        if output is None:
-            click.echo(text.encode("utf-8", "backslashreplace").decode(), nl=False)
-        else:
-            write_bytes(output, text.encode("utf-8", "backslashreplace"))
+            write_report(sheets, wanted, language, output, plugins)
     finally:
         gc.enable()
+
+
+def write_report(
+    sheets: Sequence[Sheet],
+    wanted: str,
+    language: str = "en",
+    output: Path | None = None,
+    plugins: Plugins | None = None,
+) -> None:
+    """Write the report of sheets in the format `wanted` to a file, or print it.
+
+    `plugins` may have further formats; without it, those of extensions. UserError for an unknown format.
+    """
+    from llmperf.files.json_files import write_bytes
+    from llmperf.plugins.faults import blaming, of_kind
+    from llmperf.plugins.loading import plugins_for
+
+    owner, reporter = _named(plugins_for() if plugins is None else plugins, wanted)
+    with blaming(owner, f"the {wanted} reporter"):
+        text = of_kind(owner, f"the {wanted} reporter", reporter.render(sheets, language), str)
+    data = text.encode("utf-8", "backslashreplace")
+    if output is None:
+        click.echo(data.decode(), nl=False)
+    else:
+        write_bytes(output, data)
 
 
 def _named(plugins: Plugins, wanted: str) -> tuple[Found, Reporter]:

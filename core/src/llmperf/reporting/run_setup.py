@@ -15,7 +15,7 @@ from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, labelled, number, routing_rows, shown
 from llmperf.reporting.overview import model_text
 from llmperf.reporting.safe_text import printable
-from llmperf.types import OPTIONAL_SETTINGS, Result, Row, Section, Text, Tuning
+from llmperf.types import OPTIONAL_SETTINGS, Result, Row, RunSpec, Section, Text, Tuning
 
 DESCRIPTIONS = ("title", "source")
 """Fields of a model that only describe it."""
@@ -173,10 +173,10 @@ def setup_of(result: Result) -> Setup:
     return _setups.get((of_case, of_machine, of_run, of_figures), lambda: Setup(result))
 
 
-def contract_parts(result: Result) -> dict[str, str]:
+def contract_parts(of: Result | RunSpec) -> dict[str, str]:
     """The contract and the facts of the model by path, as text."""
-    facts = {name: value for name, value in builtins(result.model).items() if name not in DESCRIPTIONS}
-    return {**dict(_flat("", builtins(result.contract))), **dict(_flat("model.", facts))}
+    facts = {name: value for name, value in builtins(of.model).items() if name not in DESCRIPTIONS}
+    return {**dict(_flat("", builtins(of.contract))), **dict(_flat("model.", facts))}
 
 
 def _flat(prefix: str, value: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

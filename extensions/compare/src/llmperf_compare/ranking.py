@@ -10,8 +10,9 @@ from typing import Literal
 from llmperf.reporting import UNKNOWN, leaves, printable, quantile, shown
 from llmperf.types import Sheet
 
-How = Literal["measured", "printed", "computed"]
-"""How a figure was made: measured by llmperf, printed in an imported document, or computed here from printed ones."""
+How = Literal["measured", "printed", "computed", "estimated"]
+"""How a figure was made: measured by llmperf, printed in an imported document, computed here from printed ones,
+or estimated."""
 Verdict = Literal["valid", "warnings", "errors", "unchecked", "failed"]
 """Verdict of validation. Of an imported row, `valid` says only that its printed figures agree with each other, and
 `unchecked` that none was recomputed; `failed`: the run has no figures."""
@@ -218,6 +219,8 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
         ordered = sorted(known[key] for known in values if key in known)
         computed = key.endswith("_computed") or name == "scaling_efficiency"
         how: How = "measured" if measured else "computed" if computed else "printed"
+        if repeats[0].cell("provenance").value == "estimated":
+            how = "estimated"
         if name in PER_SPEED:
             products = [known[name] * known[RANKED_BY] for known in values if name in known and RANKED_BY in known]
             speed = figures.get(RANKED_BY)
@@ -229,7 +232,7 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
                 low=products[0] / speed.high if speed.low and speed.high else None,
                 high=products[0] / speed.low if speed.low and speed.high else None,
                 runs=speed.runs,
-                how="measured" if speed.how == "measured" else "computed",
+                how=speed.how if speed.how in ("measured", "estimated") else "computed",
                 currency=next(units) if "cost" in name else "",
             )
             continue

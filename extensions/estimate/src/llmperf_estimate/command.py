@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import click
-from llmperf import Finite, device_names, install_own, planned_case, print_json, print_text, request_options, warn
+from llmperf import (
+    Finite,
+    device_names,
+    install_own,
+    planned_case,
+    print_json,
+    print_page,
+    print_text,
+    request_options,
+    warn,
+    write_report,
+)
 from llmperf.errors import UserError
 
 try:
@@ -31,6 +43,8 @@ except ModuleNotFoundError as error:
         )
 
 
+ANY_CASE = "llama3_1_8b_pretrain_pytorch"
+"""Whose devices, optimiser and framework `--model` takes without CASE."""
 EXAMPLES = """\b
 Examples:
   llmperf estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
@@ -38,13 +52,25 @@ Examples:
   llmperf estimate baichuan2_13b_pretrain_zero --on H800:2x8 --network 200
   llmperf estimate default --rates rates.json --json
   llmperf estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8 --prices prices.toml --train-tokens 100B
+  llmperf estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB,H800,MI300X --analytic --train-tokens 100B --tuned
+  llmperf estimate --model config.json --train-tokens 1T --on H100-80GB-HBM3,MI300X --analytic --tuned
 """
 
 
 @click.command("estimate", epilog=EXAMPLES)
 @request_options
-@click.option("--on", metavar="MODEL:NxD", shell_complete=device_names,
-              help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
+@click.option("--on", metavar="MODEL:NxD,...", shell_complete=device_names,
+              help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8; for several, such as"
+                   " A100-SXM4-80GB,H800:1x8, or `all`, one ranked table.")  # fmt: skip
+@click.option("--model", metavar="M", type=click.Path(),
+              help="A model of the library, a model file or a Hugging Face config.json; without CASE, in a pre-training"
+                   " in bf16 at 4096 tokens.")  # fmt: skip
+@click.option("--tuned", is_flag=True,
+              help="With several machines: each at the fastest tuning that fits, instead of one for all.")  # fmt: skip
+@click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
+              help="With several machines: a format of `llmperf report`, such as html or markdown.")  # fmt: skip
+@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
+              help="With --format: write to a file.")  # fmt: skip
 @click.option("--rates", "rates_file", metavar="FILE", type=click.Path(path_type=Path),
               help="What `llmperf peak --output FILE` measured, in place of the vendor's assumptions.")  # fmt: skip
 @click.option("--network", metavar="GBIT", type=Finite(min=0.001, max=1e6),
@@ -57,6 +83,10 @@ def command(
     ctx: click.Context,
     /,
     on: str | None,
+    tuned: bool,
+    model: str | None,
+    wanted: str,
+    output: Path | None,
     rates_file: Path | None,
     network: float | None,
     analytic: bool,
@@ -81,11 +111,38 @@ def command(
         network_bytes_per_second=None if network is None else network * 1e9 / 8,
         trace_seconds=trace_timeout,
     )
+    if model is not None:
+        from llmperf_estimate.any_model import settings_for
+
+        own_case = ctx.get_parameter_source("case") is not click.core.ParameterSource.DEFAULT
+        settings = settings_for(model, ctx, own_case)
+        options |= {"settings": (*settings, *options["settings"])} | ({} if own_case else {"case": ANY_CASE})
     costing = None
     if find_spec("llmperf_compare") is not None:
         from llmperf_compare.cost import costing_for
 
         costing = costing_for(prices, train_tokens, warn)
+    if on is not None and ("," in on or on.partition(":")[0] == "all"):
+        from llmperf_estimate.side_by_side import ranking_page, side_by_side
+
+        if rates_file is not None:
+            raise UserError("--rates has the rates of one device: expected one machine for --on")
+        candidates = side_by_side(
+            options, on, how, costing, tuned, lambda line: click.echo(line, err=True) if sys.stderr.isatty() else None
+        )
+        if options["as_json"]:
+            print_json(candidates)
+        elif wanted == "terminal":
+            print_page(ranking_page(candidates, tuned), wanted, "en")
+        else:
+            from llmperf_estimate.sheets import estimate_sheets
+
+            named = [(one.estimate, Path(one.machine)) for one in candidates if one.estimate is not None]
+            write_report([sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, "en", output)
+        ctx.exit(0 if any(one.problem is None for one in candidates) else 1)
+    if tuned or wanted != "terminal" or output is not None:
+        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--output"
+        raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     case = planned_case(options, on)
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))
     if estimated is None or case.plan is None:

@@ -8,7 +8,12 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import DocumentKind, Plan, PlanCheck
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from llmperf.types import DocumentKind, Finding, Plan, PlanCheck, Sheet
+
+    from llmperf_estimate.types import Estimate
 
 
 @hookimpl
@@ -17,6 +22,12 @@ def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
     from llmperf_estimate.checks import plan_checks
 
     yield from plan_checks(plan)
+
+
+def _sheets(estimate: Estimate, path: Path, findings: Sequence[Finding]) -> list[Sheet]:
+    from llmperf_estimate.sheets import estimate_sheets
+
+    return estimate_sheets(estimate, path, findings)
 
 
 @hookimpl
@@ -40,5 +51,6 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             ),
             schema=lambda: llmperf_schemas.load("estimate"),
             type=lambda: import_module("llmperf_estimate.types").Estimate,
+            sheets=_sheets,
         )
     ]

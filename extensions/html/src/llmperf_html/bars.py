@@ -11,7 +11,18 @@ from fractions import Fraction
 from html import escape
 from math import isfinite
 
-from llmperf.reporting import AMOUNT, PERCENT, SIGNIFICANT, THROUGHPUT, UNKNOWN, printable, rounded, shown, word
+from llmperf.reporting import (
+    AMOUNT,
+    PERCENT,
+    SIGNIFICANT,
+    THROUGHPUT,
+    UNKNOWN,
+    printable,
+    rounded,
+    shown,
+    value_text,
+    word,
+)
 from llmperf.types import Rounding
 from llmperf_compare.ranking import Entry, Standing
 
@@ -173,7 +184,8 @@ def _row(
     how = escape(" ".join(part for part in (entry.framework, word(entry.layout, language)) if part != "-") or "-")
     if changes := changes_text(entry):
         how += f'<span class="joint"> · </span><span class="changes">{escape(changes)}</span>'
-    badge = "" if entry.measured else f'<span class="badge">{_text("imported", language)}</span>'
+    origin = str(entry.sheets[0].cell("provenance").value or "imported")
+    badge = "" if entry.measured else f'<span class="badge">{_text(origin, language)}</span>'
     return (
         f'<tr{more}><td class="rank">{rank if isfinite(entry.speed) else UNKNOWN}</td>'
         f'<th scope="row">{link}{badge}<span class="how">'
@@ -188,6 +200,8 @@ def verdict_text(entry: Entry, language: str) -> str:
     if entry.measured:
         verdict = word(VERDICTS[entry.verdict], language)
         return f"{verdict}, {word('disturbed', language)}" if entry.disturbed else verdict
+    if entry.sheets[0].cell("provenance").value == "estimated":
+        return value_text(entry.sheets[0].cell("status"), language)
     agrees = any(sheet.cell("status").value == "agrees" for sheet in entry.sheets)
     checked = "valid" if agrees else "unchecked"
     text = word(IMPORTED_VERDICTS["errors" if entry.verdict == "errors" else checked], language)
@@ -221,7 +235,7 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     if figure is None:
         return f'<td class="figure unknown"{label} data-value="">{_text("unknown", language)}</td>'
     most = longest[metric.key, figure.currency]
-    notes = [] if figure.how == "measured" else [word(figure.how, language)]
+    notes = [] if figure.how in ("measured", "estimated") else [word(figure.how, language)]
     if sharing := sharing_text(entry, metric, language):
         notes.append(escape(sharing))
     whisker = ""

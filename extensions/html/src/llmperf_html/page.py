@@ -56,7 +56,7 @@ def html(sheets: Sequence[Sheet], language: str) -> str:
 
     links = Links(entry=lambda entry: "#" + urlencode({"run": keys[id(entry.sheets[0])]}), comparison=comparison)
     bars = standings_html(found, links, language)
-    imported = any(not sheet.measured for sheet in sheets)
+    imported = any(sheet.cell("provenance").value == "imported" for sheet in sheets)
     return document(
         title=data["title"], language=language, body=_body(bars, data, imported, language), data=data, scripts=SCRIPTS
     )
@@ -67,7 +67,7 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
         return escape(word(english, language))
 
     ranked = "Ranked by the figure with the arrow: choose another by its heading."
-    legend = "A line over a bar is the range of its repeats; hatched bars are imported figures."
+    legend = "A line over a bar is the range of its repeats; hatched bars are imported or estimated."
     script = "The table and the curves need JavaScript; llmperf report --format markdown does not."
     verdicts = f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else ""
     currencies = ""

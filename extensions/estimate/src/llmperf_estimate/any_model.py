@@ -1,0 +1,44 @@
+"""`llmperf estimate --model`: a model by its name, its file, or the configuration of another program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import click
+from llmperf import install_own, model_text, write_bytes
+from llmperf.errors import UserError
+from llmperf.validation import known_library
+
+SEQ_LEN, GLOBAL_BATCH = 4096, 512
+"""Contract of a model without a case: two million tokens a step, as pre-training has."""
+
+
+def settings_for(model: str, ctx: click.Context, own_case: bool) -> tuple[str, ...]:
+    """Settings that give a case this model, and without a case of the user's also the batch of a pre-training.
+
+    A file that is not TOML is read by llmperf-huggingface, into a model file that lives as long as the command.
+    UserError for an unknown model or a file that cannot be read.
+    """
+    path = Path(model)
+    if path.suffix and path.suffix != ".toml":
+        try:
+            from llmperf_huggingface.importing import import_config
+        except ModuleNotFoundError as error:
+            if error.name != "llmperf_huggingface":
+                raise
+            package = f"llmperf-huggingface; install it with: {install_own('llmperf-huggingface')}"
+            raise UserError(f"--model {model}: configurations are read by {package}") from None
+        name = path.resolve().parent.name if path.stem == "config" else path.stem
+        name = "".join(char if char.isalnum() else "_" for char in name) + "_imported"
+        imported = import_config(path, name)
+        for line in imported.not_expressed:
+            click.echo(f"{model}: not expressed: {line}", err=True)
+        path = Path(ctx.with_resource(TemporaryDirectory(prefix="llmperf-model-"))) / f"{name}.toml"
+        write_bytes(path, model_text(imported.model).encode())
+    facts = known_library().model(str(path) if path.suffix else model, "--model")
+    chosen = f"model={path if path.suffix else model}"
+    if own_case:
+        return (chosen,)
+    length = min(SEQ_LEN, facts.max_positions)
+    return (chosen, f"seq_len={length}", f"global_batch={GLOBAL_BATCH}", "micro_batch=1")

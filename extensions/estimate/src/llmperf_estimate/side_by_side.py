@@ -1,0 +1,298 @@
+"""`llmperf estimate --on A,B,C`: one case on several machines, ranked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from itertools import product
+from math import inf
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from llmperf import catalogued_names, planned_case
+from llmperf.errors import LlmperfError, UserError
+from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, money, printable, rounded
+
+from llmperf_estimate.estimate import EstimateOptions, estimate
+from llmperf_estimate.types import Estimate
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan, PlannedCase
+    from llmperf_compare.cost import Costing
+
+ALL = "all"
+SIZE = "1x8"
+"""Nodes and devices of each, where `--on` gives none."""
+STAGES = (0, 1, 2, 3)
+MOST_MICRO_BATCHES = 6
+"""Sizes of micro batches that `--tuned` tries: 1, 2, 4, ..."""
+MOST_NAMED = 3
+"""Machines that a sentence names."""
+GIB = 2**30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Candidate:
+    """One machine, and the estimate of the case on it."""
+
+    machine: str
+    """As `--on` names it: `H800:1x8`."""
+    settings: tuple[str, ...]
+    """Tuning that was chosen for this machine, as `--set` takes it."""
+    estimate: Estimate | None
+    """None where the case cannot run, with its cost where that is known."""
+    problem: str | None
+    """The reason why there is no figure; None if there is one."""
+
+    @property
+    def speed(self) -> float | None:
+        """Tokens per second of all devices together."""
+        known = self.estimate
+        if known is None or known.tokens_per_second_per_device is None:
+            return None
+        return known.tokens_per_second_per_device * known.layout.world_size
+
+
+def machines(on: str) -> list[str]:
+    """The machines of `--on A,B:1x8`, or of `all:1x8`: each device of the installed vendors' catalogues.
+
+    A name without `:NODESxDEVICES` has those of the next one that has them, or 1x8. UserError for an empty name.
+    """
+    named = [part.strip() for part in on.split(",")]
+    if not all(named):
+        raise UserError(f"--on {on}: expected MODEL:NODESxDEVICES, MODEL, ...; found an empty name")
+    size, sized = SIZE, list[str]()
+    for name in reversed(named):
+        model, colon, own = name.rpartition(":")
+        model, size = (model, own) if colon else (name, size)
+        models = sorted(names[0] for names in catalogued_names()) if model == ALL else [model]
+        sized += [f"{one}:{size}" for one in reversed(models)]
+    return list(dict.fromkeys(reversed(sized)))
+
+
+def side_by_side(
+    options: dict[str, Any],
+    on: str,
+    how: EstimateOptions,
+    costing: Costing | None,
+    tuned: bool,
+    progress: Callable[[str], None],
+) -> list[Candidate]:
+    """The case on each machine: the cheapest first where devices have prices, otherwise the fastest; then the others.
+
+    All have the tuning of the case and of the command line: what overlays change for single devices is set back. With
+    `tuned`, each machine has the fastest of the tunings that fit, as formulas tell.
+    """
+    candidates = []
+    for machine in machines(on):
+        progress(f"estimating {machine}")
+        try:
+            candidates.append(_candidate(options, machine, how, costing, tuned, progress))
+        except LlmperfError as error:
+            if machine.rpartition(":")[0] in on:
+                raise
+            candidates.append(Candidate(machine=machine, settings=(), estimate=None, problem=str(error)))
+    priced = costing is not None and costing.prices is not None
+
+    def place(one: Candidate) -> tuple[float, float]:
+        cost = None if one.estimate is None or one.estimate.cost is None else one.estimate.cost.cost_per_million_tokens
+        return (inf if cost is None else cost) if priced else 0.0, -inf if one.speed is None else -one.speed
+
+    return sorted(candidates, key=lambda one: (one.speed is None, *place(one)))
+
+
+def _candidate(
+    options: dict[str, Any],
+    machine: str,
+    how: EstimateOptions,
+    costing: Costing | None,
+    tuned: bool,
+    progress: Callable[[str], None],
+) -> Candidate:
+    def planned(settings: Mapping[str, object]) -> PlannedCase:
+        words = (f"{path}={'null' if value is None else str(value).lower()}" for path, value in settings.items())
+        return planned_case({**options, "settings": (*options["settings"], *words)}, machine)
+
+    case, settings = planned({}), dict[str, object]()
+    if case.plan is not None:
+        own = tuple(f"overlay {Path(path)}" for path in options["overlays"])
+        changes = [one for one in case.plan.spec.changes if one.origin.startswith("overlay ")]
+        back = {one.path: one.case_value for one in changes if not one.origin.startswith(own or ("-",))}
+        if back:
+            case = planned(back)
+        if tuned and case.plan is not None:
+            given = {setting.partition("=")[0].removeprefix("tuning.") for setting in options["settings"]}
+            settings = _fastest(case.plan, lambda tuning: planned({**back, **tuning}), given, how)
+            case = planned({**back, **settings})
+    words = tuple(f"{path.removeprefix('tuning.')}={str(value).lower()}" for path, value in settings.items())
+    made = estimate(case, how, progress)
+    if made is None or case.plan is None:
+        reason = "; ".join(problem.message for problem in case.problems[:1]) or "no plan"
+        return Candidate(machine=machine, settings=words, estimate=None, problem=reason)
+    if costing is not None:
+        from llmperf_estimate.cost import cost_document, cost_rows_of
+
+        rows = cost_rows_of(made, costing, case.plan.device_share, machine.rpartition(":")[0])
+        made = replace(made, cost=None if made.fits is False else cost_document(rows))
+    problem: str | None = made.time_problem
+    if made.fits is False:
+        total, capacity = max((stage.total_bytes, stage.capacity_bytes or 0) for stage in made.memory)
+        nearest = made.nearest
+        advice = f"; nearest that fits: --set {' --set '.join(nearest.settings)}" if nearest else ""
+        problem = f"does not fit: {total / GIB:.1f} of {capacity / GIB:.1f} GiB{advice}"
+    return Candidate(machine=machine, settings=words, estimate=made, problem=problem)
+
+
+def _fastest(
+    plan: Plan, planned: Callable[[Mapping[str, object]], PlannedCase], given: Set[str], how: EstimateOptions
+) -> dict[str, object]:
+    """Settings with which the case is fastest here and fits, by formulas; those in `given` stay."""
+    by_formulas, best, chosen = replace(how, analytic=True), 0.0, dict[str, object]()
+    for stage, recomputes in product(STAGES, (False, True)):
+        for size in (2**power for power in range(MOST_MICRO_BATCHES)):
+            tuning = {"sharding_stage": stage, "gradient_checkpointing": recomputes, "micro_batch": size}
+            changed = {
+                f"tuning.{name}": value
+                for name, value in tuning.items()
+                if name not in given and value != getattr(plan.spec.tuning, name)
+            }
+            case = planned(changed)
+            made = None if case.problems else estimate(case, by_formulas, lambda _: None)
+            if made is None or made.tokens_per_second_per_device is None:
+                break  # a larger micro batch takes more memory
+            if made.tokens_per_second_per_device > best:
+                best, chosen = made.tokens_per_second_per_device, changed
+    return chosen
+
+
+def ranking_page(candidates: Sequence[Candidate], tuned: bool) -> Page:
+    """The ranked table, what it says in a sentence, and what is not known."""
+    known = [one for one in candidates if one.problem is None and one.estimate is not None]
+    columns = [
+        Column(title="", importance=1, right=True),
+        Column(title="machine", importance=1, wraps=16),
+        Column(title="tokens/s", importance=2, right=True),
+        Column(title="expected", importance=3, right=True),
+        Column(title="MFU", importance=6, right=True),
+        Column(title="memory, GiB", importance=7, right=True),
+        Column(title="days", importance=4, right=True),
+        Column(title="cost", importance=2, right=True),
+        Column(title="tuning", importance=5, wraps=20),
+    ]
+    rows = [(str(place), *_cells(one)) for place, one in enumerate(known, 1)]
+    kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
+    reasons: dict[str, list[str]] = {}
+    for one in candidates:
+        if one.problem is not None:
+            reasons.setdefault(_general(one), []).append(one.machine)
+    return Page(
+        title="Estimates side by side",
+        about=tuple(Line(text=text) for text in _about(candidates, tuned)),
+        answers=tuple(Line(text=text) for text in _answers(known)),
+        columns=tuple(columns[place] for place in kept),
+        rows=tuple(tuple(row[place] for place in kept) for row in rows),
+        warnings=tuple(
+            Line(text=printable(f"{', '.join(machines)}: {reason}", MAX_LINE), tone="warning")
+            for reason, machines in reasons.items()
+        ),
+        notes=tuple(Line(text=text) for text in _unknown(known)),
+    )
+
+
+def _general(one: Candidate) -> str:
+    """The problem in words that are the same for other devices with the like."""
+    model = one.machine.rpartition(":")[0] if one.estimate is None else one.estimate.device_model
+    return str(one.problem).removeprefix(f"{model}: ").replace(repr(model), "it")
+
+
+def _cells(one: Candidate) -> Iterator[str]:
+    """The cells of a row; empty where unknown."""
+    made = one.estimate
+    assert made is not None
+    assert one.speed is not None
+    error, cost = made.expected_error, made.cost
+    yield _machine(made)
+    yield f"{one.speed:,.0f}"
+    if error is None:
+        yield "unknown"
+    else:
+        ends = (one.speed * max(0.0, 1 - error.throughput_largest), one.speed * (1 + error.throughput_largest))
+        yield " to ".join(f"{end:,.0f}" for end in ends) + (" *" if error.outside else "  ")
+    mfu = next((mfu.value for mfu in made.mfu if mfu.headline), None)
+    yield "" if mfu is None else rounded(mfu, PERCENT)
+    total, capacity = max((stage.total_bytes, stage.capacity_bytes) for stage in made.memory)
+    yield f"{total / GIB:.0f} of {'?' if capacity is None else f'{capacity / GIB:.0f}'}"
+    yield "" if cost is None or cost.train_seconds is None else rounded(cost.train_seconds / 86400, AMOUNT)
+    yield "" if cost is None or cost.train_cost is None else money(cost.train_cost, cost.price_currency or "")
+    yield " ".join(one.settings)
+
+
+def _machine(made: Estimate) -> str:
+    return f"{made.layout.nodes} x {made.layout.devices_per_node} {made.device_model}"
+
+
+def _about(candidates: Sequence[Candidate], tuned: bool) -> Iterator[str]:
+    made = next((one.estimate for one in candidates if one.estimate is not None), None)
+    if made is None:
+        return
+    contract, tuning = made.spec.contract, made.spec.tuning
+    batch = f"sequence {contract.seq_len}, global batch {contract.global_batch}"
+    yield f"{contract.model}: {contract.precision}, {batch}; case {made.spec.case}, framework {tuning.framework}"
+    if tuned:
+        yield "each machine at the fastest tuning that fits: sharding stage, recomputation, micro batch"
+    else:
+        recomputes = "with recomputation" if tuning.gradient_checkpointing else "no recomputation"
+        sizes = f"micro batch {tuning.micro_batch}, {recomputes}, sharding stage {tuning.sharding_stage}"
+        yield f"one tuning for all: {sizes} (--tuned: each at its best)"
+    if made.cost is not None and made.cost.train_tokens is not None:
+        yield f"a training of {made.cost.train_tokens / 1e9:,g}B tokens; nothing fails, every step is as fast"
+
+
+def _answers(known: Sequence[Candidate]) -> Iterator[str]:
+    """The first, and those that an estimate cannot tell from it."""
+    if not known:
+        yield "no machine has a figure"
+        return
+    made = known[0].estimate
+    assert made is not None
+    cost = made.cost
+    by_cost = cost is not None and cost.cost_per_million_tokens is not None
+    text = f"{'cheapest' if by_cost else 'fastest'}: {_machine(made)}"
+    if cost is not None and cost.train_cost is not None and cost.train_seconds is not None:
+        text += f", {money(cost.train_cost, cost.price_currency or '')} and {cost.train_seconds / 86400:,.3g} days"
+    near = [_machine(other.estimate) for other in known[1:] if other.estimate and _overlap(known[0], other, by_cost)]
+    if near:
+        named = ", ".join(near[:MOST_NAMED]) + f" and {len(near) - MOST_NAMED} more" * (len(near) > MOST_NAMED)
+        text += f"; the expected error is larger than its lead over {named}: measure both"
+    yield text
+
+
+def _overlap(first: Candidate, other: Candidate, by_cost: bool) -> bool:
+    """The figures of both may be equal at the expected errors of both."""
+    ends = []
+    for one, sign in ((first, 1), (other, -1)):
+        made = one.estimate
+        assert made is not None
+        assert one.speed is not None
+        if made.expected_error is None:
+            return True
+        figure = made.cost.cost_per_million_tokens if by_cost and made.cost is not None else 1 / one.speed
+        if figure is None:
+            return False
+        ends.append(figure * max(0.0, 1 + sign * made.expected_error.throughput_largest))
+    return ends[0] >= ends[1]
+
+
+def _unknown(known: Sequence[Candidate]) -> Iterator[str]:
+    """What is not known of these machines."""
+    made = [one.estimate for one in known if one.estimate is not None]
+    if any(one.expected_error is not None and one.expected_error.outside for one in made):
+        yield "* no published row on this device by this method: a larger error is likely; ask for a measurement"
+    costs = [(one.device_model, one.cost) for one in made if one.cost is not None]
+    unpriced = [device for device, cost in costs if cost.price is None and cost.price_file is not None]
+    if unpriced:
+        yield f"no price of {', '.join(unpriced)} in {costs[0][1].price_file}"
+    currencies = sorted({cost.price_currency for _, cost in costs if cost.price_currency is not None})
+    if len(currencies) > 1:
+        yield f"costs in {' and '.join(currencies)} are not converted: their order means nothing"
+    yield "energy is unknown: an estimate has none"
