@@ -87,10 +87,11 @@ def test_without_standard_error_nothing_is_shown():
     assert (done.returncode, done.stdout) == (0, "done\n")
 
 
-def test_elsewhere_there_is_a_line_now_and_then():
-    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=100)
-    assert done.stderr.count("\n") == 1
-    assert "\r" not in done.stderr
+@pytest.mark.parametrize(("begun", "lines"), [("", 0), ("line._last_time -= 301\n", 1)])
+def test_elsewhere_there_is_a_line_every_five_minutes(begun, lines):
+    program = PROGRAM.replace("for step", f"{begun}for step")
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
+    assert (done.stderr.count("\n"), "\r" in done.stderr) == (lines, False)
 
 
 def test_the_line_shows_the_time_of_the_last_steps_and_which_run_of_several_it_is(monkeypatch):

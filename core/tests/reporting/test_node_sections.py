@@ -43,7 +43,7 @@ def result():
 
 def card(result):
     """Label and text of each row that `llmperf run` ends with."""
-    section = next(section for section in result_sheet(result).sections() if section.card)
+    section = next(section for section in result_sheet(result).sections() if section.card and section.rows)
     return {row.label: row.text for row in section.rows}
 
 

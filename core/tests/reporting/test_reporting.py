@@ -32,7 +32,7 @@ def markdown(result, language="en"):
 
 
 def printed(result):
-    return card(result_sheet(result))
+    return card(result_sheet(result), verbose=True)
 
 
 def rows(text):
@@ -327,7 +327,8 @@ def test_notes_are_shown_where_a_run_ends(example):
 
 def test_a_terminals_table_in_chinese(tmp_path, example, ran):
     path = str(save(tmp_path / "result.json", example))
-    lines = ran(0, "report", path, "--lang", "zh").out.splitlines()
+    verdict, _, *lines = ran(0, "report", path, "--lang", "zh", "--verbose").out.splitlines()
+    assert verdict == "800.0 token/p/s, MFU 30.0 %, 有效, 1 个说明"
     assert lines[1].split() == ["运行状态", "完成"]
     assert (
         len(

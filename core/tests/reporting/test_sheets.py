@@ -59,7 +59,11 @@ def sheet(example):
 
 
 def test_a_figure_has_the_same_digits_in_every_format(sheet):
-    texts = [card(sheet), MarkdownReporter().render([sheet], "en"), MarkdownReporter().render([sheet, sheet], "zh")]
+    texts = [
+        card(sheet, verbose=True),
+        MarkdownReporter().render([sheet], "en"),
+        MarkdownReporter().render([sheet, sheet], "zh"),
+    ]
     known = {key: shown(row) for key, row in figures(sheet).items()}
     assert set(known) == set(COMPARED)
     for key, digits in known.items():
@@ -71,11 +75,11 @@ def test_a_figure_has_the_same_digits_in_every_format(sheet):
 
 
 def test_reports_name_the_extension_that_counted_flops(example):
-    assert "FLOPs counted by" not in card(result_sheet(json_files.convert(example, Result, "result")))
+    assert "FLOPs counted by" not in card(result_sheet(json_files.convert(example, Result, "result")), verbose=True)
     for mfu in example["mfu"]:
         mfu["counted_by"] = "acme_moe"
     sheet = result_sheet(json_files.convert(example, Result, "result"))
-    assert re.search(r"FLOPs counted by +extension acme_moe\n", card(sheet))
+    assert re.search(r"FLOPs counted by +extension acme_moe\n", card(sheet, verbose=True))
     assert "| extension acme_moe |" in MarkdownReporter().render([sheet], "en").replace("\\_", "_")
 
 

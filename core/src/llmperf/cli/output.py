@@ -67,6 +67,7 @@ def print_json(document: Any) -> None:
     click.echo(encode_pretty(document).decode(), nl=False)
 
 
+verbose_option = click.option("-v", "--verbose", is_flag=True, help="Show every figure of a run.")
 wide_option = click.option("--wide", is_flag=True, help="Show every column, however wide the terminal is.")
 
 

@@ -19,8 +19,9 @@ from llmperf.reporting.text_table import sparkline
 if TYPE_CHECKING:
     from llmperf.types import Observer, Plan, Progress, Result, StepProgress
 
-SECONDS_BETWEEN_LINES = 10.0
-"""Interval of lines where standard error is not a terminal."""
+SECONDS_BETWEEN_LINES = 300.0
+"""Interval of lines where standard error is not a terminal; the first comes after so long."""
+BUILDING = "building the model, its optimiser and its data"
 CHARTED_STEPS = 12
 """The last steps, whose time is drawn."""
 
@@ -44,6 +45,13 @@ class Place:
 
 
 _place: Place | None = None
+_quiet = False
+
+
+def no_progress() -> None:
+    """Show no progress of the runs of this process."""
+    global _quiet
+    _quiet = True
 
 
 def begin_run(number: int, runs: int, seconds_left: float | None) -> None:
@@ -56,7 +64,7 @@ def begin_run(number: int, runs: int, seconds_left: float | None) -> None:
 @hookimpl
 def llmperf_observers() -> Iterable[Observer]:
     """The progress line on standard error."""
-    return [ProgressLine()]
+    return [] if _quiet else [ProgressLine()]
 
 
 class ProgressLine:
@@ -68,7 +76,7 @@ class ProgressLine:
         self._stream = sys.stderr or io.StringIO()  # None where it is closed
         self._live = self._stream.isatty()
         self._last_text = ""
-        self._last_time = -SECONDS_BETWEEN_LINES  # the clock may begin with the host
+        self._last_time = time.monotonic()
         self._step_seconds: deque[float] = deque(maxlen=CHARTED_STEPS)
 
     def started(self, plan: Plan, folder: Path) -> None:
@@ -110,8 +118,8 @@ def progress_text(progress: Progress, width: int | None = None, place: Place | N
     """
     parts = {
         "place": None if place is None else f"run {place.number} of {place.runs}",
-        "phase": progress.phase,
-        "step": f"step {progress.step}/{progress.steps}",
+        "phase": BUILDING if progress.phase == "building" else progress.phase,
+        "step": None if progress.phase == "building" else f"step {progress.step}/{progress.steps}",
         "loss": _known("loss {:.4f}", progress.loss),
         "pace": _known("{:,.0f} token/p/s", progress.tokens_per_second_per_device),
         "chart": f"step time {chart}" if chart else None,

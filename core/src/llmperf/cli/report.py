@@ -13,7 +13,7 @@ from llmperf.cli.colour import painted, painted_severities, warn
 from llmperf.cli.completion import report_formats
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import paths_argument
-from llmperf.cli.output import language_option, page_width, wide_option
+from llmperf.cli.output import language_option, page_width, verbose_option, wide_option
 
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
@@ -63,10 +63,17 @@ class ReportCommand(OpenCommand):
 @click.option("--json", "wanted", flag_value="json", help="The same as --format json.")
 @language_option
 @wide_option
+@verbose_option
 @click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
 @click.pass_obj
 def command(
-    called: CalledReport, paths: tuple[Path, ...], wanted: str, language: str, wide: bool, output: Path | None
+    called: CalledReport,
+    paths: tuple[Path, ...],
+    wanted: str,
+    language: str,
+    wide: bool,
+    verbose: bool,
+    output: Path | None,
 ) -> None:
     """Render results as a table or a document. PATH is a run folder, a result.json, a folder of runs, or an
     archive of `llmperf pack`.
@@ -88,7 +95,9 @@ def command(
             opened = change(opened)
         sheets = [each.sheet for each in opened]
         if wanted == "terminal" and output is None:
-            text = painted_severities(TerminalReporter(width=page_width(wide), paint=painted).render(sheets, language))
+            text = painted_severities(
+                TerminalReporter(width=page_width(wide), paint=painted, verbose=verbose).render(sheets, language)
+            )
             click.echo(text + "".join(f"\n{line}\n" for line in called.notes), nl=False)
         else:
             write_report(sheets, wanted, language, output, plugins)

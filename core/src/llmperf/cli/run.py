@@ -12,7 +12,7 @@ from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
 from llmperf.cli.options import Folder, Minutes, Utf8, paths_argument
-from llmperf.cli.output import language_option, print_json, print_table, print_text
+from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
 from llmperf.reporting.cells import number as figure
@@ -55,6 +55,8 @@ LOG_LINES = 20
 @click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @language_option
+@verbose_option
+@click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
 @click.pass_obj
 def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, language: str, **_: Any) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
@@ -87,7 +89,7 @@ def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, langua
 
 
 def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: str) -> list[tuple[Path, Result]]:
-    from llmperf.cli.progress_line import begin_run
+    from llmperf.cli.progress_line import begin_run, no_progress
     from llmperf.planning.ready import ready
     from llmperf.reporting.terminal import card
     from llmperf.runfolder.filenames import TRACES
@@ -103,8 +105,9 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
         if quiet:
             return
         if repeat == 1:
-            print_text(painted_severities(card(result_sheet(result), language, painted)))
-            click.echo("\n" + sentence("run folder: {folder}", language, folder=folder))
+            text = card(result_sheet(result), language, painted, run.values["verbose"])
+            print_text(painted_severities(text.partition("\n\n")[0] if run.values["quiet"] else text))
+            click.echo("\n" * (not run.values["quiet"]) + sentence("run folder: {folder}", language, folder=folder))
             for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
                 click.echo(sentence("Chrome trace: {path}", language, path=trace))
         else:
@@ -117,12 +120,15 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
             values = {"number": len(results) + 1, "repeat": repeat, "what": what}
             click.echo(sentence("run {number} of {repeat}: {what}", language, **values), err=True)
 
+    if run.values["quiet"]:
+        no_progress()
     say_what_was_left_out(outcome)
     planned = ready(startable(outcome))
     spec, device = planned.spec, planned.machine.probe.devices[0]
     what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
     where = f"{spec.tuning.nodes * spec.tuning.devices} x {device.model} ({planned.machine.vendor})"
-    click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
+    if not run.values["quiet"]:
+        click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
     if planned.plan.peak_problem and wait is None:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if run.checks:
@@ -138,7 +144,7 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
             begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
         if quiet:
             continue
-        for finding in result.findings if repeat == 1 else ():
+        for finding in result.findings if repeat == 1 and not run.values["quiet"] else ():
             if finding not in listed:
                 click.echo(painted_severities(finding_text(finding, language)))
         if (failure := result.failure) is not None and failure.log_tail:

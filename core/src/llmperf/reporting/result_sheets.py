@@ -33,6 +33,8 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
     figures, setup = figure_rows(result), setup_of(result)
 
     def sections() -> Iterator[Section]:
+        verdict = Text.joined(", ", _verdict(result, figures))
+        yield Section(key="verdict", title="Verdict", lines=(verdict,), card=True)
         rows = tuple(_card(result, figures, setup, path))
         yield Section(key="performance", title="Performance", rows=rows, card=True)
         yield from document_sections(result, figures, setup)
@@ -182,6 +184,30 @@ def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) 
         if "/" not in name:
             yield labelled(f"evaluation_{name}", name, value, cells.SIGNIFICANT)
     yield from (labelled("", "note", note, own_words=True) for note in result.notes)
+
+
+def _verdict(result: Result, figures: Mapping[str, Row]) -> Iterator[str]:
+    """Throughput with the 95 % confidence interval of the mean step, MFU, and what validation says."""
+    steps, mfu = result.metrics.step_seconds, figures["mfu_nominal"]
+    if (speed := figures["tokens_per_second_per_device"]).value is not None:
+        half = None
+        if steps is not None and steps.mean and steps.mean_low is not None and steps.mean_high is not None:
+            half = (steps.mean_high - steps.mean_low) / 2 / steps.mean
+        yield (
+            Text("{} token/p/s", shown(speed))
+            if half is None
+            else Text("{} token/p/s +-{}", shown(speed), cells.percent(half))
+        )
+    if mfu.value is not None:
+        yield Text("MFU {}", shown(mfu))
+    counts = {name: sum(each.severity == name for each in result.findings) for name in ("error", "warning", "note")}
+    if result.status != "complete":
+        yield Text(result.status)
+    elif not counts["error"]:
+        yield Text("valid")
+    yield from (cells.counted(count, name) for name, count in counts.items() if count)
+    if disturbed(result):
+        yield Text("disturbed")
 
 
 def _status(result: Result) -> Row:

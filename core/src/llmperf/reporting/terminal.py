@@ -11,6 +11,21 @@ from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wra
 from llmperf.reporting.words import finding_text, sentence, value_text, word
 from llmperf.types import Sheet
 
+SHORT = (
+    "",
+    "disturbed",
+    "case",
+    "model",
+    "devices",
+    "framework",
+    "batch",
+    "step_seconds",
+    "stragglers",
+    "loss",
+    "rank_peak_bytes",
+    "energy",
+)
+"""Rows of a card without `--verbose`, beside those of a failure, of changes from the case, and of a missing peak."""
 WIDE = "--wide, --format csv"
 """Options that show the columns for which a terminal has no room."""
 
@@ -23,6 +38,8 @@ class TerminalReporter:
     """Columns of the terminal; None for no limit."""
     paint: Paint | None = None
     """Colours a status."""
+    verbose: bool = False
+    """A card has every row."""
 
     @property
     def name(self) -> str:
@@ -33,7 +50,7 @@ class TerminalReporter:
         """The card of a measured run, or a table of several runs and of published ones."""
         if len(sheets) == 1 and sheets[0].measured:
             rerun = rerun_line(sheets, language)
-            text = "\n".join([card(sheets[0], language, self.paint), *([] if rerun is None else [rerun])])
+            text = "\n".join([card(sheets[0], language, self.paint, self.verbose), *([] if rerun is None else [rerun])])
             return fitted(text, self.width) + "\n"
         chosen = columns_of(sheets)
         rows = [[printable(cell) for cell in overview_cells(sheet, chosen, language)] for sheet in ordered(sheets)]
@@ -48,17 +65,27 @@ class TerminalReporter:
         return f"{table.text}\n" + "".join(f"\n{line}\n" for line in lines)
 
 
-def card(sheet: Sheet, language: str = "en", paint: Paint | None = None) -> str:
-    """One run as labels and values, with its findings below: the text at the end of `llmperf run`."""
+def card(sheet: Sheet, language: str = "en", paint: Paint | None = None, verbose: bool = False) -> str:
+    """One run as a verdict, labels and values, with its findings below: the text at the end of `llmperf run`."""
     from tabulate import tabulate
 
-    lines = []
-    for row in (row for section in sheet.sections() if section.card for row in section.rows):
-        value = printable(value_text(row, language))
-        shown = paint(value, value) if paint and row.key == "status" else value
-        lines.append((printable(word(row.label, language)), shown))
+    head, lines = list[str](), []
+    for section in (section for section in sheet.sections() if section.card):
+        head += [printable(word(line, language)) for line in section.lines]
+        for row in section.rows:
+            value = printable(value_text(row, language))
+            telling = {
+                "status": row.value != "complete",
+                "fix_hp": value != "/",
+                "peak_flops_per_second": not row.value,
+            }
+            if verbose or row.key in SHORT or row.key.startswith("evaluation_") or telling.get(row.key):
+                shown = paint(value, value) if paint and row.key == "status" else value
+                lines.append((printable(word(row.label, language)), shown))
     table = tabulate(lines, tablefmt="plain", disable_numparse=True)
-    return "\n".join([table, *(finding_text(finding, language) for finding in sheet.findings)])
+    return "\n".join(
+        [*head, *[""] * bool(head), table, *(finding_text(finding, language) for finding in sheet.findings)]
+    )
 
 
 def closing_lines(sheets: Sequence[Sheet], language: str) -> list[str]:
