@@ -396,3 +396,28 @@ def test_whether_a_failure_could_be_chance_is_said(folder, ran, slow, shown):
     told = ran(1, "summary", runs, "--baseline", base, "--fail-below", "0.95")
     assert f"1 of 1 below 0.95 of the baseline, {shown} of them shown to be more than chance" in told.err
     assert ("slower, p = 0.029" if shown else "cannot tell, 2 and 4 runs") in told.out
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"tuning": {"gradient_checkpointing": True}}, "gradient_checkpointing false -> true"),
+        ({"batch": {"micro_batch": 1, "gradient_accumulation": 2}}, "micro_batch 2 -> 1; gradient_accumulation 1 -> 2"),
+        ({"kernels": {"attention": "by hand"}}, "kernel of attention by torch -> by hand"),
+        ({"software": {"environment": {"ATEN_CPU_CAPABILITY": "default"}}}, "ATEN_CPU_CAPABILITY unset -> default"),
+        ({"software": {"environment": {"OMP_NUM_THREADS": "4"}}}, "OMP_NUM_THREADS 1 -> 4"),
+        ({"software": {"packages": {"torch": "2.14.0"}}}, "torch 2.15.0 -> 2.14.0"),
+        ({}, None),
+    ],
+)
+def test_the_first_line_says_in_what_two_sides_differ(folder, ran, example, changed, told):
+    alike = {"batch": {"micro_batch": 2, "gradient_accumulation": 1}, "kernels": {"attention": "by torch"},
+             "software": {"environment": {"OMP_NUM_THREADS": "1"}, "packages": {"torch": "2.15.0"},
+                          "notable_packages": ["torch"]}}  # fmt: skip
+    before = folder("before", [100.0, 101.0], **alike)
+    software = alike["software"] | changed.get("software", {})
+    if "environment" in changed.get("software", {}):
+        software["environment"] = alike["software"]["environment"] | changed["software"]["environment"]
+    after = folder("after", [110.0, 111.0], **alike | changed | {"software": software})
+    first = ran(0, "compare", before, after).out.splitlines()[0]
+    assert first == (f"B differs from A in: {told}" if told else "B and A differ in no setting")

@@ -79,7 +79,13 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None, verbose
                 "fix_hp": value != "/",
                 "peak_flops_per_second": not row.value,
             }
-            if verbose or row.key in SHORT or row.key.startswith("evaluation_") or telling.get(row.key):
+            if (
+                verbose
+                or section.key != "performance"
+                or row.key in SHORT
+                or row.key.startswith("evaluation_")
+                or telling.get(row.key)
+            ):
                 shown = paint(value, value) if paint and row.key == "status" else value
                 lines.append((printable(word(row.label, language)), shown))
     table = tabulate(lines, tablefmt="plain", disable_numparse=True)

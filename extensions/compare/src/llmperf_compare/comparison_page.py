@@ -23,6 +23,7 @@ from llmperf.reporting import (
 from llmperf.types import Row
 
 from llmperf_compare.comparison import HOW, speed_line
+from llmperf_compare.differences import difference_lines
 from llmperf_compare.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
 from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
 
@@ -54,7 +55,7 @@ def comparison_page(
     documents.
     """
     kinds = {group_text(group, language) for side in sides.values() for group in side.groups}
-    about = []
+    about = list(difference_lines({name: side.results for name, side in sides.items()}, language))
     for name, side in sides.items():
         for group in side.groups:
             kind = f": {group_text(group, language)}" * (len(kinds) > 1)

@@ -140,7 +140,7 @@ def torch_facts(*packages: str) -> Facts:
     """Variables, waiting calls and packages of torch, and further packages."""
     return Facts(
         environment_names=("HF_HUB_OFFLINE", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM"),
-        environment_prefixes=("GLOO_", "TORCH_NCCL_"),
+        environment_prefixes=("ATEN_", "DNNL_", "GLOO_", "MKL_", "ONEDNN_", "TORCH_"),
         waiting_frames=(
             "torch/distributed/",
             "torch/nn/parallel/distributed.py",

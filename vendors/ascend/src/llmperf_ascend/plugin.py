@@ -17,8 +17,8 @@ def llmperf_facts() -> Facts:
     from llmperf.types import Facts
 
     return Facts(
-        environment_names=("ASCEND_RT_VISIBLE_DEVICES", "PYTORCH_NPU_ALLOC_CONF", "TASK_QUEUE_ENABLE"),
-        environment_prefixes=("HCCL_",),
+        environment_names=("PYTORCH_NPU_ALLOC_CONF", "TASK_QUEUE_ENABLE"),
+        environment_prefixes=("ASCEND_", "HCCL_"),
         packages=("torch_npu",),
         device_aliases={"ascend": ("昇腾", "ascend", "huawei", "华为", r"(?<![a-z])atlas\s?\d{3}")},
     )

@@ -28,14 +28,11 @@ def llmperf_facts() -> Facts:
 
     return Facts(
         environment_names=(
-            "CUDA_VISIBLE_DEVICES",
-            "CUDA_DEVICE_MAX_CONNECTIONS",
-            "CUDA_DEVICE_ORDER",
             "CUBLAS_WORKSPACE_CONFIG",
             "NVIDIA_TF32_OVERRIDE",
             "PYTORCH_CUDA_ALLOC_CONF",
         ),
-        environment_prefixes=("NCCL_",),
+        environment_prefixes=("CUDA_", "NCCL_"),
         device_aliases={"nvidia": ("nvidia", "geforce", "tesla", "英伟达")},
     )
 

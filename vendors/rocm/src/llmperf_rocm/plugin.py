@@ -19,12 +19,11 @@ def llmperf_facts() -> Facts:
     return Facts(
         environment_names=(
             "CUDA_VISIBLE_DEVICES",
-            "HIP_VISIBLE_DEVICES",
             "ROCR_VISIBLE_DEVICES",
             "PYTORCH_CUDA_ALLOC_CONF",
             "PYTORCH_HIP_ALLOC_CONF",
         ),
-        environment_prefixes=("HSA_", "NCCL_", "RCCL_"),
+        environment_prefixes=("HIP_", "HSA_", "NCCL_", "RCCL_"),
         device_aliases={"rocm": (r"(?<![a-z])(?:amd\s*)?(?:instinct|radeon|mi\s?\d{2,3}[a-z]?(?![a-z\d]))",)},
     )
 
