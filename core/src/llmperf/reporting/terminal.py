@@ -9,7 +9,7 @@ from llmperf.reporting.overview import columns_of, notes, ordered, overview_cell
 from llmperf.reporting.safe_text import printable
 from llmperf.reporting.text_table import Paint, TextTable, fitted, laid_out, wrapped_cell
 from llmperf.reporting.words import finding_text, sentence, value_text, word
-from llmperf.types import Sheet
+from llmperf.types import Row, Sheet
 
 SHORT = (
     "",
@@ -69,29 +69,23 @@ def card(sheet: Sheet, language: str = "en", paint: Paint | None = None, verbose
     """One run as a verdict, labels and values, with its findings below: the text at the end of `llmperf run`."""
     from tabulate import tabulate
 
-    head, lines = list[str](), []
+    head, lines = list[str](), list[tuple[str, str]]()
     for section in (section for section in sheet.sections() if section.card):
-        head += [printable(word(line, language)) for line in section.lines]
+        head += [*(printable(word(line, language)) for line in section.lines), *[""] * bool(section.lines)]
         for row in section.rows:
             value = printable(value_text(row, language))
-            telling = {
-                "status": row.value != "complete",
-                "fix_hp": value != "/",
-                "peak_flops_per_second": not row.value,
-            }
-            if (
-                verbose
-                or section.key != "performance"
-                or row.key in SHORT
-                or row.key.startswith("evaluation_")
-                or telling.get(row.key)
-            ):
-                shown = paint(value, value) if paint and row.key == "status" else value
-                lines.append((printable(word(row.label, language)), shown))
+            if section.key == "performance" and not (verbose or _telling(row, value)):
+                continue
+            shown = paint(value, value) if paint and row.key == "status" else value
+            lines.append((printable(word(row.label, language)), shown))
     table = tabulate(lines, tablefmt="plain", disable_numparse=True)
-    return "\n".join(
-        [*head, *[""] * bool(head), table, *(finding_text(finding, language) for finding in sheet.findings)]
-    )
+    return "\n".join([*head, table, *(finding_text(finding, language) for finding in sheet.findings)])
+
+
+def _telling(row: Row, value: str) -> bool:
+    """Check whether a card has this row without `--verbose`."""
+    unusual = {"status": row.value != "complete", "fix_hp": value != "/", "peak_flops_per_second": not row.value}
+    return unusual.get(row.key, row.key in SHORT or row.key.startswith("evaluation_"))
 
 
 def closing_lines(sheets: Sequence[Sheet], language: str) -> list[str]:
