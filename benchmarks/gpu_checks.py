@@ -291,7 +291,7 @@ def answered(acceptance: Acceptance, step: Step, *words: str) -> Mapping[str, An
 
 def peak(acceptance: Acceptance, step: Step) -> Mapping[str, Any]:
     """Measure the device's rates, with verified outputs; estimates of later steps use them."""
-    rates = answered(acceptance, step, "peak", "--devices", "1", "--output", str(rates_file(acceptance)))
+    rates = answered(acceptance, step, "peak", "--devices", "1", "--out", str(rates_file(acceptance)))
     return {
         "TFLOP/s of products": {dtype: rate / 1e12 for dtype, rate in rates["matmul_flops_per_second"].items()},
         "TFLOP/s of attention": {dtype: rate / 1e12 for dtype, rate in rates["attention_flops_per_second"].items()},

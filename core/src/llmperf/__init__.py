@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from llmperf.cli.output import print_text as print_text
     from llmperf.cli.output import wide_option as wide_option
     from llmperf.cli.report import write_report as write_report
+    from llmperf.cli.request import case_options as case_options
     from llmperf.cli.request import planned_case as planned_case
     from llmperf.cli.request import planned_task as planned_task
     from llmperf.cli.request import request_options as request_options

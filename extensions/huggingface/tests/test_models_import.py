@@ -83,7 +83,7 @@ def test_an_import_writes_no_file_that_is_refused_when_it_is_read(capsys, tmp_pa
         (["import"], "expected a Hugging Face configuration, such as config.json, found none"),
         (["import", "config.json", "-o", "mine.json"], "expected a name that ends in .toml"),
         (["import", "nowhere.json"], "nowhere.json: No such file"),
-        (["llama2_7b", "-o", "x.toml"], "--output: only with"),
+        (["llama2_7b", "-o", "x.toml"], "--out: only with"),
         (["llama2_7b", "--force"], "--force: only with"),
     ],
 )

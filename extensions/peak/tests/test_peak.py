@@ -76,7 +76,7 @@ def test_figures_of_wrong_outputs_and_of_failed_ranks_are_not_used(plan):
 @pytest.mark.slow
 def test_the_command_measures_the_devices_of_a_vendor(plan, tmp_path, capsys):
     rates = str(tmp_path / "rates.json")
-    assert call(["peak", "--vendor", "stub", "--framework", "stub", "--seconds", "0.01", "--output", rates]) == 0
+    assert call(["peak", "--vendor", "stub", "--framework", "stub", "--seconds", "0.01", "--out", rates]) == 0
     assert "matrix products: fp32" in capsys.readouterr().out
     assert decode(read_bytes(tmp_path / "rates.json"), DeviceRates, "rates").basis == "measured"
 
@@ -86,7 +86,7 @@ def test_the_command_measures_the_devices_of_a_vendor(plan, tmp_path, capsys):
     [
         (["--dtype", "fp8"], "--dtype: unknown precision of stub 'fp8'"),
         (["--model", "llama2_7"], "--model: unknown model 'llama2_7'"),
-        (["--output", "absent/rates.json"], "absent/rates.json: cannot write: no folder absent"),
+        (["--out", "absent/rates.json"], "absent/rates.json: cannot write: no folder absent"),
     ],
 )
 def test_a_request_that_cannot_be_met_is_refused_before_anything_starts(plan, words, message, ran):

@@ -105,7 +105,7 @@ def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch
 
 def test_a_site_has_an_unknown_device_on_no_vendors_page(tmp_path, monkeypatch):
     imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
-    assert call(["site", "out", "--output", "site"]) == 0
+    assert call(["site", "out", "--out", "site"]) == 0
     (vendor,) = Path("site", "vendors").glob("*.html")
     assert "A100-SXM4-80GB" in vendor.read_text()
     assert "Zorblax" not in vendor.read_text()

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from llmperf.types.remote import NodesCheck
 
 HOOK = "llmperf_command_options"
+GROUPS = {
+    **dict.fromkeys(("vendor", "framework", "devices", "settings", "overlays", "on"), "Case and devices"),
+    **dict.fromkeys(("launcher", "hosts", "interface", "image", "container_image", "python"), "Launching"),
+    **dict.fromkeys(("stall_timeout", "startup_timeout", "preflight"), "Launching"),
+    **dict.fromkeys(("as_json", "wanted", "output", "out", "language", "wide", "verbose", "quiet"), "Output"),
+    **dict.fromkeys(("color", "help"), "Output"),
+}
+"""Title in the help of each option of core; of others `Options`, or the package that adds them."""
 ADDED = "llmperf.added_options"
 """Key of the added options in click's context."""
 
@@ -125,6 +133,19 @@ class OpenCommand(click.Command):
         own = super().get_params(ctx)
         place = next((place for place, one in enumerate(own) if isinstance(one, ColourOption)), len(self.params))
         return [*own[:place], *self.added(ctx).options, *own[place:]]
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """The options in groups, those of a package under its name."""
+        owners = {id(option): found.distribution for found, group in self.added(ctx).groups for option in group.options}
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            if isinstance(option, click.Option) and (record := option.get_help_record(ctx)) is not None:
+                title = owners.get(id(option)) or GROUPS.get(str(option.name), "Options")
+                groups.setdefault(title, []).append(record)
+        order = ("Case and devices", "Options", "Launching", *dict.fromkeys(owners.values()), "Output")
+        for title in sorted(groups, key=order.index):
+            with formatter.section(title):
+                formatter.write_dl(groups[title])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """The examples, those of plugins included."""

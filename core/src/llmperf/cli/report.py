@@ -64,7 +64,7 @@ class ReportCommand(OpenCommand):
 @language_option
 @wide_option
 @verbose_option
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
+@click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
 @click.pass_obj
 def command(
     called: CalledReport,

@@ -32,6 +32,9 @@ OPTIONS = (
                  help="Change one setting; may be repeated."),
     click.option("--overlay", "overlays", metavar="FILE", type=click.Path(), multiple=True,
                  help="Settings from an overlay file; --set takes precedence. May be repeated."),
+    json_option,
+)  # fmt: skip
+LAUNCHING = (
     click.option("--launcher", metavar="L", default="local", show_default=True, type=Utf8(),
               shell_complete=launcher_names,
                  help="What brings the ranks to the nodes."),
@@ -48,13 +51,20 @@ OPTIONS = (
                  help="Timeout before the first step and during evaluation."),
     click.option("--preflight/--no-preflight", default=True,
                  help="Refuse a run whose estimated memory is far beyond that of its devices."),
-    json_option,
 )  # fmt: skip
+"""Of commands that start ranks, or show how they would be started."""
+
+
+def case_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Add CASE and its settings to a command that starts nothing."""
+    for option in reversed(OPTIONS):
+        function = option(function)
+    return function
 
 
 def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Add CASE and the shared options to a command."""
-    for option in reversed(OPTIONS):
+    """Add CASE, its settings and the options of launching to a command."""
+    for option in reversed((*OPTIONS[:-1], *LAUNCHING, OPTIONS[-1])):
         function = option(function)
     return function
 
@@ -159,12 +169,17 @@ def show_plan(asked: Request, as_json: bool) -> int:
     return 0 if isinstance(outcome, Planned) else 2
 
 
-def planned_case(options: dict[str, Any], on: str | None = None) -> PlannedCase:
-    """The case that the options of `request_options` ask for, on this machine or on the one that `--on` names.
+def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
+    without_options = click.command("task")(request_options(lambda: None)).make_context("task", [])
+    return {**without_options.params, **options}
 
-    Plugins that were left out of planning are named on standard error.
+
+def planned_case(options: dict[str, Any], on: str | None = None) -> PlannedCase:
+    """The case that the options of `case_options` ask for, on this machine or on the one that `--on` names.
+
+    Options that are left out have their defaults. Plugins that were left out of planning are named on standard error.
     """
-    return case_of(request(options, on))
+    return case_of(request(_with_defaults(options), on))
 
 
 NAMED_DEVICES = 2
@@ -228,8 +243,7 @@ def planned_task(options: dict[str, Any]) -> Iterator[PlannedTask]:
     from llmperf.running.measure import startable
     from llmperf.running.suggestions import with_suggestions
 
-    without_options = click.command("task")(request_options(lambda: None)).make_context("task", [])
-    asked = request({**without_options.params, **options})
+    asked = request(_with_defaults(options))
     outcome = plan_run(*asked)
     try:
         say_what_was_left_out(outcome)

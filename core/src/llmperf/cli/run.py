@@ -52,7 +52,7 @@ LOG_LINES = 20
 @click.option("--wait-until-idle", metavar="[MINUTES]", type=Minutes(), is_flag=False, flag_value=30.0,
               envvar="LLMPERF_WAIT_UNTIL_IDLE",
               help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
-@click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
+@click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @language_option
 @verbose_option

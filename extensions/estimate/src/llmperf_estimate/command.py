@@ -11,13 +11,13 @@ from typing import Any
 import click
 from llmperf import (
     Finite,
+    case_options,
     device_names,
     install_own,
     planned_case,
     print_json,
     print_page,
     print_text,
-    request_options,
     warn,
     write_report,
 )
@@ -58,7 +58,7 @@ Examples:
 
 
 @click.command("estimate", epilog=EXAMPLES)
-@request_options
+@case_options
 @click.option("--on", metavar="MODEL:NxD,...", shell_complete=device_names,
               help="Estimate for a machine that is not here, such as A100-SXM4-40GB:1x8; for several, such as"
                    " A100-SXM4-80GB,H800:1x8, or `all`, one ranked table.")  # fmt: skip
@@ -69,10 +69,10 @@ Examples:
               help="With several machines: each at the fastest tuning that fits, instead of one for all.")  # fmt: skip
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
               help="With several machines: a format of `llmperf report`, such as html or markdown.")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE", type=click.Path(path_type=Path),
+@click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path),
               help="With --format: write to a file.")  # fmt: skip
 @click.option("--rates", "rates_file", metavar="FILE", type=click.Path(path_type=Path),
-              help="What `llmperf peak --output FILE` measured, in place of the vendor's assumptions.")  # fmt: skip
+              help="What `llmperf peak --out FILE` measured, in place of the vendor's assumptions.")  # fmt: skip
 @click.option("--network", metavar="GBIT", type=Finite(min=0.001, max=1e6),
               help="Network of each node, all adapters together, in Gb/s of one direction.")  # fmt: skip
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
@@ -141,7 +141,7 @@ def command(
             write_report([sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, "en", output)
         ctx.exit(0 if any(one.problem is None for one in candidates) else 1)
     if tuned or wanted != "terminal" or output is not None:
-        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--output"
+        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     case = planned_case(options, on)
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))

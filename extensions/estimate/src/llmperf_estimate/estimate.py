@@ -34,7 +34,7 @@ class EstimateOptions:
     analytic: bool = False
     """By formulas alone."""
     rates_file: Path | None = None
-    """Rates that `llmperf peak --output FILE` measured."""
+    """Rates that `llmperf peak --out FILE` measured."""
     network_bytes_per_second: float | None = None
     """Bandwidth of one node, all adapters together, in one direction."""
     trace_seconds: float = TRACE_SECONDS
@@ -95,7 +95,7 @@ def known_rates(plan: Plan, case: PlannedCase, options: EstimateOptions) -> tupl
         if rates.overhead_bytes is None and assumed is not None:
             rates = replace(rates, overhead_bytes=assumed.overhead_bytes)
     if rates is None:
-        reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --output FILE"
+        reason = f"{plan.vendor} gives no rates of {model!r}; measure them there: llmperf peak --out FILE"
         return None, f"{reason}, and use --rates FILE"
     if options.network_bytes_per_second is not None:
         rates = with_network(rates, options.network_bytes_per_second, plan.layout.devices_per_node)

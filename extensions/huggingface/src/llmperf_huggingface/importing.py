@@ -68,9 +68,9 @@ def _rounded(count: int) -> int:
 
 def import_options() -> CommandOptions:
     """The options of `llmperf models import`."""
-    output = click.Option(["-o", "--output"], type=click.Path(path_type=Path),
+    output = click.Option(["-o", "--out", "output"], type=click.Path(path_type=Path),
                           help="With `import CONFIG`: the model file, which is named after the model.")  # fmt: skip
-    force = click.Option(["--force"], is_flag=True, help="With `--output`: replace an existing file.")
+    force = click.Option(["--force"], is_flag=True, help="With `--out`: replace an existing file.")
     return CommandOptions(options=[output, force], begin=_begin, examples=EXAMPLE)
 
 
@@ -79,7 +79,7 @@ def _begin(called: CalledCommand) -> int | None:
     (first, *rest), output, force = called.values["names"] or [""], called.values["output"], called.values["force"]
     if first != IMPORT:
         if output is not None or force:
-            option = "--force" if output is None else "--output"
+            option = "--force" if output is None else "--out"
             raise UserError(f"{option}: only with `llmperf models {IMPORT} CONFIG`")
         return None
     if len(rest) != 1:
@@ -110,11 +110,11 @@ def _check_output(output: Path, force: bool) -> None:
 
     name = output.stem
     if output.suffix != ".toml":
-        raise UserError(f"--output: expected a name that ends in .toml, found {str(output)!r}")
+        raise UserError(f"--out: expected a name that ends in .toml, found {str(output)!r}")
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", name):
-        raise UserError(f"--output: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
+        raise UserError(f"--out: expected letters, digits, '_', '.' and '-' before .toml, found {name!r}")
     if name in known_library().paths("models"):
-        raise UserError(f"--output: {output}: {name!r} is the name of a shipped model; rename the file")
+        raise UserError(f"--out: {output}: {name!r} is the name of a shipped model; rename the file")
     if output.is_symlink():
         raise UserError(f"{output}: expected a place for a file, found a link")
     if output.exists() and not force:

@@ -16,7 +16,7 @@ EXAMPLES = """\b
 Examples:
   llmperf peak
   llmperf peak --devices 1 --dtype bf16
-  llmperf peak --model llama1_13b --output rates.json
+  llmperf peak --model llama1_13b --out rates.json
 """
 
 
@@ -32,7 +32,7 @@ Examples:
               help="Of products, such as bf16; may be repeated. All that the devices offer by default.")  # fmt: skip
 @click.option("--seconds", metavar="S", type=Finite(min=0.01, max=60), default=0.4, show_default=True,
               help="For the repeats of each operation.")  # fmt: skip
-@click.option("--output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
+@click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the rates as JSON, for `llmperf estimate --rates`.")  # fmt: skip
 @json_option
 @click.pass_context

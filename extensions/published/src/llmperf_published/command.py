@@ -34,7 +34,7 @@ Examples:
 
 @click.command("import", epilog=EXAMPLES)
 @click.argument("sources", metavar="README.md|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
+@click.option("-o", "--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
               help="Folder in which each document gets a folder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
 @click.option("--peaks", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),

@@ -80,7 +80,7 @@ class Profile:
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True,
               help="The rank that is profiled.")  # fmt: skip
 @click.option("--trace/--no-trace", default=True, help="Write a Chrome trace to the run folder.")
-@click.option("--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
+@click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 def command(
     steps: int | tuple[int, ...], warmup: int, rank: int, trace: bool, out: Path, as_json: bool, **options: Any

@@ -58,7 +58,7 @@ def command() -> None:
               help="From now to the deadline, such as 90m, 2h or 7d.")  # fmt: skip
 @click.option("--case", metavar="CASE",
               help="The case that has to be run, without a change to its contract; any by default.")  # fmt: skip
-@click.option("-o", "--output", metavar="FILE.json|DIR", type=click.Path(path_type=Path),
+@click.option("-o", "--out", "output", metavar="FILE.json|DIR", type=click.Path(path_type=Path),
               help="The file to write, or its folder; the working directory by default.")  # fmt: skip
 def issue(seconds: float, case: str | None, output: Path | None) -> None:
     """Write a challenge: a random nonce of 256 bits and a deadline."""

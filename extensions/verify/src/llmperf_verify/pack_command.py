@@ -55,7 +55,7 @@ Hide = Callable[[str], str]
 @click.argument(
     "paths", metavar="PATH...", nargs=-1, required=True, type=click.Path(path_type=Path), shell_complete=run_folders
 )
-@click.option("-o", "--output", metavar="FILE.zip", required=True, type=click.Path(path_type=Path),
+@click.option("-o", "--out", "output", metavar="FILE.zip", required=True, type=click.Path(path_type=Path),
               help="The archive to write.")  # fmt: skip
 @language_option
 @click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")

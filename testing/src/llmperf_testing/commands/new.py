@@ -19,7 +19,7 @@ Examples:
 @click.argument("kind", type=click.Choice(["vendor", "framework"]))
 @click.argument("name")
 @click.option("--script", is_flag=True, help="A framework that runs an external training script and reads its output.")
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path), default=Path("."), show_default=True,
+@click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path), default=Path("."), show_default=True,
               help="Where the folder llmperf-NAME is created.")  # fmt: skip
 def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: Path) -> None:
     """Create a complete plugin package llmperf-NAME, which can be installed, tested and run at once.

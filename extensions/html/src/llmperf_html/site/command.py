@@ -21,7 +21,7 @@ Examples:
 @click.command("site", epilog=EXAMPLES)
 @click.argument("paths", metavar="RESULTS...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "-o", "--output", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder of the site."
+    "-o", "--out", "output", metavar="DIR", required=True, type=click.Path(path_type=Path), help="Folder of the site."
 )
 @click.option("--title", show_default="llmperf results", help="Title of the site.")
 @click.option("--url", metavar="URL", default="", help="Where the site will be, for the addresses in its feed.")

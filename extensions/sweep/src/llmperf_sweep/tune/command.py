@@ -48,7 +48,7 @@ OBJECTIVES = ("throughput", "energy", "memory")
 @click.option(
     "--seed", metavar="N", type=click.IntRange(min=0), default=0, help="Of what is tried with several objectives."
 )
-@click.option("--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
+@click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Folder of the search; tune/CASE by default.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue the search in that folder.")
 @json_option
