@@ -117,9 +117,11 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
     left_out = []
     if weights == "nominal":
         size = model.nominal_active_parameters or model.nominal_parameters
-        parts = [(factor, size, f"{size:,}")]
+        parts: list[tuple[float, float, str]] = [(factor, size, f"{size:,}")]
         beyond = count.active - size
         left_out += [f"parameters beyond the nominal size: {once} x {beyond:,}"] * (beyond > 0)
+    elif model.counted is not None and weights == "multiplied":
+        parts = [(factor / 2, model.counted.forward_flops, f"{model.counted.forward_flops:,.10g}")]
     else:
         size = {
             "multiplied": count.multiplied - count.repeated_head,
@@ -143,6 +145,7 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
         formula += f"; the forward{part} recomputed"
     elif convention.recompute:
         formula += f"; {'only element-wise work' if workload.gradient_checkpointing else 'nothing'} recomputed"
+    left_out += [] if model.counted is None else model.counted.caveats
     if workload.padded:
         left_out.append(PADDED)
     elif attention == "none":
@@ -166,6 +169,9 @@ def attention_terms(model: Model, seq_len: int, attention: Attention, passes: fl
 
     `passes` is 1 for a forward pass and 3 with its backward pass.
     """
+    if model.counted is not None:
+        share = 1 if attention == "full" else 0.5
+        return [(passes * share, model.counted.attention_flops, seq_len)] if attention != "none" else []
     both = model.attention_heads * (model.query_width + model.value_width)
     width = both // 2 if both % 2 == 0 else both / 2
     layers, window = model.layers + model.multi_token_layers, model.window
@@ -183,6 +189,9 @@ def attention_terms(model: Model, seq_len: int, attention: Attention, passes: fl
 
 def forward_flops(model: Model, seq_len: int, attention: Attention) -> dict[str, float]:
     """FLOPs per token of a forward pass by component: matrix products and attention, no element-wise work."""
+    scores = sum(map(prod, attention_terms(model, seq_len, attention, 1)))
+    if model.counted is not None:
+        return {"attention": scores, "other products": model.counted.forward_flops}
     count = count_parameters(model)
     components = {
         "attention projections": count.attention,
@@ -194,7 +203,6 @@ def forward_flops(model: Model, seq_len: int, attention: Attention) -> dict[str,
         "head": (count.head or count.input_embedding) + count.repeated_head,
     }
     flops: dict[str, float] = {name: 2 * parameters for name, parameters in components.items() if parameters}
-    scores = sum(map(prod, attention_terms(model, seq_len, attention, 1)))
     return {"attention projections": flops.pop("attention projections"), "attention": scores, **flops}
 
 

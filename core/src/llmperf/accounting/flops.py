@@ -68,7 +68,7 @@ def count_flops(model: Model, workload: Workload) -> FlopCount:
     `windowed` is left out for models without windows, where it is `causal`. UserError for a family whose layers are no
     attention: the facts of a model have no place for their sizes.
     """
-    if model.family in NO_ATTENTION:
+    if model.family in NO_ATTENTION and model.counted is None:
         expected = "expected a transformer with attention in every layer, or an extension that counts the model"
         raise UserError(f"model {model.name}: family: {expected}, found {model.family!r}")
     count = count_parameters(model)

@@ -126,7 +126,7 @@ def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterato
     )
     for name, owner, what, total in divided:
         degree = getattr(tuning, name)
-        if not total % degree:
+        if total is None or not total % degree:
             continue
         message = Text(
             "{} has {} {}, which {} does not divide; the nearest that does is {}",

@@ -38,6 +38,8 @@ class ParameterCount:
     """The projections before multi-token layers; what else these have is counted with its kind."""
     head: int
     """Output projection; 0 where it is the input embedding (tied)."""
+    counted: int = 0
+    """All but the input embedding, of a model whose parameters a program has counted."""
     idle_experts: int = 0
     """Parameters of routed experts that one token does not pass."""
     idle_others: int = 0
@@ -59,6 +61,7 @@ class ParameterCount:
             "biases and sinks": self.others,
             "multi-token projection": self.multi_token,
             "head": self.head,
+            "others": self.counted,
         }
         return {name: parameters for name, parameters in found.items() if parameters}
 
@@ -75,7 +78,7 @@ class ParameterCount:
     @property
     def looked_up(self) -> int:
         """Parameters outside matrix products: the input embedding, unless it is also the output projection."""
-        return self.input_embedding if self.head else 0
+        return self.input_embedding if self.head or self.counted else 0
 
     @property
     def added(self) -> int:
@@ -92,8 +95,12 @@ def count_parameters(model: Model) -> ParameterCount:
     """Count a model's parameters exactly.
 
     ALiBi and rotary positions have none. NormHead scales the head's rows and adds none, and a bias that balances the
-    loads of experts is not trained by gradients: neither is counted.
+    loads of experts is not trained by gradients: neither is counted. Of a counted model only totals are known.
     """
+    if (found := model.counted) is not None:
+        embedding, idle = found.embedding_parameters, found.parameters - found.active_parameters
+        others = {"attention": 0, "mlp": 0, "norms": 0, "head": 0, "idle_experts": idle}
+        return ParameterCount(input_embedding=embedding, counted=found.parameters - embedding, **others)
     hidden, extra = model.hidden_size, model.multi_token_layers
     blocks, dense = model.layers + extra, model.dense_layers + (extra if model.mixture is None else 0)
     embedding = model.vocab_size * hidden
@@ -186,6 +193,8 @@ def stage_parameters(model: Model, stages: int) -> tuple[int, ...]:
     count = count_parameters(model)
     if stages == 1:
         return (count.total,)
+    if model.counted is not None:
+        raise UserError(f"model {model.name}: parameters of pipeline stages are not known of a counted model")
     bounds = [stage * model.layers // stages for stage in range(stages + 1)]
     dense, mixture = (
         sum(parameters for name, parameters in layer.items() if not name.startswith("idle"))
@@ -226,6 +235,8 @@ def lora_parameters(model: Model, lora: Lora) -> int:
     Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models", section 4.1. Experts take no adapters. Raises
     UserError for a target module that the model does not have.
     """
+    if model.counted is not None:
+        raise UserError(f"contract.lora: the projections of a counted model are not known ({model.name})")
     shapes, hidden, inner = attention_shapes(model), model.hidden_size, model.intermediate_size
     if model.mixture is None:
         shapes |= zip(FEED_FORWARD, ((hidden, inner), (hidden, inner), (inner, hidden)), strict=True)

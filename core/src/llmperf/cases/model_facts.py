@@ -17,6 +17,8 @@ MOST_HEADS = 4096
 """More are not searched for the nearest valid number."""
 INITIALIZER_STD = (1e-3, 1.0)
 """Range of the deviation of initial weights. With smaller ones all tokens are alike, and first losses say nothing."""
+MAY_BE_ABSENT = ("intermediate_size", "attention_heads", "kv_heads", "max_positions")
+"""Sizes that only counted models leave out."""
 Misfit = tuple[str, str, object]
 """A key, what was expected of it, and what was found."""
 
@@ -31,6 +33,15 @@ def check_model(model: Model, where: str) -> None:
 def misfits(model: Model) -> Iterator[Misfit]:
     """Every contradiction among the facts of a model."""
     yield from _sizes(model)
+    if (found := model.counted) is not None:
+        if not found.embedding_parameters <= found.active_parameters <= found.parameters:
+            expected = Text("{:g} to {:g}", found.embedding_parameters, found.parameters)
+            yield "counted.active_parameters", expected, found.active_parameters
+        return
+    absent = [name for name in MAY_BE_ABSENT if getattr(model, name) is None]
+    if absent:
+        yield absent[0], Text("more than 0"), None
+        return
     yield from _attention(model)
     yield from _windows(model)
     yield from _mixture(model)
@@ -192,6 +203,8 @@ def _value(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
+        if value.startswith("{") and "'" not in value:  # JSON, which has quotes and backslashes of its own
+            return f"'{printable(value)}'"
         text = printable(value).replace("\\", "\\\\").replace('"', '\\"')
         return f'"{text}"'
     return f"{value:_}" if isinstance(value, int) and value >= LARGE else repr(value)

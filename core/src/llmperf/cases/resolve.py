@@ -93,7 +93,7 @@ def resolve(
             problem = Problem(code="value_too_large", where="contract.global_batch", message=too_many)
         if problem is not None and all(other.code != "ranks_not_divisible" for other in problems):
             problems.append(problem)
-    if contract.seq_len > model.max_positions:
+    if contract.seq_len > (model.max_positions or contract.seq_len):
         message = (
             f"{contract.model} has {model.max_positions} positions, found {contract.seq_len};"
             f" the nearest is --set seq_len={model.max_positions}"

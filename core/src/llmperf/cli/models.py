@@ -54,7 +54,7 @@ def _list(as_json: bool) -> None:
 
     def counted(name: str) -> tuple[Model, FlopCount]:
         model = shelf.model(name)
-        return model, flops_of(plugins, model, Workload(seq_len=model.max_positions))
+        return model, flops_of(plugins, model, Workload(seq_len=model.max_positions or 4096))
 
     read = shelf.readable("models", counted)
     say_left_out([*shelf.left_out, *plugins.left_out])
@@ -77,14 +77,14 @@ def _list(as_json: bool) -> None:
             (
                 model.name,
                 big(counts[model.name].parameters),
-                big(counts[model.name].active_parameters) if model.mixture else None,
+                big(counts[model.name].active_parameters) if model.nominal_active_parameters else None,
                 model.family,
                 model.layers,
                 model.hidden_size,
                 model.attention_heads,
                 model.kv_heads,
                 model.vocab_size,
-                f"{model.max_positions} {model.position_encoding}",
+                f"{model.max_positions or 'any'} {model.position_encoding}",
             )
             for model in listed
         ],
@@ -111,7 +111,7 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
         click.echo(f"  {'a token passes':26}{active:>20,}")
     for part in model.stated_parts:
         click.echo(f"  {'beside: ' + part.name:26}{part.parameters:>20,}  stated, not trained")
-    if seq_len > model.max_positions:
+    if seq_len > (model.max_positions or seq_len):
         click.echo(f"\nnote: {seq_len} tokens are more than the {model.max_positions} positions of the model")
     if document["forward_flops"] is not None:
         click.echo(f"\nGFLOP of a forward pass per token at {seq_len} tokens, by component")

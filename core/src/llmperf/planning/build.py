@@ -22,6 +22,7 @@ from llmperf.planning.checks import checked
 from llmperf.planning.nodes import by_interpreter, installed_problem, nodes_wanted, reach
 from llmperf.planning.problems import (
     HOOK,
+    counted_problem,
     framework_problems,
     machine_problems,
     memory_problems,
@@ -76,7 +77,9 @@ def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: 
         try:
             worker = plugins.answer(HOOK, WorkerPlan, spec=spec, probe=probe)
         except PluginError:  # the figures of a contract with problems may not fit together as the framework expects
-            if laid_out:
+            if (unbuilt := counted_problem(spec)) is not None:  # it may have read sizes that the model leaves out
+                problems.append(unbuilt)
+            elif laid_out:
                 raise
     if worker is not None:
         problems += framework_problems(spec, worker, probe, plugins, laid_out=laid_out)

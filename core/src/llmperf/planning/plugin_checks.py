@@ -120,7 +120,7 @@ def family_problem(framework: str, spec: RunSpec, families: Sequence[str], hint:
 ARCHITECTURE = (
     *("head_width", "qk_norm", "attention_bias", "sinks", "window", "latent", "query_scale_width", "activation"),
     *("feed_forward_bias", "mixture", "norms_per_block", "norm_offset", "rope_scaling", "rotated_share"),
-    *("rotated_pairs", "embedding_scale", "multi_token_layers"),
+    *("rotated_pairs", "embedding_scale", "multi_token_layers", "counted"),
 )
 """Facts of `Model` whose default is as in Llama, and which few frameworks build otherwise."""
 

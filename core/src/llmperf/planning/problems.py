@@ -137,6 +137,16 @@ def precision_problems(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> list[
     return problems
 
 
+def counted_problem(spec: RunSpec) -> Problem | None:
+    """The problem of a framework that builds models from facts with a counted model."""
+    counted, framework = spec.model.counted, spec.tuning.framework
+    if counted is None or framework == counted.built_by:
+        return None
+    message = f"{framework} builds models from facts, and {spec.model.name} is a counted model"
+    message = f"{message}; nearest: --framework {counted.built_by}"
+    return Problem(code=f"{framework}.architecture", where="model.counted", message=message)
+
+
 def need_problems(needs: Needs, probe: Probe, framework: str) -> list[Problem]:
     """One problem for each need that the vendor does not offer."""
     offers, device = probe.offers, probe.devices[0].model
@@ -170,13 +180,16 @@ def framework_problems(
         mend = f"runs an external script, which takes {package}; install it with: {install_own(package)}"
         message = f"{spec.tuning.framework} {mend}"
         faults.append(Problem(code="framework_unusable", where="tuning.framework", message=message))
-    reported = {problem.where for problem in worker.problems}
+    own, unbuilt = worker.problems, counted_problem(spec)
+    if unbuilt is not None and any(problem.where.startswith("model.") for problem in own):
+        own = (unbuilt,)
+    reported = {problem.where for problem in own}
     core = [
         *precision_problems(spec, worker, probe),
         *need_problems(worker.needs, probe, spec.tuning.framework),
         *unsupported_problems(spec, worker),
     ]
-    return [*faults, *(problem for problem in core if problem.where not in reported), *worker.problems]
+    return [*faults, *(problem for problem in core if problem.where not in reported), *own]
 
 
 def _faults(expected: Layout, worker: WorkerPlan, plugins: Plugins) -> Iterator[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from llmperf.types.frozen import dataclass
-from llmperf.types.units import Count, NonNegative, Positive
+from llmperf.types.units import NOT_STATED, Count, NonNegative, Positive, Stated
 
 Projection = Literal["q", "k", "v", "o"]
 """A projection of attention."""
@@ -103,10 +103,35 @@ class StatedPart:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class CountedFacts:
+    """A model whose architecture the facts do not express: its configuration, and what a program has counted."""
+
+    definition: str
+    """JSON of the configuration that the model is built of; the `family` is its name."""
+    built_by: str
+    """Framework that builds it."""
+    parameters: Positive
+    """All parameters."""
+    active_parameters: Positive
+    """Those that one token passes."""
+    embedding_parameters: Count
+    """Those that are looked up, not multiplied."""
+    forward_flops: NonNegative
+    """FLOPs per token of the matrix products of a forward pass, without scores of attention."""
+    attention_flops: NonNegative
+    """FLOPs per token of scores and weighted values over all pairs, for each token of a sequence."""
+    caveats: tuple[str, ...] = ()
+    """What the program does not see, such as recurrences, or counts though a kernel would leave it out."""
+    counted_by: str
+    """Program and versions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A decoder-only transformer with RMSNorm and gated feed-forward layers.
 
-    What is not given is as in Llama: attention over all tokens before, rotary positions, SwiGLU, no biases.
+    What is not given is as in Llama: attention over all tokens before, rotary positions, SwiGLU, no biases. Only
+    counted models may leave out sizes, and are what their `definition` says.
     """
 
     name: str
@@ -125,13 +150,13 @@ class Model:
     """Rows of the embedding."""
     hidden_size: Positive
     """Width of the residual stream."""
-    intermediate_size: Positive
+    intermediate_size: Stated = NOT_STATED
     """Inner width of a dense feed-forward layer; not used if all layers are mixtures."""
     layers: Positive
     """Transformer blocks."""
-    attention_heads: Positive
+    attention_heads: Stated = NOT_STATED
     """Query heads."""
-    kv_heads: Positive
+    kv_heads: Stated = NOT_STATED
     """Key and value heads; fewer than query heads where they are grouped."""
     head_width: Positive | None = None
     """Width of a query, key or value of one head; None: hidden_size / attention_heads."""
@@ -155,7 +180,7 @@ class Model:
     """The projections of dense feed-forward layers add biases."""
     mixture: Mixture | None = None
     """A mixture of experts in place of feed-forward layers; None for a dense model."""
-    max_positions: Positive
+    max_positions: Stated = NOT_STATED
     """Longest sequence it was trained on."""
     norm_eps: NonNegative
     """Epsilon of RMSNorm."""
@@ -189,6 +214,8 @@ class Model:
     """Standard deviation of the initial weights."""
     source: str
     """Publication of the facts."""
+    counted: CountedFacts | None = None
+    """Definition and counts of a model that the other facts do not express; None: they do."""
 
     @property
     def query_width(self) -> int:

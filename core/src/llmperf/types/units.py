@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 
 class Minimum:
@@ -39,3 +39,9 @@ Positive = Annotated[int, Minimum(1)]
 NonNegative = Annotated[float, Minimum(0)]
 Decay = Annotated[float, Minimum(0), Below(1)]
 Skew = Annotated[float, Minimum(0), Below(10)]
+if TYPE_CHECKING:
+    Stated = int
+else:
+    Stated = Positive | None
+"""A whole number that only counted models may leave out. Type checkers see `int`: code that reads it refuses those."""
+NOT_STATED: Any = None

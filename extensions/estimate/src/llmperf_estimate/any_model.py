@@ -40,5 +40,5 @@ def settings_for(model: str, ctx: click.Context, own_case: bool) -> tuple[str, .
     chosen = f"model={path if path.suffix else model}"
     if own_case:
         return (chosen,)
-    length = min(SEQ_LEN, facts.max_positions)
+    length = min(SEQ_LEN, facts.max_positions or SEQ_LEN)
     return (chosen, f"seq_len={length}", f"global_batch={GLOBAL_BATCH}", "micro_batch=1")

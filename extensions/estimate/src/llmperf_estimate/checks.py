@@ -11,7 +11,7 @@ from llmperf.types.tracing import OperationKind, StepTrace, TracedMemory
 
 from llmperf_estimate.estimate import device_bytes, for_rank, overhead_bytes
 from llmperf_estimate.step_time import operation_times, step_time
-from llmperf_estimate.traces import analytic_trace, first_rank_of
+from llmperf_estimate.traces import UNKNOWN, analytic_trace, first_rank_of
 
 TOLERANCE = 0.15
 """How far above the memory of a device the estimate must be to refuse a run: the analytic form is within this of traced
@@ -26,6 +26,9 @@ GIB = 2**30
 
 def plan_checks(plan: Plan) -> Iterator[PlanCheck]:
     """Estimated memory and step time; a problem for a run far beyond its devices, a note if they may not suffice."""
+    if plan.spec.model.counted is not None:
+        yield PlanCheck(notes=(f"{UNKNOWN}; llmperf estimate traces the trainer",), step_basis=UNKNOWN)
+        return
     stages = range(plan.layout.pipeline_parallel)
     traces = {stage: analytic_trace(plan, first_rank_of(plan, stage)) for stage in stages}
     memory = tuple(_resident(trace.memory, plan) for trace in traces.values())

@@ -62,7 +62,7 @@ def _nearest(case: PlannedCase, plan: Plan, estimate: Estimate) -> FittingSettin
         return max(trace.memory.peak_bytes for trace in analytic_traces(of).stages.values())
 
     capacity = estimate.memory[0].capacity_bytes
-    if capacity is None:
+    if capacity is None or plan.spec.model.counted is not None:
         return None
     scale = max(stage.peak_bytes for stage in estimate.memory) / peak(plan)
     for settings, smaller in case.smaller():

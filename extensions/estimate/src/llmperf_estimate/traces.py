@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from llmperf.accounting import count_parameters, products_dtype
+from llmperf.errors import UserError
 from llmperf.types.plan import Plan
 from llmperf.types.tracing import StepTrace, TracedOperation, TracerUse
 
@@ -16,13 +17,16 @@ from llmperf_estimate.operations import analytic_operations
 from llmperf_estimate.rank_sizes import load_notes, rank_sizes
 from llmperf_estimate.traced_ranks import trace_ranks
 
+UNKNOWN = "no formulas give memory and time of a step of a counted model"
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"
 FP8_NOTE = "fp8: casts are counted by the bytes that their operations move, not by measurement"
 COMPILE_NOTE = "compile: chains of elementwise operations are modelled as one kernel each, not measured"
 
 
 def analytic_trace(plan: Plan, rank: int) -> StepTrace:
-    """A step of one rank of a plan, as `llmperf_trace_step` would return it."""
+    """A step of one rank of a plan, as `llmperf_trace_step` would return it; UserError for a counted model."""
+    if plan.spec.model.counted is not None:
+        raise UserError(f"model {plan.spec.model.name}: {UNKNOWN}")
     sizes = rank_sizes(plan, rank)
     modelled = [FP8_NOTE] if products_dtype(plan.spec.contract) == "fp8" else []
     modelled += [COMPILE_NOTE] if plan.spec.tuning.compile else []
@@ -72,6 +76,8 @@ def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TR
         if trace is not None and (wrong := wrong_trace(trace, plan, rank)) is not None:
             problem = f"{plan.spec.tuning.framework}: llmperf_trace_step: {wrong}"
             trace, used = None, replace(used, problem=problem)
+        if trace is None and plan.spec.model.counted is not None:
+            raise UserError(f"model {plan.spec.model.name}: {UNKNOWN}, and the trace failed: {used.problem}")
         stages[stage] = trace or analytic_trace(plan, rank)
         use.append(used)
     reasons = dict.fromkeys(each.problem for each in use if each.problem is not None)
@@ -113,9 +119,12 @@ def wrong_trace(trace: StepTrace, plan: Plan, rank: int) -> str | None:
         if expected and abs(flops - expected) > SHARE * expected:
             return f"operations.{place}.flops: expected {expected:,} of the shape {shape}, found {flops:g}"
     if plan.flops.counted_by == "core":  # a trainer whose tensors are on the host gives a trace of nearly nothing
-        sizes = rank_sizes(plan, trace.rank)
-        formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
-        products = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
+        if (facts := plan.spec.model.counted) is not None:
+            products = 3 * facts.forward_flops * plan.batch.tokens_per_step / plan.layout.data_parallel
+        else:
+            sizes = rank_sizes(plan, trace.rank)
+            formulas = (operation for operation in analytic_operations(sizes) if operation.kind == "matmul")
+            products = _step_flops(formulas, plan) / max(1.0, sizes.expert_load)
         computed = _step_flops(trace.operations, plan)
         if computed < LEAST_SHARE * products:
             advice = "a trainer's tensors belong on the device that `Device.places` names"

@@ -21,6 +21,10 @@ SHOWN = 60
 """Characters of a value in a message."""
 
 
+class NotExpressedError(UserError):
+    """The facts of a model have no place for what a configuration says."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfigurationTypes:
     """Facts about types of configurations."""
@@ -117,12 +121,12 @@ class Configuration:
         return value or {}
 
     def check_required(self) -> None:
-        """UserError for a key whose value means parameters that the facts cannot express."""
+        """NotExpressedError for a key whose value means parameters that the facts cannot express."""
         for key, expected in configuration_types().required.items():
             value = self.take(key)
             if value is not None and value != expected:
                 only = f"expected {shown(expected)}, since the facts of a model cannot express another value"
-                raise UserError(f"{self._where}: {key}: {only}, found {shown(value)}")
+                raise NotExpressedError(f"{self._where}: {key}: {only}, found {shown(value)}")
 
     def left(self) -> list[str]:
         """Keys that nothing has taken and that mean something, each with its value."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from llmperf.errors import unknown
+from llmperf.errors import UserError, unknown
 from llmperf.types import Mixture, Model, RopeScaling
 
 from llmperf_huggingface.configuration_keys import configuration_types
+from llmperf_huggingface.counting import cleaned
 
 MODEL_TYPES = {
     **{name: name for name in ("llama", "qwen2", "qwen3", "qwen3_moe", "qwen2_moe", "gpt_oss", "mixtral")},
@@ -28,6 +30,11 @@ def huggingface_config(model: Model) -> dict[str, Any]:
 
     Multi-token layers are left out: no class of transformers trains them.
     """
+    if model.counted is not None:
+        try:
+            return dict(cleaned(json.loads(model.counted.definition)))
+        except (ValueError, RecursionError):
+            raise UserError("model.counted.definition: expected a JSON object") from None
     if model.family not in MODEL_TYPES:
         raise unknown("model.family", "family of transformers", model.family, MODEL_TYPES)
     config: dict[str, Any] = {

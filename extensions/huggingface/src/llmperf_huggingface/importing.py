@@ -55,7 +55,7 @@ def made(given: ImportedModel, name: str, where: str) -> Imported:
         table["nominal_active_parameters"] = 1
     count = llmperf.count_parameters(llmperf.from_table(table, Model, where))
     table["nominal_parameters"] = _rounded(count.total)
-    if "mixture" in table:
+    if "mixture" in table or count.active < count.total:
         table["nominal_active_parameters"] = min(_rounded(count.active), table["nominal_parameters"])
     model = llmperf.from_table(table, Model, where)
     return Imported(model=model, not_expressed=given.not_expressed, notes=given.notes)
@@ -96,7 +96,7 @@ def _begin(called: CalledCommand) -> int | None:
         llmperf.print_json({"model": model, "not_expressed": imported.not_expressed, "notes": imported.notes})
         return 0
     click.echo(text if output is None else f"wrote {output}", nl=output is not None)
-    active = "" if model.mixture is None else f", of which a token passes {count.active:,}"
+    active = "" if count.active == count.total else f", of which a token passes {count.active:,}"
     note = "nominal figures are counts to two digits: change them if its name says otherwise"
     click.echo(f"{count.total:,} parameters{active}; {note}", err=True)
     for line in (*(f"not expressed: {line}" for line in imported.not_expressed),

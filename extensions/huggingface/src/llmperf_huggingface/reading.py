@@ -16,7 +16,14 @@ from llmperf import printable, read_bytes
 from llmperf.errors import UserError
 from llmperf.types import ImportedModel
 
-from llmperf_huggingface.configuration_keys import SHOWN, Configuration, configuration_types, shown
+from llmperf_huggingface.configuration_keys import (
+    SHOWN,
+    Configuration,
+    NotExpressedError,
+    configuration_types,
+    shown,
+)
+from llmperf_huggingface.counting import counted_model
 
 MAX_CONFIG_BYTES = 2**20
 MAX_LAYERS = 100_000
@@ -27,7 +34,8 @@ Table = dict[str, Any]
 def model_in(path: Path) -> ImportedModel:
     """The model of a configuration file.
 
-    UserError if the file is no configuration, of a `model_type` that is not known, or has values that do not fit.
+    A model that facts cannot express has its FLOPs counted. UserError if the file is no configuration, has values that
+    do not fit, or is one that transformers cannot build.
     """
     try:
         values = msgspec.json.decode(read_bytes(path, MAX_CONFIG_BYTES), type=dict[str, Any])
@@ -38,6 +46,14 @@ def model_in(path: Path) -> ImportedModel:
 
 def model_of(values: Mapping[str, Any], where: str) -> ImportedModel:
     """The model of a configuration's values."""
+    try:
+        return _expressed(values, where)
+    except NotExpressedError as error:
+        return counted_model(values, where, str(error))
+
+
+def _expressed(values: Mapping[str, Any], where: str) -> ImportedModel:
+    """The model by its facts; NotExpressedError if these have no place for what it is."""
     kind, known = values.get("model_type"), configuration_types()
     not_expressed: list[str] = []
     defaults: Mapping[str, Any] = {}
@@ -52,7 +68,8 @@ def model_of(values: Mapping[str, Any], where: str) -> ImportedModel:
         raise UserError(f"{where}: expected model_type, found none")
     if not isinstance(kind, str) or kind not in known.types:
         expected = f"expected one of {', '.join(sorted(known.types))}"
-        raise UserError(f"{where}: model_type: unknown architecture {shown(kind)}; {expected}")
+        refused = NotExpressedError if isinstance(kind, str) else UserError
+        raise refused(f"{where}: model_type: unknown architecture {shown(kind)}; {expected}")
     missing = {k: v for k, v in {**known.class_defaults.get(kind, {}), **defaults}.items() if k not in values}
     notes = [f"{key}: not given, {value} as transformers assumes" for key, value in missing.items()]
     config = Configuration({**missing, **values}, where)
@@ -91,7 +108,7 @@ def _facts(config: Configuration, kind: str, where: str) -> Table:
     activation = config.take("hidden_activation", "hidden_act")
     expected = configuration_types().activations[table.get("activation", "swiglu")]
     if activation not in (None, expected):
-        raise UserError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {shown(activation)}")
+        raise NotExpressedError(f"{where}: hidden_act: expected {expected!r} ({kind}), found {shown(activation)}")
     table |= _attention(config, kind, table)
     table |= _windows(config, kind, table, where)
     if kind.startswith("gemma3"):
@@ -176,7 +193,8 @@ def _spans(kinds: Any, layers: int, where: str) -> list[str] | None:
         raise UserError(f"{where}: layer_types: expected a list of a kind for each layer, found {shown(kinds)}")
     for kind in kinds:
         if not isinstance(kind, str) or kind not in names:
-            raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(names)}, found {shown(kind)}")
+            expected = f"expected {layers} of {', '.join(names)}"
+            raise NotExpressedError(f"{where}: layer_types: {expected}, found {shown(kind)}")
     if len(kinds) != layers:
         raise UserError(f"{where}: layer_types: expected {layers} of {', '.join(names)}, found {len(kinds)} of them")
     return [names[kind] for kind in kinds]
@@ -213,7 +231,7 @@ def _positions(config: Configuration, kind: str, where: str) -> Table:
         return table
     if method not in ("linear", "llama3", "yarn"):
         expected = "expected default, linear, llama3 or yarn"
-        raise UserError(f"{where}: rope_scaling: rope_type: {expected}, found {shown(method)}")
+        raise NotExpressedError(f"{where}: rope_scaling: rope_type: {expected}, found {shown(method)}")
     scaling: Table = {"method": method, "factor": rope.number("factor", 1.0)}
     for key, field in configuration_types().rope_keys[method].items():
         value = rope.take(key)
@@ -250,7 +268,7 @@ def _mixture(config: Configuration, kind: str, table: Table, where: str) -> Tabl
     if "latent" in table or kind == "glm4_moe":
         if choice not in ("greedy", "group_limited_greedy", "noaux_tc"):
             expected = "expected greedy, group_limited_greedy or noaux_tc"
-            raise UserError(f"{where}: topk_method: {expected}, found {shown(choice)}")
+            raise NotExpressedError(f"{where}: topk_method: {expected}, found {shown(choice)}")
         groups = {"groups": config.optional("n_group") or 1, "top_groups": config.optional("topk_group") or 1}
         mixture |= {"balanced_by_bias": choice == "noaux_tc"} | ({} if choice == "greedy" else groups)
     return mixture

@@ -80,6 +80,8 @@ def measure_peak(
     framework = framework or next(iter(frameworks), None)
     devices = devices or (None if machine.divisible else len(machine.probe.devices))
     timed_model = known_library().model(model, "--model")
+    if timed_model.counted is not None:
+        raise UserError(f"--model {model}: expected a model with the shapes of its products, found a counted model")
     settings = [f"contract.precision={offered[-1]}"] if offered and "fp32" not in offered else []
     settings += ["tuning.micro_batch=1", "tuning.sharding_stage=0"]
     if devices is not None:

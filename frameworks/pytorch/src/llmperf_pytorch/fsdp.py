@@ -41,7 +41,7 @@ def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDP
     blocks = [
         fully_shard(block, mesh=data, mp_policy=policy, reshard_after_forward=not keeps) for block in blocks_of(model)
     ]
-    if not spec.model.tied_embeddings:
+    if spec.model.counted is None and not spec.model.tied_embeddings:
         fully_shard(
             model.get_submodule("model.embed_tokens"), mesh=data, mp_policy=policy, reshard_after_forward=not keeps
         )

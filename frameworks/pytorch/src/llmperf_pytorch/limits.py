@@ -22,7 +22,7 @@ from llmperf_pytorch.kernel_limits import (
 if TYPE_CHECKING:
     from llmperf.types import Layout, Probe, RunSpec
 
-SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name != "multi_token_layers")
+SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name not in ("multi_token_layers", "counted"))
 """Facts of a model from which `decoder` is composed, whatever its family."""
 PACKED_SUPPORTED = ("activation", "embedding_scale", "feed_forward_bias", "mixture", "norm_offset", "norms_per_block")
 """Those that are possible with Baichuan's one projection of queries, keys and values."""

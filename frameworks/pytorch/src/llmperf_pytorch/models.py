@@ -182,8 +182,9 @@ def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Mo
 
 
 def blocks_of(model: torch.nn.Module) -> list[torch.nn.Module]:
-    """The transformer blocks of a model."""
-    return list(model.get_submodule("model.layers").children())
+    """The transformer blocks of a model: `model.layers`, in other classes of transformers their longest list."""
+    lists = {name: part for name, part in model.named_modules() if isinstance(part, torch.nn.ModuleList)}
+    return list(lists.get("model.layers") or max(lists.values(), key=len))
 
 
 def set_buffers(model: torch.nn.Module, device: torch.device) -> None:

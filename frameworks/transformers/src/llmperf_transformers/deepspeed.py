@@ -13,8 +13,9 @@ from llmperf_pytorch.models import count_parameters
 from llmperf_pytorch.precision import rest_dtype
 from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
+from transformers.initialization import no_init_weights
 
-from llmperf_transformers.trainer import Transformers, build_model, fill_whole, route_and_count
+from llmperf_transformers.trainer import Transformers, build_model, fill_whole, own_values, route_and_count
 
 
 class DeepSpeedTrainer(Transformers, ZeroTrainer):
@@ -22,13 +23,15 @@ class DeepSpeedTrainer(Transformers, ZeroTrainer):
 
     def _make(self, config: Mapping[str, Any]) -> torch.nn.Module:
         sharded = self._spec.tuning.sharding_stage == 3
-        with self._device, deepspeed.zero.Init(config_dict_or_path=config) if sharded else nullcontext():
+        init = deepspeed.zero.Init(config_dict_or_path=config) if sharded else nullcontext()
+        with self._device, init, no_init_weights():  # classes may not expect shards
             model = build_model(self._spec, rest_dtype(self._spec.contract.precision))
         self.parameter_count = count_parameters(model)
+        own = own_values(self._spec)
         for name, parameter in model.named_parameters():
             with deepspeed.zero.GatheredParameters([parameter], modifier_rank=0, enabled=sharded):
                 if not sharded or torch.distributed.get_rank() == 0:
-                    fill_whole(name, parameter, self._spec)
+                    fill_whole(name, parameter, self._spec, own)
         self._loads = route_and_count(model, self._plan, self._device)
         return model
 

@@ -40,8 +40,20 @@ def by_deepspeed(spec: RunSpec) -> bool:
     return spec.framework.get("engine") == "deepspeed"
 
 
-def attention_of(spec: RunSpec) -> str:
-    """`attn_implementation`; transformers has no sinks in torch's scaled_dot_product_attention."""
+def counted_notes(spec: RunSpec) -> tuple[str, ...]:
+    """The program that counted the FLOPs of a model, and what it does not see."""
+    if (counted := spec.model.counted) is None:
+        return ()
+    return ("; ".join((f"FLOPs are counted by {counted.counted_by}", *counted.caveats)),)
+
+
+def attention_of(spec: RunSpec) -> str | None:
+    """`attn_implementation`; transformers has no sinks in torch's scaled_dot_product_attention.
+
+    None: the class of a counted model chooses.
+    """
+    if spec.model.counted is not None and spec.tuning.attention == "auto":
+        return None
     return "eager" if spec.model.sinks and spec.tuning.attention == "auto" else ATTENTION[spec.tuning.attention]
 
 
@@ -71,7 +83,7 @@ def problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
         yield problem("framework.prefetch", "only FSDP2, at stages 1 to 3, gathers ahead: expected no such option")
     if by_deepspeed(spec):
         yield from _deepspeed_problems(spec, layout)
-    if "experts" in spec.framework and spec.model.mixture is None:
+    if "experts" in spec.framework and spec.model.mixture is None and spec.model.counted is None:
         yield problem("framework.experts", f"{spec.model.name} is dense: expected no such option")
     possible = CPU_ATTENTION if probe.on_cpu else tuple(ATTENTION)
     if spec.model.sinks:

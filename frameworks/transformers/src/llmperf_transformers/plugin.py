@@ -33,7 +33,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.limits import gathered_blocks, shares_model, update_bytes_per_parameter
 
-    from llmperf_transformers.limits import RECIPES, by_deepspeed, problems
+    from llmperf_transformers.limits import RECIPES, by_deepspeed, counted_notes, problems
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe))
@@ -50,6 +50,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
         precisions=RECIPES,
         settings=("accumulation_dtype", "compile"),
         problems=found,
+        notes=counted_notes(spec),
     )
     if found:
         return worker

@@ -20,7 +20,7 @@ from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from llmperf_transformers.limits import attention_of
-from llmperf_transformers.weights import fill
+from llmperf_transformers.weights import Values, fill, without_memory
 
 if TYPE_CHECKING:
     from llmperf.types import Model, Plan, RunSpec
@@ -35,6 +35,10 @@ def build_model(spec: RunSpec, dtype: torch.dtype) -> nn.Module:
     """transformers' class of the case's model on the default device, with weights of no meaning."""
     values = huggingface_config(spec.model)
     config = AutoConfig.for_model(values.pop("model_type"), **values)
+    for part in (config, config.get_text_config()):
+        for name in vars(part):
+            if spec.model.counted is not None and name.endswith(("dropout", "pdrop", "dropout_prob")):
+                setattr(part, name, 0.0)
     experts = {"experts_implementation": spec.framework["experts"]} if "experts" in spec.framework else {}
     model: nn.Module = AutoModelForCausalLM.from_config(
         config,
@@ -49,10 +53,20 @@ def build_model(spec: RunSpec, dtype: torch.dtype) -> nn.Module:
     return model.train()
 
 
-def fill_whole(name: str, parameter: torch.Tensor, spec: RunSpec) -> None:
+def own_values(spec: RunSpec) -> Values:
+    """Parameters of a counted model that are no matrices, as its class sets them; the same on each rank."""
+    if spec.model.counted is None:
+        return {}
+    with torch.random.fork_rng(devices=[]), torch.device("cpu"), without_memory(all_parameters=False):
+        torch.manual_seed(spec.contract.seed)
+        model = build_model(spec, held_dtype(spec.contract.precision))
+    return {name: values.detach().clone() for name, values in model.named_parameters() if not values.is_meta}
+
+
+def fill_whole(name: str, parameter: torch.Tensor, spec: RunSpec, own: Values) -> None:
     """Set a whole parameter to its initial values."""
     shape = tuple(parameter.shape)
-    fill(name, shape, parameter, [range(size) for size in shape], spec.model, spec.contract.seed)
+    fill(name, shape, parameter, [range(size) for size in shape], spec.model, spec.contract.seed, own)
 
 
 class Transformers(Base):
@@ -90,8 +104,9 @@ class ReplicatedTrainer(Transformers, ddp.DdpTrainer):
         with self._device:
             model = build_model(spec, held_dtype(spec.contract.precision))
         self.parameter_count = count_parameters(model)
+        own = own_values(spec)
         for name, parameter in model.named_parameters():
-            fill_whole(name, parameter, spec)
+            fill_whole(name, parameter, spec, own)
         self._loads = route_and_count(model, self._plan, self._device)
         return model
 
@@ -99,9 +114,11 @@ class ReplicatedTrainer(Transformers, ddp.DdpTrainer):
 class ModelShard(Shard):
     """A rank's part of a parameter of transformers."""
 
+    own: Values
+
     def fill(self, facts: Model, seed: int) -> None:
         """Set it to its initial values."""
-        fill(self.name, self.shape, self.local, self.ranges(), facts, seed)
+        fill(self.name, self.shape, self.local, self.ranges(), facts, seed, self.own)
 
 
 class ShardedTrainer(Transformers, fsdp.ShardedTrainer):
@@ -109,14 +126,8 @@ class ShardedTrainer(Transformers, fsdp.ShardedTrainer):
 
     def _make(self) -> nn.Module:
         """The model with parameters on the meta device; its buffers, such as rotary frequencies, have their values."""
-        register = nn.Module.register_parameter
-
-        def without_memory(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
-            if parameter is not None and not parameter.is_meta:
-                parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
-            register(module, name, parameter)
-
-        with patch.object(nn.Module, "register_parameter", without_memory):
+        self._own = own_values(self._plan.spec)
+        with without_memory(all_parameters=True):
             model = build_model(self._plan.spec, held_dtype(self._plan.spec.contract.precision))
         self.parameter_count = count_parameters(model)
         return model
@@ -130,7 +141,9 @@ class ShardedTrainer(Transformers, fsdp.ShardedTrainer):
         self._loads = route_and_count(model, self._plan, self._device)
 
     def _shard(self, name: str, parameter: nn.Parameter) -> Shard:
-        return ModelShard(name, parameter)
+        shard = ModelShard(name, parameter)
+        shard.own = self._own
+        return shard
 
 
 def route_and_count(model: nn.Module, plan: Plan, device: torch.device) -> list[torch.Tensor]:

@@ -2,30 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import llmperf
 import torch
 from llmperf_pytorch.models import fill_part
+from torch import nn
 
 if TYPE_CHECKING:
     from llmperf.types import Model
 
+Values = Mapping[str, torch.Tensor]
+"""Initial values of whole parameters that a class of transformers sets itself, by name."""
 RENAMED = {".mlp.gate.weight": ".mlp.router.weight", ".mlp.shared_experts.": ".mlp.shared_expert."}
 """Parts of transformers' names that differ between its classes, and llmperf's name of them."""
 GATE_UP = "gate_up_proj"
 
 
+def drawn(shape: Sequence[int]) -> bool:
+    """Check whether a parameter is a matrix, or stacked ones, whose initial weights the contract defines."""
+    return len(shape) in (2, 3) and min(shape) > 1
+
+
+@contextmanager
+def without_memory(*, all_parameters: bool) -> Iterator[None]:
+    """Keep matrices, or all parameters, that are registered inside on the meta device."""
+    register = nn.Module.register_parameter
+
+    def registered(module: nn.Module, name: str, parameter: nn.Parameter | None) -> None:
+        if parameter is not None and not parameter.is_meta and (all_parameters or drawn(parameter.shape)):
+            parameter = nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+        register(module, name, parameter)
+
+    with patch.object(nn.Module, "register_parameter", registered):
+        yield
+
+
 @torch.no_grad()
 def fill(
-    name: str, shape: tuple[int, ...], part: torch.Tensor, ranges: Sequence[range], facts: Model, seed: int
+    name: str,
+    shape: tuple[int, ...],
+    part: torch.Tensor,
+    ranges: Sequence[range],
+    facts: Model,
+    seed: int,
+    own: Values,
 ) -> None:
     """Set `part`, which holds the `ranges` of indexes, by dimension, of a parameter of a shape.
 
     transformers stacks experts [experts, rows, columns], and gate and up projection in one matrix: the rows of one
     after the rows of the other. GPT-OSS has [experts, columns, rows], and rows of both by turns.
     """
+    if name in own:
+        part.copy_(own[name][tuple(slice(each.start, each.stop) for each in ranges)])
+        return
+    if facts.counted is not None:
+        fill_part(name, shape, part, tuple(ranges), facts, seed)
+        return
     constant = llmperf.initial_constant(name, facts)
     if constant is not None:
         part.fill_(constant)

@@ -35,6 +35,8 @@ INTERPRETER_BYTES = 150 * 2**20
 
 def uncovered(model: Model, contract: Contract) -> str | None:
     """The reason why this pass does not compute the losses of a model and contract, in one line; None if it does."""
+    if model.counted is not None:
+        return f"model.counted: expected none, since the reference composes models from facts ({model.name})"
     if model.position_encoding not in ENCODINGS:
         return (
             f"model.position_encoding: expected one of {', '.join(ENCODINGS)}, found {model.position_encoding[:40]!r}"
