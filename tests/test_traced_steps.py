@@ -37,8 +37,24 @@ TODAY = {
     "deepseek_v3_tiny": ("zero", ["tuning.sharding_stage=3", "tuning.attention=efficient"]),
 }
 """Models of today; the kernels compute what is visible, with values as wide as they are."""
+DENSE, MIXTURE = "contract.model=llama3_tiny", "contract.model=qwen3_moe_tiny"
+RANKS = ["tuning.tensor_parallel=2", "tuning.sequence_parallel=true"]
+TRAINERS = {
+    "torchtitan": (0, [DENSE, "tuning.sharding_stage=3"], "reduce_scatter"),
+    "torchtitan sequence": (0, [DENSE, "tuning.sharding_stage=3", *RANKS], "all_gather"),
+    "torchtitan last stage": (3, [DENSE, "tuning.sharding_stage=3", "tuning.pipeline_parallel=2"], "send_receive"),
+    "torchtitan experts": (0, [MIXTURE, "tuning.sharding_stage=3", "tuning.expert_parallel=2"], "all_to_all"),
+    "megatron_core": (0, [DENSE, "tuning.sharding_stage=1", *RANKS], "reduce_scatter"),
+    "megatron_core last stage": (3, [DENSE, "tuning.sharding_stage=1", "tuning.pipeline_parallel=2"], "send_receive"),
+    "megatron_core experts": (0, [MIXTURE, "tuning.sharding_stage=1", "tuning.expert_parallel=4"], "all_gather"),
+    "transformers": (0, [DENSE, "tuning.sharding_stage=0"], "all_reduce"),
+    "transformers fsdp": (0, [DENSE, "tuning.sharding_stage=3"], "reduce_scatter"),
+    "transformers zero": (0, [DENSE, "tuning.sharding_stage=2", "framework.engine=deepspeed"], "all_gather"),
+}
+"""The field's own trainers, the first word: a rank, settings, and a communication that they need."""
 EACH_EXPERT = ["tuning.sharding_stage=0", "contract.model=qwen3_moe_tiny"]
 NAMES = [*LAYOUTS, *(f"{name} fp16" for name in FP16), "sequence", *TODAY, "each expert", "compiled"]
+NAMES += TRAINERS
 
 
 @pytest.fixture(scope="module")
@@ -53,6 +69,7 @@ def traces():
         ),
         (DEVICES, 0, "pytorch", [*EACH_EXPERT, BF16]),
         (DEVICES, 0, "pytorch", [*LAYOUTS["ddp"][2], BF16, "tuning.compile=true"]),
+        *((DEVICES, rank, name.split()[0], [*settings, BF16]) for name, (rank, settings, _) in TRAINERS.items()),
     ]
     tasks = [(on, rank, framework, [*settings, "tuning.micro_batch=1"]) for on, rank, framework, settings in tasks]
     environment = {**os.environ, "DS_ACCELERATOR": "cpu", "CUDA_VISIBLE_DEVICES": ""}
@@ -93,6 +110,16 @@ def test_the_host_waits_for_the_sizes_of_experts_without_one_kernel_for_all(trac
     trace, grouped = traces["each expert"], traces["qwen3_moe_tiny"]
     assert trace["matmul_flops"] == pytest.approx(grouped["matmul_flops"], rel=1e-9)
     assert any("kernels/choice.py" in place for place in trace["waits"])
+
+
+@pytest.mark.parametrize("name", TRAINERS)
+def test_the_fields_own_trainers_communicate_and_compute_as_their_layout_says(traces, name):
+    trace = traces[name]
+    assert TRAINERS[name][2] in {collective for collective, _, _ in trace["collectives"]}
+    assert sum(trace["at_peak"].values()) == trace["peak"]
+    if name.split()[0] != "megatron_core" and "stage" not in name:  # whose attention is products, and half the layers
+        assert trace["matmul_flops"] == pytest.approx(trace["stated_matmul_flops"], rel=0.001)
+        assert trace["attention_flops"] == pytest.approx(trace["stated_attention_flops"], rel=0.001)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)

@@ -88,6 +88,17 @@ def uses_transformer_engine(plan: Plan) -> bool:
     return plan.spec.framework.get("transformer_engine") is True
 
 
+class RMSNorm(torch.nn.RMSNorm):
+    """torch's, also under sequence parallelism, where gradients of its weight are added up over ranks.
+
+    megatron-core's own layers have it too, but refuse it there.
+    """
+
+    def __init__(self, config: TransformerConfig, hidden_size: int, eps: float = 1e-5, **_: Any) -> None:
+        super().__init__(hidden_size, eps)
+        self.weight.sequence_parallel = config.sequence_parallel
+
+
 def model_chunk(plan: Plan, config: TransformerConfig, *, first: bool, last: bool, stage: int | None) -> GPTModel:
     """The layers of one pipeline stage of this rank."""
     model, engine = plan.spec.model, uses_transformer_engine(plan)
@@ -95,6 +106,13 @@ def model_chunk(plan: Plan, config: TransformerConfig, *, first: bool, last: boo
     layers = gpt_layer_specs.get_gpt_decoder_block_spec(
         config, use_transformer_engine=engine, normalization="RMSNorm", vp_stage=stage
     )
+    if not engine:
+        layers.layer_norm = RMSNorm
+        for layer in layers.layer_specs:
+            parts, attention = layer.submodules, layer.submodules.self_attention.submodules
+            parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
+            if model.qk_norm == "head":
+                attention.q_layernorm = attention.k_layernorm = RMSNorm
     return GPTModel(
         config,
         layers,

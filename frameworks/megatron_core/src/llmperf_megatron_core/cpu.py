@@ -1,7 +1,7 @@
 """CUDA, as far as megatron-core asks for it, on a machine that has none; a GPU never loads this file.
 
 megatron-core names CUDA's device, streams and generators in its code. On a CPU there is one device, work is done in
-order, and no dropout needs a generator.
+order, and no dropout needs a generator; a device that is traced has streams of its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-CPU = torch.device("cpu")
+KINDS = {torch.float32: "FloatTensor", torch.bfloat16: "BFloat16Tensor", torch.float16: "HalfTensor"}
 
 
 class Stream:
@@ -24,56 +24,67 @@ class Stream:
         return lambda *_, **__: self
 
 
-def on_cpu(make: Any) -> Any:
-    """A function of torch that makes tensors; those for `cuda` are on the CPU."""
+class InOrder:
+    """Streams and events of a device that does all work at once."""
 
-    def made(*arguments: Any, **named: Any) -> Any:
-        if str(named.get("device", "")).startswith("cuda"):
-            named["device"] = CPU
-        return make(*arguments, **named)
+    Stream = Event = Stream
 
-    return made
+    def current_stream(self, *_: Any) -> Any:
+        """The only one."""
+        return Stream()
+
+    def stream(self, _: object) -> contextlib.nullcontext[None]:
+        """No other one."""
+        return contextlib.nullcontext()
+
+    def synchronize(self, *_: Any) -> None:
+        """All is done."""
 
 
 @cache
-def stand_in_for_cuda() -> None:
-    """Have this process find a CPU where megatron-core looks for CUDA. Called before it is imported."""
-    kinds = {f"torch.{name}": f"torch.cuda.{name}" for name in ("FloatTensor", "BFloat16Tensor", "HalfTensor")}
-    kind_of = torch.Tensor.type
+def stand_in_for_cuda(place: str = "cpu") -> None:
+    """Have this process find another device where megatron-core looks for CUDA. Called before it is imported."""
+    device, cuda, tensor = torch.device(place), torch.cuda, torch.Tensor
+    streams: Any = InOrder() if device.type == "cpu" else torch.get_device_module(device)
+    kind_of = tensor.type
 
-    def typed(tensor: torch.Tensor, *arguments: Any, **named: Any) -> Any:
-        answer = kind_of(tensor, *arguments, **named)
-        return kinds.get(answer, answer) if isinstance(answer, str) else answer
+    def typed(self: torch.Tensor, *arguments: Any, **named: Any) -> Any:
+        if arguments or named or self.dtype not in KINDS:
+            return kind_of(self, *arguments, **named)
+        return f"torch.cuda.{KINDS[self.dtype]}"
 
-    cuda: Any = torch.cuda
-    cuda.current_device = lambda: CPU
-    cuda.current_stream = cuda.default_stream = lambda *_: Stream()
-    cuda.Stream = cuda.Event = Stream
-    cuda.stream = lambda _: contextlib.nullcontext()
-    cuda.synchronize = lambda *_: None
-    tensor: Any = torch.Tensor
-    tensor.type, tensor.cuda, tensor.record_stream = typed, lambda self, *_, **__: self, lambda *_: None
-    for name in ("tensor", "zeros", "ones", "empty", "full", "arange"):
-        setattr(torch, name, on_cpu(getattr(torch, name)))
+    def there(make: Any) -> Any:
+        """A function of torch that makes tensors; those for `cuda` are on the device."""
+
+        def made(*arguments: Any, **named: Any) -> Any:
+            if str(named.get("device", "")).startswith("cuda"):
+                named["device"] = device
+            return make(*arguments, **named)
+
+        return made
+
+    stand_ins: dict[Any, dict[str, Any]] = {
+        cuda: {
+            "current_device": lambda: device,
+            "get_rng_state": lambda *_: torch.empty(0),
+            "set_rng_state": lambda *_: None,
+            "default_stream": streams.current_stream,
+            **{name: getattr(streams, name) for name in ("current_stream", "stream", "synchronize", "Stream", "Event")},
+        },
+        tensor: {"type": typed, "cuda": lambda self, *_, **__: self.to(device), "record_stream": lambda *_: None},
+        torch: {name: there(getattr(torch, name)) for name in ("tensor", "zeros", "ones", "empty", "full", "arange")},
+    }
+    for owner, functions in stand_ins.items():
+        for name, function in functions.items():
+            setattr(owner, name, function)
 
     from megatron.core.tensor_parallel import random
+    from megatron.core.transformer.moe import moe_utils, token_dispatcher
 
     random.CudaRNGStatesTracker.fork = lambda *_: contextlib.nullcontext()
     random._get_cuda_rng_state = random._set_cuda_rng_state = lambda *_, **__: torch.empty(0)
-    from megatron.core.transformer import torch_norm
-    from megatron.core.transformer.moe import moe_utils, token_dispatcher
-
-    token_dispatcher.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, **_: (
-        tensor.numpy() if as_numpy else tensor
-    )
-
-    torch_norm.WrappedTorchNorm.__new__ = rms_norm
-
     moe_utils.te_general_gemm = None
-
-
-def rms_norm(_: type, config: Any, hidden_size: int, eps: float = 1e-5, **__: Any) -> torch.nn.Module:
-    """torch's RMSNorm, also under sequence parallelism, where gradients of its weight are added up over ranks."""
-    norm = torch.nn.RMSNorm(hidden_size, eps)
-    norm.weight.sequence_parallel = config.sequence_parallel
-    return norm
+    if device.type == "cpu":
+        token_dispatcher.maybe_move_tensor_to_cpu = lambda tensor, as_numpy=False, **_: (
+            tensor.numpy() if as_numpy else tensor
+        )

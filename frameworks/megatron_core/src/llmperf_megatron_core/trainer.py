@@ -137,6 +137,8 @@ class MegatronTrainer(TorchTrainer):
                 if ".experts." in name:
                     ways = layout.expert_parallel * (expert_tensor_parallel(layout) if divided else 1)
                 own += parameter.numel() * ways
+        if layout.pipeline_parallel == 1:
+            return own
         total = torch.tensor(own, device=self._device)
         torch.distributed.all_reduce(total, group=parallel_state.get_pipeline_model_parallel_group())
         return int(total)

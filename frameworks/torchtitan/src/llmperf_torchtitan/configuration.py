@@ -84,9 +84,17 @@ def model_spec(plan: Plan) -> ModelSpec:
         "fuse_qkv": True,
         "attn_backend": "flex",
     }
-    rotary = {"dim": model.query_width, "max_seq_len": seq_len, "theta": model.rope_theta}
+    rotary: dict[str, Any] = {"dim": model.query_width, "max_seq_len": seq_len, "theta": model.rope_theta}
     if model.qk_norm == "none":
         kind, parallelise = llama3, llama3.parallelize_llama
+        if (scaling := model.rope_scaling) is not None:
+            rotary |= {
+                "scaling": "llama",
+                "scaling_factor": scaling.factor,
+                "low_freq_factor": scaling.low_frequency,
+                "high_freq_factor": scaling.high_frequency,
+                "original_max_position_embeddings": scaling.original_positions,
+            }
         rope: Any = ComplexRoPE.Config(**rotary)
         layers = llama3._build_llama3_layers(**common, hidden_dim=model.intermediate_size, rope=rope)
         shape: Any = llama3.Llama3Model.Config

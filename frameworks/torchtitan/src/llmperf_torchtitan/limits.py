@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types import Layout, Precision, Probe, RunSpec
 
 RECIPES: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
-SUPPORTED = ("head_width", "mixture", "qk_norm")
+SUPPORTED = ("head_width", "mixture", "qk_norm", "rope_scaling")
 """Facts of a model that `configuration.py` passes on."""
 TESTED = "0.3"
 """Version of torchtitan whose interfaces `configuration.py` and `cpu.py` are written for."""
@@ -41,6 +41,11 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     if model.position_encoding != "rope" or model.family == "baichuan":
         message = f"torchtitan has rotary positions and separate projections; {model.name} has others"
         yield problem("model.family", f"{message}; the nearest is --framework pytorch")
+    if (scaling := model.rope_scaling) is not None and (scaling.method != "llama3" or model.qk_norm != "none"):
+        message = (
+            f"torchtitan stretches positions only as Llama 3.1 does, without norms of queries: found {model.name}'s"
+        )
+        yield problem("model.rope_scaling", f"{message}; the nearest is --framework pytorch")
     if model.mixture is not None and model.qk_norm == "none":
         yield problem("model.mixture", "its mixture here is Qwen3's, with norms of queries and keys")
     if model.mixture is not None and spec.contract.precision != "bf16":

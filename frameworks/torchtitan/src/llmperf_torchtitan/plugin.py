@@ -10,7 +10,7 @@ import llmperf
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -63,6 +63,14 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     from llmperf_torchtitan.trainer import TitanTrainer
 
     return TitanTrainer(plan, device)
+
+
+@llmperf.hookimpl
+def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
+    """torchtitan's trainer on torch's fake tensors."""
+    from llmperf_torchtitan.tracing import trace
+
+    return trace(plan, rank, llmperf_build_trainer)
 
 
 @llmperf.hookimpl

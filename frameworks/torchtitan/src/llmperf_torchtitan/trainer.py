@@ -33,6 +33,7 @@ class Observed(Trainer):
     def init_distributed(self) -> ParallelDims:
         """As torchtitan's, unless this process is in a group already."""
         if joined():
+            torch.autograd.set_multithreading_enabled(False)  # meshes are those of a thread, as torchtitan has it
             return ParallelDims.from_config(self.config.parallelism, torch.distributed.get_world_size())
         dims: ParallelDims = super().init_distributed()
         return dims
@@ -50,7 +51,7 @@ class TitanTrainer(TorchTrainer):
     def __init__(self, plan: Plan, device: Device) -> None:
         self._plan, self._contract, layout = plan, plan.spec.contract, plan.layout
         self._device = torch_device(device)
-        self._feed = Feed(plan, self._device)
+        self._feed = Feed(plan, torch.device("cpu"))  # torchtitan counts the labels there, and then moves them
         self._joins = not joined()
         meet_as_agent_says()
         timeout = set_timeouts(plan)
@@ -68,14 +69,13 @@ class TitanTrainer(TorchTrainer):
 
         if layout.pipeline_parallel == layout.tensor_parallel == 1:  # ranks that share logits see a part of them
             self._titan.loss_fn = recorded
-        total = torch.zeros((), dtype=torch.int64)
         for part in self._titan.model_parts:
             fill_weights(part, plan.spec.model, self._contract.seed)
-            total += count_parameters(part)
+        self.parameter_count = sum(map(count_parameters, self._titan.model_parts))
         if layout.pipeline_parallel > 1:
-            total = total.to(self._device)
+            total = torch.tensor(self.parameter_count, device=self._device)
             torch.distributed.all_reduce(total, group=self._titan.parallel_dims.get_mesh("pp").get_group())
-        self.parameter_count = int(total)
+            self.parameter_count = int(total)
         self._optimizer = next(iter(self._titan.optimizers))
         self._batches = self._micro_batches()
         rank = own_rank()

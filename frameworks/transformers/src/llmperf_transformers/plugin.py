@@ -98,15 +98,9 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """The trainer on torch's fake tensors."""
-    from llmperf_pytorch.tracing.step import traced_step
+    from llmperf_transformers.tracing import trace
 
-    from llmperf_transformers.limits import by_deepspeed
-
-    if not by_deepspeed(plan.spec):
-        return traced_step(plan, rank, llmperf_build_trainer)
-    from llmperf_zero.tracing import STAND_INS, with_micro_batches
-
-    return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)
+    return trace(plan, rank, llmperf_build_trainer)
 
 
 @llmperf.hookimpl

@@ -129,6 +129,10 @@ class ShardedTrainer(Transformers, fsdp.ShardedTrainer):
         self._own = own_values(self._plan.spec)
         with without_memory(all_parameters=True):
             model = build_model(self._plan.spec, held_dtype(self._plan.spec.contract.precision))
+        for module in model.modules():
+            module._buffers = {
+                name: value if value is None else value.to(self._device) for name, value in module._buffers.items()
+            }
         self.parameter_count = count_parameters(model)
         return model
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from types import TracebackType
+from types import SimpleNamespace, TracebackType
 from typing import Any
 
 import torch
@@ -173,6 +173,8 @@ ANSWERS: Mapping[str, object] = {
     **dict.fromkeys(("current_device", "memory_allocated", "memory_reserved"), 0),
     **dict.fromkeys(("max_memory_allocated", "max_memory_reserved"), 0),
     "mem_get_info": (MEMORY_BYTES, MEMORY_BYTES),
+    "get_device_name": NAME,
+    "get_device_properties": SimpleNamespace(name=NAME, total_memory=MEMORY_BYTES),
     "memory_stats": {},
     "default_stream": DEFAULT_STREAM,
     "get_amp_supported_dtype": [torch.float16, torch.bfloat16],

@@ -120,19 +120,19 @@ def visible_pairs(seq_len: int, window: int | None) -> int:
 
 
 def _run(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
-    output, log_sums = _forward(query, key, value, options["block_mask"])
+    output, log_sums = attention_by_pairs(query, key, value, options["block_mask"])
     return (output, log_sums) if options["return_lse"] else output
 
 
 @torch.library.custom_op("llmperf::flex_attention", mutates_args=())
-def _forward(
+def attention_by_pairs(
     query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, pairs: int
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Attention and, in float32, the logarithms of the sums of its rows."""
     raise RuntimeError("a fake tensor has no kernel")
 
 
-@_forward.register_fake
+@attention_by_pairs.register_fake
 def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, pairs: int) -> tuple[torch.Tensor, torch.Tensor]:
     rows = query.shape[:-1]
     return query.new_empty((*rows, value.shape[-1])), query.new_empty(rows, dtype=torch.float32)
@@ -174,4 +174,4 @@ def _gradients(ctx: Any, gradient: torch.Tensor, _: torch.Tensor) -> tuple[torch
     return *_backward(gradient, *ctx.saved_tensors, ctx.pairs), None
 
 
-_forward.register_autograd(_gradients, setup_context=_save)
+attention_by_pairs.register_autograd(_gradients, setup_context=_save)

@@ -76,6 +76,7 @@ FUNCTIONS: dict[str, OperationKind] = {
     "rotate": "rope",
     "rotate_half": "rope",
     "apply_rotary_pos_emb": "rope",
+    "apply_rotary_emb": "rope",
     "turns": "rope",
     "eager_attention": "attention",
     "causal_alibi": "attention",
@@ -289,7 +290,7 @@ def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return flops * backward * (0.5 if given.get("is_causal") else 1.0)
 
 
-OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/llmperf_zero/tracing", "/unittest/", "/contextlib.py")
+OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/tracing.py", "/unittest/", "/contextlib.py")
 """Files that are never the place of a host wait."""
 FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
 """Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""

@@ -58,6 +58,10 @@ NOT_UPDATES = {
     "_exec_send_activations",
     "_exec_reduce_grads",
     "_exec_reduce_tied_grads",
+    "pp_forward_backward_step",
+    "forward_backward_no_pipelining",
+    "forward_backward_pipelining_without_interleaving",
+    "forward_backward_pipelining_with_interleaving",
 }
 """Functions of engines around and after a backward pass, which still sum and send gradients after its graph."""
 

@@ -156,7 +156,8 @@ def _mark_gradients(memory: LiveMemory) -> Iterator[Any]:
 def _mark_states(memory: LiveMemory) -> None:
     """Mark weights, and what optimisers hold beside them."""
     for module in _objects_of(torch.nn.Module):
-        for tensor in (*module.parameters(recurse=False), *module.buffers(recurse=False)):
+        held = (*module._parameters.values(), *module._buffers.values())  # a class may name something else `buffers`
+        for tensor in (one for one in held if one is not None):
             memory.mark(tensor, "parameters")
             if isinstance(getattr(tensor, "ds_tensor", None), torch.Tensor):
                 memory.mark(tensor.ds_tensor, "parameters")
