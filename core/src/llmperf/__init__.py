@@ -91,9 +91,6 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.plugins.mending import pip_command as pip_command
-    from llmperf.reporting.reported_documents import opened_results as opened_results
-    from llmperf.reporting.reported_documents import recorded_steps as recorded_steps
-    from llmperf.results.curves import StepFigures as StepFigures
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.runfolder.reader import rank_records as rank_records
@@ -112,6 +109,7 @@ API_VERSION = 1
 """Major version of the hooks; the entry-point groups end with it."""
 
 _MOVED = {
+    "StepFigures": "llmperf_compare.steps.StepFigures",
     "AcceleratorDevice": "llmperf_vendorkit.AcceleratorDevice",
     "PeakEntry": "llmperf_vendorkit.PeakEntry",
     "PeakTable": "llmperf_vendorkit.PeakTable",
@@ -121,7 +119,9 @@ _MOVED = {
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
     "open_encoder": "llmperf_datasets.text.open_encoder",
-    "opened_sheets": "llmperf.opened_results",
+    "opened_results": "llmperf_compare.documents.opened_results",
+    "opened_sheets": "llmperf_compare.documents.opened_results",
+    "recorded_steps": "llmperf_compare.steps.recorded_steps",
     "tool_output": "llmperf_vendorkit.tool_output",
     "trace_ranks": "llmperf_estimate.traced_ranks.trace_ranks",
     "visible_devices": "llmperf_vendorkit.visible_devices",

@@ -14,12 +14,12 @@ from llmperf.files import json_files
 from llmperf.files.json_files import convert
 from llmperf.reporting import result_sheet
 from llmperf.reporting.run_setup import contract_parts
-from llmperf.results.curves import curve_of, recorded_curves
 from llmperf.runfolder.contents import read_run
 from llmperf.types import Lora, Optimizer, ProfiledOperation, ProfileRecord, Result, Row, StepProfile
 from llmperf_compare.kinds import contract_differences
 from llmperf_html.document import embedded
 from llmperf_html.page import html as page_of
+from llmperf_html.run_curves import curve_of, recorded_curves
 
 sys.path.insert(0, str(Path(__file__).parent))
 from report_pages import FAILURE, HOSTILE, data_of, html, published, sampled, some

@@ -16,8 +16,9 @@ from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
-from llmperf import opened_results
 from llmperf.cli.main import call
+from llmperf_compare.documents import opened_results
+from llmperf_html.run_curves import curves_of
 from llmperf_html.site.content import Content
 from llmperf_html.site.page import Frame
 from llmperf_html.site.pages import run_page
@@ -183,8 +184,8 @@ def test_a_failure_is_read_before_the_figures(tmp_path, example):
 def test_operations_of_a_traced_step_add_up_whatever_overlaps(tmp_path, run_folder):
     (opened,) = opened_results([run_folder], print)
     parts = {"products": 0.3, "memory": 0.2, "other": -0.1}
-    curves = replace(opened.sheet.curves(), traced_seconds=parts, expected={"step_seconds": 0.32})
-    traced = replace(opened.sheet, curves=lambda: curves)
+    curves = replace(curves_of(opened), traced_seconds=parts, expected={"step_seconds": 0.32})
+    traced = replace(opened, curves=lambda: curves)
     content = Content([traced], [traced])
     words = {language: text_of(run_page(Frame(title="x", language=language), content, content.runs[0]))
              for language in ("en", "zh")}  # fmt: skip
@@ -343,7 +344,7 @@ def test_no_unpacked_archive_is_left_while_others_are_read(tmp_path, run_folder,
     present = []
     opened, _ = opened_results([folder], lambda _: present.append(list(scratch.iterdir())))
     assert present == [[]]
-    assert opened.sheet.curves().by_name["step_seconds"].x
+    assert curves_of(opened).by_name["step_seconds"].x
 
 
 def test_nothing_to_show_is_an_error(tmp_path, ran):

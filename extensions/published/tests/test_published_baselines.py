@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.reporting.reported_documents import read_baselines
+from llmperf_compare.documents import read_baselines
 from llmperf_published.baselines import SHIPPED
 
 A100 = "NVIDIA A100-SXM4-40GB"

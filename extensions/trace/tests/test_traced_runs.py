@@ -11,11 +11,11 @@ from llmperf import rank_records
 from llmperf.errors import UserError
 from llmperf.planning.states import Planned, RunOptions
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.results.curves import recorded_curves
 from llmperf.running.launched import run_plan
 from llmperf.running.measure import startable
 from llmperf.types.records import ProfileRecord
 from llmperf.validation.run_folder import recorded_findings
+from llmperf_html.run_curves import recorded_curves
 from llmperf_trace.traced_steps import Steps, prepare, traced
 
 

@@ -18,7 +18,7 @@ from llmperf.cli.output import language_option, page_width, verbose_option, wide
 if TYPE_CHECKING:
     from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
-    from llmperf.types import OpenedSheet, Reporter, Sheet
+    from llmperf.types import Reporter, Sheet
 
 
 EXAMPLES = """\b
@@ -37,10 +37,10 @@ class CalledReport(CalledCommand):
 
     def __init__(self, ctx: click.Context) -> None:
         super().__init__(ctx)
-        self.changes: list[Callable[[list[OpenedSheet]], list[OpenedSheet]]] = []
+        self.changes: list[Callable[[list[Sheet]], list[Sheet]]] = []
         self.notes: list[str] = []
 
-    def change_sheets(self, change: Callable[[list[OpenedSheet]], list[OpenedSheet]]) -> None:
+    def change_sheets(self, change: Callable[[list[Sheet]], list[Sheet]]) -> None:
         """Have the sheets changed before the report is made."""
         self.changes.append(change)
 
@@ -88,12 +88,11 @@ def command(
         from llmperf.reporting.reported_documents import report_sheets
         from llmperf.reporting.terminal import TerminalReporter
 
-        opened, plugins = report_sheets(paths, warn)
+        sheets, plugins = report_sheets(paths, warn)
         for line in plugins.left_out:
             warn(f"left out: {line}")
         for change in called.changes:
-            opened = change(opened)
-        sheets = [each.sheet for each in opened]
+            sheets = change(sheets)
         if wanted == "terminal" and output is None:
             text = painted_severities(
                 TerminalReporter(width=page_width(wide), paint=painted, verbose=verbose).render(sheets, language)

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from llmperf.reporting.page import MAX_LINE as MAX_LINE
     from llmperf.reporting.page import Line as Line
     from llmperf.reporting.page import Page as Page
-    from llmperf.reporting.reported_documents import read_baselines as read_baselines
-    from llmperf.reporting.reported_documents import read_results as read_results
-    from llmperf.reporting.reported_documents import results_and_others as results_and_others
+    from llmperf.reporting.reported_documents import archive_kind as archive_kind
+    from llmperf.reporting.reported_documents import document_path as document_path
+    from llmperf.reporting.reported_documents import folder_of as folder_of
+    from llmperf.reporting.reported_documents import report_sheets as report_sheets
     from llmperf.reporting.reported_documents import sheets_of as sheets_of
-    from llmperf.reporting.reported_documents import summaries as summaries
     from llmperf.reporting.result_sheets import figure_rows as figure_rows
     from llmperf.reporting.result_sheets import result_sheet as result_sheet
     from llmperf.reporting.run_setup import contract_parts as contract_parts
@@ -81,6 +81,7 @@ _MOVED = {
         "comparison": "compare speed_line",
         "comparison_page": "COMPARED",
         "cost": "COST_COLUMNS Costing costing_for used_prices with_cost",
+        "documents": "read_baselines read_results results_and_others summaries",
         "finding_formats": "answer_findings",
         "kind_texts": "disturbed_lines",
         "prices": "one_model",

@@ -13,7 +13,6 @@ from llmperf.reporting.cells import expert_rows, labelled, routing_rows, shown, 
 from llmperf.reporting.node_sections import node_rows
 from llmperf.reporting.result_sections import document_sections
 from llmperf.reporting.run_setup import Setup, rows_of, setup_of
-from llmperf.results.curves import read_curves
 from llmperf.results.disturbances import disturbances, disturbed
 from llmperf.results.sections import known_sections
 from llmperf.results.statistics import device_throughput, kind_of
@@ -24,8 +23,8 @@ from llmperf.validation.catalogue import open_catalogue
 def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
     """The sheet of one result.
 
-    `path` is the file of the result; its curves are read from the run folder around it. `findings` are those of a
-    validation, where the findings that the result itself lists are not to be trusted.
+    `path` is the file of the result. `findings` are those of a validation, where the findings that the result itself
+    lists are not to be trusted.
     """
     if findings is not None:
         result = replace(result, findings=tuple(findings))
@@ -49,7 +48,6 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
         contract=setup.contract,
         setting=setup.setting,
         repeats=kind_of(result),
-        curves=lambda: read_curves(path.parent, result),
     )
 
 

@@ -115,7 +115,6 @@ if TYPE_CHECKING:
     from llmperf.types.sheet import Baseline as Baseline
     from llmperf.types.sheet import Curve as Curve
     from llmperf.types.sheet import Curves as Curves
-    from llmperf.types.sheet import OpenedSheet as OpenedSheet
     from llmperf.types.sheet import Reporter as Reporter
     from llmperf.types.sheet import Rounding as Rounding
     from llmperf.types.sheet import Row as Row
@@ -145,6 +144,7 @@ if TYPE_CHECKING:
 
 _MOVED = {
     "Estimate": "llmperf_estimate.types.Estimate",
+    "OpenedSheet": "llmperf.types.Sheet",
     "SequencesRecord": "llmperf_verify.first_losses.SequencesRecord",
     "TimedOperation": "llmperf_peak.rank.TimedOperation",
 }

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from llmperf.types.rates import DeviceRates
     from llmperf.types.records import Record
     from llmperf.types.result import Finding, Result
-    from llmperf.types.sheet import OpenedSheet
+    from llmperf.types.sheet import Sheet
 
     FurtherChecks: TypeAlias = Callable[[Result, Path, Path | None, Sequence[Finding]], Iterable[Finding]]
     """Checks beyond the rules, of a result, its file, its archive, and the findings of the rules."""
@@ -209,7 +209,7 @@ class CalledRun(CalledCommand, Protocol):
 class CalledReport(CalledCommand, Protocol):
     """`llmperf report`, whose options were read."""
 
-    def change_sheets(self, change: Callable[[list[OpenedSheet]], list[OpenedSheet]]) -> None:
+    def change_sheets(self, change: Callable[[list[Sheet]], list[Sheet]]) -> None:
         """Have a function called with the sheets that were read; the report is made of those that it returns."""
 
     def add_note(self, line: str) -> None:

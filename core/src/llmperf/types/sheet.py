@@ -146,6 +146,17 @@ class Source:
     """The whole document in Markdown in a language, for kinds with a form of their own; None renders the sheets."""
     closing: Callable[[Sequence[Sheet]], str] | None = None
     """One line on all sheets of this kind, below a table of them."""
+    archive: Path | None = None
+    """The archive that `path` was unpacked from for a moment; None for a file."""
+    member: Path | None = None
+    """The file in the archive."""
+    recorded: bool = False
+    """A file in an archive lies beside records there."""
+
+    @property
+    def place(self) -> str:
+        """The file, such as `submission.zip/RUN/result.json` for one in an archive."""
+        return str(self.path if self.archive is None or self.member is None else self.archive / self.member)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +185,7 @@ class Sheet:
     measured: bool = True
     """The figures were measured by llmperf; False for published ones."""
     curves: Callable[[], Curves | None] | None = None
-    """Reads the curves when called, or returns None without curves; None for a kind without curves."""
+    """Reads the curves when called, or returns None without curves; None for results, and kinds without curves."""
 
     @property
     def figure(self) -> float | None:
@@ -186,21 +197,6 @@ class Sheet:
         """The row of the overview with this key; an unknown value if it has no such row."""
         missing = Row(key=key, label=key, value=None)
         return next((row for row in self.overview if row.key == key), missing)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedSheet:
-    """A sheet, and where it is from."""
-
-    sheet: Sheet
-    file: str
-    """Its file; `submission.zip/RUN/result.json` for one in an archive."""
-    recorded: bool
-    """The document lies beside records."""
-    archive: Path | None = None
-    """The archive that it is in; None for a file."""
-    member: Path | None = None
-    """The file in the archive."""
 
 
 class Reporter(Protocol):

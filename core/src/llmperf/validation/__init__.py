@@ -13,7 +13,13 @@ from llmperf.lazy import lazily
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
     from llmperf.runfolder.contents import RunRecords as RunRecords
+    from llmperf.runfolder.contents import by_step as by_step
+    from llmperf.runfolder.contents import read_run as read_run
+    from llmperf.runfolder.contents import samples_of as samples_of
     from llmperf.runfolder.endings import SeenPhase as SeenPhase
+    from llmperf.runfolder.filenames import record_files as record_files
+    from llmperf.runfolder.reader import merged as merged
+    from llmperf.runfolder.totals import mean_loss as mean_loss
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue
@@ -24,6 +30,7 @@ if TYPE_CHECKING:
     from llmperf.validation.document_files import Document as Document
     from llmperf.validation.document_files import ReadDocument as ReadDocument
     from llmperf.validation.document_files import documents_in as documents_in
+    from llmperf.validation.document_files import found_documents as found_documents
     from llmperf.validation.document_files import read_document as read_document
     from llmperf.validation.document_files import read_run_result as read_run_result
     from llmperf.validation.plugin_data import VendorCatalogue as VendorCatalogue

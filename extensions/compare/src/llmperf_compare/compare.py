@@ -63,10 +63,10 @@ def command(
     github and sarif, 1 with a finding.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting import read_baselines, read_results
 
     from llmperf_compare.comparison_page import comparison_page
     from llmperf_compare.copies import distinct_results, refuse_shared_runs
+    from llmperf_compare.documents import read_baselines, read_results
     from llmperf_compare.kinds import compared, compared_with_figures, side_of
 
     if len(paths) == 1 and baseline is None:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from llmperf import warn
 from llmperf.errors import UserError
-from llmperf.types import OpenedSheet, Result
+from llmperf.types import Result, Sheet
 from llmperf.validation import Validator
 
 Errors = Callable[[Path, Result], int]
@@ -29,22 +29,27 @@ def distinct_results(results: Iterable[tuple[Path, Result]]) -> tuple[tuple[Path
         checked = validator.checked(validator.catalogue.kinds["result"], path, result)
         return sum(finding.severity == "error" for finding in checked.findings)
 
-    def recorded(path: Path) -> bool:
-        return any((path.parent / "records").glob("rank-*.jsonl"))
-
-    return tuple(_distinct(list(results), errors, recorded, warn))
+    return tuple(_distinct(list(results), errors, _recorded, warn))
 
 
-def distinct_sheets(opened: Sequence[OpenedSheet], say: Callable[[str], None]) -> list[OpenedSheet]:
+def _recorded(path: Path) -> bool:
+    """Check whether a result lies beside records."""
+    return any((path.parent / "records").glob("rank-*.jsonl"))
+
+
+def distinct_sheets(sheets: Sequence[Sheet], say: Callable[[str], None]) -> list[Sheet]:
     """Sheets of different runs, and those of other documents; `say` is called for copies and runs with one identity."""
-    runs = {Path(each.file): each for each in opened if isinstance(each.sheet.source.document, Result)}
+    runs = {Path(sheet.source.place): sheet for sheet in sheets if isinstance(sheet.source.document, Result)}
 
     def errors(path: Path, _: Result) -> int:
-        return sum(finding.severity == "error" for finding in runs[path].sheet.findings)
+        return sum(finding.severity == "error" for finding in runs[path].findings)
 
-    results = [(path, each.sheet.source.document) for path, each in runs.items()]
-    kept = {id(runs[path]) for path, _ in _distinct(results, errors, lambda path: runs[path].recorded, say)}
-    return [each for each in opened if not isinstance(each.sheet.source.document, Result) or id(each) in kept]
+    def recorded(path: Path) -> bool:
+        return runs[path].source.recorded or _recorded(path)
+
+    results = [(path, sheet.source.document) for path, sheet in runs.items()]
+    kept = {id(runs[path]) for path, _ in _distinct(results, errors, recorded, say)}
+    return [sheet for sheet in sheets if not isinstance(sheet.source.document, Result) or id(sheet) in kept]
 
 
 def _distinct(

@@ -9,13 +9,14 @@ from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
-from llmperf import StepFigures, opened_results, recorded_steps
 from llmperf.errors import UserError
 from llmperf.reporting import sheet_values
-from llmperf.types import Finding, OpenedSheet, Sheet
+from llmperf.types import Finding, Sheet
 
 from llmperf_compare.copies import distinct_sheets
+from llmperf_compare.documents import opened_results
 from llmperf_compare.ranking import Standing, standings
+from llmperf_compare.steps import StepFigures, recorded_steps
 
 if TYPE_CHECKING:
     import pandas
@@ -31,8 +32,6 @@ class LoadedResult:
     """Its sections of labelled rows, as reports have them."""
     values: Mapping[str, str | int | float | bool | None]
     """Exact values by the column names of `llmperf report --format csv`; unknown is None."""
-    opened: OpenedSheet
-    """The file or archive that the records are read from."""
 
     @property
     def name(self) -> str:
@@ -64,7 +63,7 @@ class LoadedResult:
 
         Empty for imported rows. UserError for records that cannot be read. An archive is unpacked for each call.
         """
-        return recorded_steps(self.opened)
+        return recorded_steps(self.sheet)
 
     def steps_frame(self) -> pandas.DataFrame:
         """The steps as a DataFrame of pandas, indexed by `step`; UserError without pandas."""
@@ -149,7 +148,7 @@ def load_results(*paths: str | PathLike[str]) -> LoadedResults:
         raise UserError("load_results: expected a path, found none")
     left_out: list[str] = []
     results = [
-        LoadedResult(path=each.file, opened=each, sheet=each.sheet, values=sheet_values(each.sheet))
+        LoadedResult(path=each.source.place, sheet=each, values=sheet_values(each))
         for each in distinct_sheets(opened_results([Path(path) for path in paths], left_out.append), left_out.append)
     ]
     for line in left_out:

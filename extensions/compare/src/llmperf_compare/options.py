@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from llmperf import Finite, run_folders, warn
 from llmperf.errors import LlmperfError
-from llmperf.types import CalledReport, CommandOptions, OpenedSheet
+from llmperf.types import CalledReport, CommandOptions, Sheet
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -93,12 +92,9 @@ def _begin_report(called: CalledReport) -> None:
 
     costing = costing_for(called.values["prices"], called.values["train_tokens"], warn)
 
-    def changed(opened: list[OpenedSheet]) -> list[OpenedSheet]:
-        kept = distinct_sheets(opened, warn)
-        sheets = [each.sheet for each in kept]
-        if costing is not None:
-            sheets = with_cost(sheets, costing, warn)
-        return [replace(each, sheet=sheet) for each, sheet in zip(kept, with_scaling(sheets), strict=True)]
+    def changed(sheets: list[Sheet]) -> list[Sheet]:
+        kept = distinct_sheets(sheets, warn)
+        return with_scaling(kept if costing is None else with_cost(kept, costing, warn))
 
     called.change_sheets(changed)
     if costing is not None and costing.prices is not None:

@@ -65,10 +65,11 @@ def command(
     median is below it, a kind has no figure or no baseline, or a file was left out, 2 if nothing can be read.
     """
     from llmperf.errors import UserError
-    from llmperf.reporting import results_and_others, sheets_of, summaries
+    from llmperf.reporting import sheets_of
 
     from llmperf_compare.copies import distinct_results
     from llmperf_compare.cost import costing_for
+    from llmperf_compare.documents import results_and_others, summaries
     from llmperf_compare.prices import matched_prices
     from llmperf_compare.ranked_kinds import device_of, ranked_kinds, scaling_of
     from llmperf_compare.summary_page import fastest_first, summary_page
@@ -163,9 +164,8 @@ def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_
 
 def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[ComparedKind]:
     """Each kind of run compared with its baseline: runs, or figures from documents; UserError if there are neither."""
-    from llmperf.reporting import read_baselines, read_results
-
     from llmperf_compare.copies import distinct_results, refuse_shared_runs
+    from llmperf_compare.documents import read_baselines, read_results
     from llmperf_compare.kinds import compared_with_figures, compared_with_runs, grouped
 
     groups = grouped(runs)

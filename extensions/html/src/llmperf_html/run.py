@@ -14,6 +14,7 @@ from llmperf.types import Curves, Result, Row, Section, Sheet
 from llmperf_compare.kind_texts import disturbed_lines
 
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED, PageColumn
+from llmperf_html.run_curves import curves_of
 from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE
 
 EXPANDED = ("dependencies", "environment")
@@ -56,8 +57,9 @@ class PageRuns:
         """Everything about one run as plain JSON."""
         sections = list(sheet.sections())
         rows = _by_key(sheet, sections)
-        known = sheet.curves() if sheet.curves is not None and with_curves else None
-        missing = NO_RECORDS if sheet.curves is None else NO_LOSS if with_curves else TOO_LARGE
+        known = curves_of(sheet) if with_curves else None
+        may_have = sheet.curves is not None or isinstance(sheet.source.document, Result)
+        missing = NO_RECORDS if not may_have else NO_LOSS if with_curves else TOO_LARGE
         cells, texts = _cells(sheet, rows, self._language)
         setting = tuple(
             (word(label, self._language), word(text, self._language) if label in OWN_SETTINGS else text)

@@ -45,11 +45,12 @@ def command(
     A site that is in the folder already is replaced as a whole; any other folder has to be empty. Archives in a folder
     that are damaged or changed are left out with a message.
     """
-    from llmperf import opened_results, warn
+    from llmperf import warn
     from llmperf.errors import UserError
     from llmperf.reporting import word
     from llmperf_compare.copies import distinct_sheets
     from llmperf_compare.cost import costing_for, used_prices, with_cost
+    from llmperf_compare.documents import opened_results
     from llmperf_compare.scaling import with_scaling
 
     from llmperf_html.site.content import Content
@@ -62,7 +63,7 @@ def command(
         raise UserError(f"--url: expected an address such as https://example.org/llmperf/, found {url!r}")
     check_target(output, paths)
     costing = costing_for(prices, train_tokens, warn)
-    sheets = [each.sheet for each in distinct_sheets(opened_results(paths, warn, signature=_signature(signers)), warn)]
+    sheets = distinct_sheets(opened_results(paths, warn, signature=_signature(signers)), warn)
     shown = sheets if costing is None else with_cost(sheets, costing, lambda line: click.echo(line, err=True))
     content = Content(sheets, with_scaling(shown))
     known = None if costing is None or costing.prices is None else used_prices(costing.prices)

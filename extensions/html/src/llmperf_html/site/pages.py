@@ -10,6 +10,7 @@ from llmperf_compare.ranking import Standing
 
 from llmperf_html.bars import RANKS, VERDICT_LEGEND
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
+from llmperf_html.run_curves import curves_of
 from llmperf_html.site.content import Content, SiteRun, slug
 from llmperf_html.site.curves import charts, estimate, time_parts
 from llmperf_html.site.markup import Child, Html, element, joined
@@ -149,7 +150,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
     sections = list(first_of_each_key(sheet.sections()))
     failures = [section for section in sections if section.key == "failure"]
     body += [_titled(frame, section, 2) for section in failures]
-    known = None if sheet.curves is None else sheet.curves()
+    known = curves_of(sheet)
     if known is not None:
         curves = curve_data(known, frame.language)
         body += [charts(frame, curves), time_parts(frame, run, curves), estimate(frame, run, curves)]

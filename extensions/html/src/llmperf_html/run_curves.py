@@ -1,29 +1,21 @@
-"""The curves of a run and the figures of each of its steps: loss, and the readings of its ranks and devices."""
+"""The curves of a run: loss, and the readings of its ranks and devices."""
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice, pairwise
 from operator import itemgetter
 from pathlib import Path
 from statistics import median
 
+from llmperf import rank_records
 from llmperf.errors import UserError
-from llmperf.files import json_files
-from llmperf.results.statistics import quantile
-from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import by_step, read_run, samples_of
-from llmperf.runfolder.reader import merged, rank_records
-from llmperf.runfolder.totals import mean_loss
-from llmperf.types.plan import Plan
-from llmperf.types.records import MemorySample, ProfileRecord, StepRecord
-from llmperf.types.result import Result
-from llmperf.types.sheet import Curve, Curves
-from llmperf.types.tracing import StepProfile
+from llmperf.reporting import folder_of, quantile
+from llmperf.types import Curve, Curves, MemorySample, ProfileRecord, Result, Sheet, StepProfile, StepRecord
+from llmperf.validation import by_step, merged, read_run, record_files, samples_of
 
 MAX_SAMPLES = 20_000
 """Readings of devices that curves are made of."""
@@ -37,14 +29,16 @@ SAMPLED = {
 """Field of the readings of devices, by the curve of it."""
 
 
-def read_curves(folder: Path, result: Result) -> Curves | None:
+def curves_of(sheet: Sheet) -> Curves | None:
     """The loss of a result and the records in its run folder; None if there is neither.
 
-    Records that cannot be read are left out: validation reports them.
+    Records that cannot be read are left out: validation reports them. Other kinds of document have curves of their own.
     """
-    recorded = Curves(by_name={})
-    if (folder / filenames.PLAN).is_file():
-        with suppress(UserError, LookupError, ArithmeticError, ValueError, TypeError):
+    result, recorded = sheet.source.document, Curves(by_name={})
+    if sheet.curves is not None or not isinstance(result, Result):
+        return None if sheet.curves is None else sheet.curves()
+    with suppress(UserError, LookupError, ArithmeticError, ValueError, TypeError), folder_of(sheet.source) as folder:
+        if (folder / "plan.json").is_file():
             recorded = recorded_curves(folder)
     known = {name: curve for name, curve in recorded.by_name.items() if curve.x}
     points = [(float(point.step), point.loss) for point in result.loss_curve if point.loss is not None]
@@ -78,7 +72,7 @@ def recorded_curves(folder: Path) -> Curves:
             elif isinstance(record, StepRecord) and 0 in starts:
                 yield float(record.step), [record.monotonic - starts[0]]
 
-    parts = merged(filenames.record_files(records.run), lambda _: None)
+    parts = merged(record_files(records.run), lambda _: None)
     of_steps = (step for part in parts for step in by_step(part).items())
     times = ((float(step), [rank.step_seconds for rank in ranks]) for step, ranks in of_steps)
     curves = {
@@ -136,63 +130,3 @@ def _shared(values: Iterable[tuple[float, Sequence[float]]], count: int, most: i
         middle.append(median(ordered))
         high.append(quantile(ordered, 1 - edge))
     return Curve(x=tuple(x), low=tuple(low), middle=tuple(middle), high=tuple(high), of=most)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepFigures:
-    """One step that all ranks have finished. Unknown is None."""
-
-    step: int
-    """Number of the step, from 1, warm-up included."""
-    measured: bool
-    """False for a warm-up step."""
-    seconds: float | None
-    """Time of the slowest rank."""
-    loss: float | None
-    """Mean cross entropy per token in nats, over the tokens of all ranks that report it; None if not finite."""
-    tokens: int | None
-    """Tokens of all ranks."""
-    memory_used_bytes: int | None
-    """Memory in use on the fullest device, by the last reading before the end of the step."""
-
-
-def recorded_figures(run: Path) -> Iterator[StepFigures]:
-    """The steps in the records of a run folder; UserError if its plan or a record cannot be read."""
-    layout = json_files.load(run / filenames.PLAN, Plan).layout
-    # moments of the readings by the node's CLOCK_MONOTONIC, and the most memory that a device used, by node
-    moments, most = defaultdict[int, list[float]](list), defaultdict[int, list[int]](list)
-    for sample in samples_of(run, layout.nodes):
-        used = [device.memory_used_bytes for device in sample.devices if device.memory_used_bytes is not None]
-        if used:
-            moments[sample.node_rank].append(sample.monotonic)
-            most[sample.node_rank].append(max(used))
-    ranks_per_node = max(1, layout.world_size // max(1, layout.nodes))
-    for part in merged(filenames.record_files(run), lambda _: None):
-        for step, ranks in by_step(part).items():
-            if len(ranks) != layout.world_size:
-                continue
-            ends: dict[int, float] = defaultdict(float)
-            for rank in ranks:
-                ends[rank.rank // ranks_per_node] = max(ends[rank.rank // ranks_per_node], rank.monotonic)
-            places = {node: bisect_right(moments[node], end) for node, end in ends.items()}
-            yield StepFigures(
-                step=step,
-                measured=ranks[0].measured,
-                seconds=max(rank.step_seconds for rank in ranks),
-                loss=mean_loss(ranks),
-                tokens=sum(rank.tokens for rank in ranks),
-                memory_used_bytes=max((most[node][place - 1] for node, place in places.items() if place), default=None),
-            )
-
-
-def curve_figures(result: Result) -> Iterator[StepFigures]:
-    """The steps of a result's loss curve, for a result without records: only the loss is known."""
-    for point in result.loss_curve:
-        yield StepFigures(
-            step=point.step,
-            measured=point.step > result.contract.warmup_steps,
-            seconds=None,
-            loss=point.loss,
-            tokens=None,
-            memory_used_bytes=None,
-        )
