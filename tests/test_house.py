@@ -51,6 +51,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/compare": 4050,
     "extensions/datasets": 500,
     "extensions/estimate": 3400,
+    "extensions/fuzz": 950,
     "extensions/html": 2150,
     "extensions/huggingface": 1000,
     "extensions/peak": 950,
@@ -62,8 +63,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 91400,
-    "tests": 49600,
+    "outside tests": 92500,
+    "tests": 49850,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 

@@ -9,6 +9,7 @@ from llmperf.lazy import lazily
 if TYPE_CHECKING:
     from llmperf.launching.agent import inherited_environment as inherited_environment
     from llmperf.launching.agent import python_module as python_module
+    from llmperf.launching.agent import rank_environment as rank_environment
     from llmperf.launching.run_here import load_here as load_here
     from llmperf.launching.run_here import node_run as node_run
     from llmperf.launching.run_here import this_host as this_host
@@ -17,8 +18,10 @@ if TYPE_CHECKING:
     from llmperf.measuring.processes import end_with_parent as end_with_parent
     from llmperf.measuring.processes import left_of_run as left_of_run
     from llmperf.measuring.processes import sweep as sweep
+    from llmperf.measuring.rank_process import leave as leave
     from llmperf.measuring.rank_process import startup_modules as startup_modules
     from llmperf.measuring.worker import check_parameters as check_parameters
+    from llmperf.measuring.worker import train_rank as train_rank
     from llmperf.planning.environment_report import PROGRAM as PROGRAM
     from llmperf.planning.environment_report import device_samples as device_samples
     from llmperf.planning.environment_report import environment_report as environment_report

@@ -43,7 +43,7 @@ SIGN_OF_LIFE_SECONDS = 1.0
 """Shortest interval in which a long evaluation records that it continues."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def train_rank(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; 0 when it finished, otherwise the status of its task. A failure is recorded and ends the process at
     once with status 1."""
     run, rank = begin("llmperf.measuring.worker", arguments)
@@ -295,4 +295,4 @@ def plugins_of(plan: Plan) -> Plugins:
 
 
 if __name__ == "__main__":
-    leave(main())
+    leave(train_rank())

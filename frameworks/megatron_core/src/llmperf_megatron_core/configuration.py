@@ -64,6 +64,7 @@ def transformer_config(plan: Plan) -> TransformerConfig:
         values |= {
             "num_moe_experts": mixture.experts,
             "moe_router_topk": mixture.top_k,
+            "moe_router_pre_softmax": not mixture.normalized_scores,
             "moe_ffn_hidden_size": mixture.expert_width,
             "moe_router_load_balancing_type": "none",
             "moe_router_dtype": "fp32",

@@ -47,15 +47,17 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         yield problem("model.attention_bias", "expected biases of q, k and v alone; the nearest is --framework pytorch")
     if (mixture := model.mixture) is not None and (
         mixture.router_score != "softmax"
-        or not mixture.normalized_scores
         or mixture.shared_experts
         or mixture.router_bias
         or mixture.expert_bias
         or mixture.groups > 1
         or mixture.dense_layers
     ):
-        message = f"expected a mixture with normalised softmax scores and no shared experts, found {model.name}'s"
+        message = f"expected a mixture with softmax scores and no shared experts, found {model.name}'s"
         yield problem("model.mixture", f"{message}; the nearest is --framework pytorch")
+    elif mixture is not None and mixture.normalized_scores and mixture.top_k == 1:
+        message = "megatron-core does not normalise the score of a single expert"
+        yield problem("model.mixture", f"{message}: expected top_k 2 or more; the nearest is --framework pytorch")
     yield from llmperf.parallelism_problems(
         "megatron_core", spec, ("tensor_parallel", "sequence_parallel", "pipeline_parallel", "expert_parallel")
     )

@@ -15,10 +15,14 @@ from torch.distributed.fsdp import FSDPModule
 MEMORY_BYTES = 2**34
 
 
-@cache
 def stand_in_for_accelerator() -> None:
     """Give `torch.cpu` device functions, and gloo sums without factors and barriers. Called before its import."""
     os.environ["LOCAL_RANK"] = "0"  # every rank's CPU is device 0
+    _replace_functions()
+
+
+@cache
+def _replace_functions() -> None:
     torch._utils._get_available_device_type = lambda: "cpu"
     lacking: dict[str, Any] = {
         "get_device_name": lambda *_: "CPU",

@@ -1,0 +1,166 @@
+"""Does `llmperf fuzz` find faults that are known? Each is seeded into the ranks of a trainer; one row each.
+
+./dev python benchmarks/seeded_faults.py
+./dev python benchmarks/seeded_faults.py --only accumulation --seconds 120
+
+No file is changed: a rank replaces the code of one function before it trains, on several ranks and on one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import os
+import sys
+import tempfile
+import textwrap
+import time
+from contextlib import ExitStack
+from importlib import import_module
+from operator import attrgetter
+from pathlib import Path
+from typing import NamedTuple
+
+from llmperf_fuzz import rank_server
+from llmperf_fuzz.ranks import Ranks
+from llmperf_fuzz.search import Search
+from llmperf_fuzz.trials import Trials
+
+CHOSEN = "SEEDED_FAULT_FILE"
+"""Variable with the path of the file that names the fault."""
+
+
+class Fault(NamedTuple):
+    """Text in the source of one function, and the wrong one in its place."""
+
+    title: str
+    framework: str
+    function: str
+    right: str
+    wrong: str
+    reference: str | None = None
+
+
+FAULTS = {
+    "sequence": Fault(
+        "gradients of norms are not reduced under sequence parallelism", "megatron_core",
+        "megatron.core.distributed.finalize_model_grads:finalize_model_grads",
+        "_allreduce_non_tensor_model_parallel_grads(model, config, tp_group)", "pass",
+    ),
+    "tied": Fault(
+        "gradients of a tied embedding are not added up over the first and last stage", "megatron_core",
+        "megatron.core.distributed.finalize_model_grads:finalize_model_grads",
+        "_allreduce_word_embedding_grads(model, config, embd_group, pp_group)", "pass",
+    ),
+    "accumulation": Fault(
+        "gradients are not divided by the number of micro batches", "megatron_core",
+        "megatron.core.pipeline_parallel.schedules:forward_step_calc_loss",
+        "*= cp_group_size\n                output_tensor /= num_microbatches", "*= cp_group_size",
+    ),
+    "dropped": Fault(
+        "tokens beyond a capacity reach no expert", "megatron_core",
+        "megatron.core.transformer.moe.token_dispatcher:MoEAllGatherTokenDispatcher.dispatch_postprocess",
+        "tokens_per_expert = self", "self.local_map[48:] = False; tokens_per_expert = self",
+    ),
+    "clipping": Fault(
+        "gradients are clipped by the norm of one rank's part", "megatron_core",
+        "megatron.core.optimizer.clip_grads:get_grad_norm_fp32",
+        "total_norm, op=torch.distributed.ReduceOp.SUM, group=grad_stats_parallel_group",
+        "total_norm.clone(), op=torch.distributed.ReduceOp.SUM, group=grad_stats_parallel_group",
+    ),
+    "stages": Fault(
+        "the gradient norm is that of one pipeline stage", "torchtitan",
+        "torchtitan.distributed.utils:clip_grad_norm_", "if pp_mesh is not None:", "if False:",
+    ),
+    "tokens": Fault(
+        "losses are divided by the tokens of one rank, not of all", "torchtitan",
+        "torchtitan.trainer:Trainer.train_step", "if parallel_dims.dp_enabled:", "if False:",
+    ),
+    "decay": Fault(
+        "weights of norms decay", "torchtitan",
+        "llmperf_torchtitan.configuration:trainer_config", '"weight_decay": 0.0', '"weight_decay": adam.weight_decay',
+        reference="pytorch",
+    ),
+    "reduction": Fault(
+        "gradients of the last micro batch are not reduced over ranks", "pytorch",
+        "llmperf_pytorch.ddp:DdpTrainer._synchronised", "if last or not", "if not last or not",
+    ),
+    "data": Fault(
+        "all data-parallel ranks train on the same sequences", "pytorch",
+        "llmperf_pytorch.feed:Feed.__init__", "plan.layout.data_parallel_rank(own_rank())", "0",
+    ),
+}  # fmt: skip
+
+
+def seed(fault: Fault) -> None:
+    """Replace the code of the fault's function in this process."""
+    module, _, name = fault.function.partition(":")
+    function = attrgetter(name)(import_module(module))
+    source = textwrap.dedent(inspect.getsource(function))
+    source = source[source.index("def ") :]
+    assert source.count(fault.right) == 1, f"{fault.function} has changed: {fault.right}"
+    names: dict[str, object] = {}
+    text = "from __future__ import annotations\n" + source.replace(fault.right, fault.wrong)
+    exec(compile(text, f"<{fault.title}>", "exec"), function.__globals__, names)
+    function.__code__ = attrgetter(name.rpartition(".")[2] + ".__code__")(argparse.Namespace(**names))
+
+
+def serve() -> None:
+    """Be the program of the ranks, each of which seeds the chosen fault."""
+    train = rank_server.train_rank
+
+    def seeded(arguments: list[str]) -> int:
+        name = Path(os.environ[CHOSEN]).read_text()
+        if name:
+            seed(FAULTS[name])
+        return train(arguments)
+
+    rank_server.train_rank = seeded
+    sys.argv.remove("--serve")
+    rank_server.main()
+
+
+def main() -> int:
+    if "--serve" in sys.argv:
+        serve()
+        return 0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", action="append", choices=list(FAULTS), help="may be repeated")
+    parser.add_argument("--seconds", type=int, default=45, help="time limit of each search, its shrinking included")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    began, found = time.monotonic(), 0
+    Ranks.program = [__file__, "--serve"]
+    print("| Seeded fault | Framework | Found after | Cases | Found as | Smallest case |")
+    print("|---|---|---:|---:|---|---|", flush=True)
+    names = options.only or list(FAULTS)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        chosen, trials_of = Path(folder) / "fault", dict[tuple[str, str], Trials]()
+        os.environ[CHOSEN] = str(chosen)
+        for name in names:
+            fault = FAULTS[name]
+            pair = (fault.framework, fault.reference or fault.framework)
+            if pair not in trials_of:
+                trials_of[pair] = stack.enter_context(Trials(*pair, 4, {}))
+                chosen.write_text("")
+                next(Search(space=trials_of[pair].space, compare=trials_of[pair].compare, seed=0).run(600, 1), None)
+            chosen.write_text(name)
+            trials, start = trials_of[pair], time.monotonic()
+            trials.known.clear()
+            search = Search(space=trials.space, compare=trials.compare, seed=options.seed, say=say)
+            case = next(search.run(options.seconds), None)
+            found += case is not None
+            away = "" if case is None else ", ".join(f"{path}={value}" for path, value in case.departures.items())
+            cells = ("not found", "") if case is None else (case.outcome.summary, away or "several ranks")
+            seconds = f"{time.monotonic() - start:.0f} s"
+            print(f"| {' | '.join([fault.title, fault.framework, seconds, str(search.cases), *cells])} |", flush=True)
+    print(f"\n{found} of {len(names)} faults found in {time.monotonic() - began:.0f} s")
+    return 0 if found >= 0.8 * len(names) else 1
+
+
+def say(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

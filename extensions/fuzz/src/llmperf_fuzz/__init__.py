@@ -1,0 +1,1 @@
+"""llmperf extension `fuzz`: random models and layouts by which a framework's ranks are compared with one rank."""
