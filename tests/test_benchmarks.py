@@ -39,6 +39,7 @@ ELSEWHERE = {
     "cluster_curves.py": "tests/test_cluster.py",
     "cluster_faults.py": "tests/test_cluster.py",
     "gpu_setup.py": "tests/test_gpu_acceptance.py",
+    "seeded_faults.py": "extensions/fuzz/tests/test_fuzz_command.py",
 }
 """Programs that need hosts or environments of their own, and the test that runs them."""
 NEEDS = {

@@ -14,6 +14,7 @@ from llmperf.types import Row, Sheet
 SHORT = (
     "",
     "disturbed",
+    "verification",
     "case",
     "model",
     "devices",
