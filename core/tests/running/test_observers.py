@@ -79,7 +79,8 @@ def finished(number):
 
 
 @pytest.mark.slow
-def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_path, capsys):
+def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("llmperf.cli.progress_line.SECONDS_BETWEEN_LINES", 0)
     plugins = register(load_for("stub", "stub"), JsonLines("json lines"))
     warnings = []
     observers = Observers(plugins, warnings.append)

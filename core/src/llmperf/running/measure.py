@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -39,6 +40,8 @@ def startable(outcome: Outcome) -> Planned:
 
     Refused with every problem, a line each, if there are any; UserError if the machine was named with `--on`.
     """
+    if sys.platform != "linux":
+        raise UserError(f"expected Linux to train on, found {sys.platform}; results can be read and estimated here")
     if not isinstance(outcome, Planned):
         lines = (f"{problem.where}: {problem.message} [{problem.code}]" for problem in outcome.problems)
         raise Refused(f"case {outcome.spec.case} cannot run here:", lines)

@@ -217,6 +217,12 @@ class Model:
     counted: CountedFacts | None = None
     """Definition and counts of a model that the other facts do not express; None: they do."""
 
+    def __post_init__(self) -> None:
+        """Raise ValueError for a size that is not stated, unless the model is a counted one."""
+        sizes = ("intermediate_size", "attention_heads", "kv_heads", "max_positions")
+        if self.counted is None and (absent := [name for name in sizes if getattr(self, name) is None]):
+            raise ValueError(f"{absent[0]}: expected more than 0, found none")
+
     @property
     def query_width(self) -> int:
         """Width of the query of one head, which is that of a key."""
