@@ -1,0 +1,289 @@
+"""The gap between two figures as factors that multiply exactly to it, each with its evidence; the rest is unexplained.
+
+Formulas come first: convention, work, peak. Where both sides have traced steps, these tell the rest: more or fewer
+calls, slower calls, communication, gaps, by the logarithmic mean Divisia index (Ang 2004, "Decomposition analysis for
+policymaking in energy"). Otherwise a single recorded cause has the measured gap, if that is above the noise; of
+several causes, each has what estimates and readings say of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from math import exp, hypot, log
+from typing import Literal
+
+from llmperf.errors import UserError
+from llmperf.types import Plan
+from llmperf.types.rates import DeviceRates
+from llmperf.types.result import OTHER_CPU_SHARE
+from llmperf.types.tracing import COMMUNICATION, IDLE, REMAINDER
+
+from llmperf_estimate.estimate import for_rank
+from llmperf_estimate.explain_sides import Side
+from llmperf_estimate.step_time import step_time
+from llmperf_estimate.traces import analytic_traces
+
+CAUSES = {
+    "convention": "",
+    "work": r"model|seq_len",
+    "peak": r"device_model|precision",
+    "recomputation": r"option_(gradient_checkpointing|recompute\w*)",
+    "layout": r"(tensor|pipeline|data|context|expert|sequence)_parallel|sharding_\w+|nodes|devices_per_node"
+    r"|micro_batch|gradient_accumulation|global_batch|option_(virtual_stages|pipeline_schedule)",
+    "communication": r"interconnect|environment_(NCCL|RCCL|HCCL|BKCL|GLOO|UCX|FI)_\w+",
+    "kernels": r"kernel_\w+|option_(attention|fused_ops|compile)|environment_\w+|driver",
+    "software": r"framework|version_\w+",
+    "host": r"host_cpu|dataset",
+    "unexplained": "",
+}
+"""Causes in their order, with the values whose difference is one; the first that matches counts. `work`: FLOPs of a
+token, of another model or sequence length; `software`: the framework and versions of packages."""
+SMALL = 0.01
+"""Factors nearer to 1 are not named, and figures that are this close are equal."""
+Recorded = Mapping[str, list[str]]
+"""Recorded differences by cause."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Factor:
+    """One step of the waterfall."""
+
+    cause: str
+    factor: float
+    how: Literal["formula", "traced", "the only recorded cause", "estimated", "recorded", "the rest"]
+    evidence: tuple[str, ...] = ()
+    """Fields of documents, with their values."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """The figure of a run against another one. The product of all factors is the ratio."""
+
+    run: str
+    against: str
+    figure: Literal["token/s of a device", "MFU"]
+    value: float
+    against_value: float
+    ratio: float
+    factors: tuple[Factor, ...]
+    """In the order of the causes; the last is `unexplained`."""
+    unquantified: tuple[str, ...]
+    """Recorded differences whose effect is not known."""
+    other_ratio: float | None
+    """Ratio of the figure that is not explained, MFU or throughput."""
+
+
+def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
+    """Explain the gap of `tokens` or `mfu`; `auto`: MFU where a throughput is missing. UserError without a figure."""
+    tokens, mfus = (run.tokens, against.tokens), (run.mfu, against.mfu)
+    by_mfu = figure == "mfu" or (figure == "auto" and None in tokens)
+    ours, theirs = mfus if by_mfu else tokens
+    if ours is None or theirs is None:
+        missing = run.name if ours is None else against.name
+        raise UserError(f"{missing}: expected {'an MFU' if by_mfu else 'a throughput'}, found none")
+    factors = list(_formulas(run, against, by_mfu))
+    rest = log(ours / theirs) - sum(log(each.factor) for each in factors)
+    differing = _recorded(run, against)
+    modelled = _modelled(run, against, differing)
+    alike = by_mfu or not factors
+    noise = _noise(run, against)
+    if run.profile is not None and alike and (against.profile or against.estimate):
+        found = _traced(run, against, differing)
+    elif (
+        len(differing) == 1
+        and not differing.keys() & {"work", "peak"}
+        and noise is not None
+        and against.estimate is None
+    ):
+        found = _only(*next(iter(differing.items())), rest, noise, modelled)
+    else:
+        found = list(modelled.values())
+    factors += [each for each in found if abs(log(each.factor)) > SMALL]
+    factors.sort(key=lambda each: list(CAUSES).index(each.cause))
+    left = log(ours / theirs) - sum(log(each.factor) for each in factors)
+    factors.append(Factor(cause="unexplained", factor=exp(left), how="the rest"))
+    named = {each.cause for each in factors}
+    others = tokens if by_mfu else mfus
+    return Explanation(
+        run=run.name,
+        against=against.name,
+        figure="MFU" if by_mfu else "token/s of a device",
+        value=ours,
+        against_value=theirs,
+        ratio=ours / theirs,
+        factors=tuple(factors),
+        unquantified=tuple(text for cause, texts in differing.items() if cause not in named for text in texts),
+        other_ratio=None if others[0] is None or others[1] is None else others[0] / others[1],
+    )
+
+
+def _formulas(run: Side, against: Side, by_mfu: bool) -> Iterator[Factor]:
+    """Convention and peak basis of MFU; work and peak of throughput."""
+    ours, theirs = run.flops.get("nominal"), against.flops.get("nominal")
+    same_device = all(run.values.get(name) == against.values.get(name) for name in ("device_model", "precision"))
+    if by_mfu:
+        (own, how), (other, their_how) = _convention(run), _convention(against)
+        if own != other:
+            yield Factor(cause="convention", factor=own / other, how="formula", evidence=(how, their_how))
+    elif ours and theirs and abs(theirs / ours - 1) > SMALL / 10:
+        counts = ((run, ours), (against, theirs))
+        evidence = tuple(f"{side.name}: {side.values.get('model')}, {flops:.4g} FLOP/token" for side, flops in counts)
+        yield Factor(cause="work", factor=theirs / ours, how="formula", evidence=evidence)
+    peaks = run.peak, against.peak
+    if peaks[0] and peaks[1] and same_device == by_mfu and peaks[0][0] != peaks[1][0]:
+        known = ((run, peaks[0]), (against, peaks[1]))
+        evidence = tuple(f"{side.name}: {flops / 1e12:.4g} TFLOP/s ({source})" for side, (flops, source) in known)
+        ratio = peaks[0][0] / peaks[1][0]
+        yield Factor(cause="peak", factor=1 / ratio if by_mfu else ratio, how="formula", evidence=evidence)
+
+
+def _convention(side: Side) -> tuple[float, str]:
+    """FLOPs by the convention that an MFU follows / nominal FLOPs; 1 if it is nominal, or not recognised."""
+    nominal, tokens, peak, mfu = side.flops.get("nominal"), side.tokens, side.peak, side.mfu
+    if not (nominal and tokens and peak and mfu):
+        return 1.0, f"{side.name}: convention not known"
+    printed = mfu * peak[0] / tokens
+    fitting = {name: flops for name, flops in side.flops.items() if abs(flops / printed - 1) <= SMALL}
+    name = (
+        "nominal" if "nominal" in fitting else min(fitting, key=lambda name: abs(fitting[name] - printed), default="")
+    )
+    how = f"{mfu:.4g} = {tokens:.6g} token/s x {printed:.4g} FLOP / {peak[0]:.4g} FLOP/s"
+    return fitting.get(name, nominal) / nominal, f"{side.name}: MFU {how}, {name or 'no known convention'}"
+
+
+def _recorded(run: Side, against: Side) -> Recorded:
+    """Recorded differences by cause. What a published row leaves out is unknown, and no difference."""
+    found: dict[str, list[str]] = defaultdict(list)
+    if against.estimate is not None:
+        return found
+    results = [side.result for side in (run, against) if side.result is not None]
+    notable = {f"version_{name}" for result in results for name in result.software.notable_packages}
+    for name in dict.fromkeys([*against.values, *run.values]):
+        theirs, ours = against.values.get(name), run.values.get(name)
+        known = len(results) == 2 or None not in (theirs, ours)
+        if theirs != ours and known and (not name.startswith("version_") or name in notable):
+            label = re.sub("^(option|environment)_", "", name)
+            texts = ["unset" if value is None else str(value)[:60] for value in (theirs, ours)]
+            for cause in [cause for cause, names in CAUSES.items() if re.fullmatch(names, name)][:1]:
+                found[cause].append(f"{label} {' -> '.join(texts)}")
+    busy, before = run.values.get("other_cpu_share"), against.values.get("other_cpu_share")
+    if isinstance(busy, float) and isinstance(before, float) and abs(busy - before) > OTHER_CPU_SHARE:
+        found["host"].append(f"other_cpu_share {before:.2f} -> {busy:.2f}")
+    return found
+
+
+def _noise(run: Side, against: Side) -> float | None:
+    """Relative half width of the 95 % interval of the ratio; None unless both were measured, in 20 steps or more."""
+    widths = []
+    for side in (run, against):
+        steps = None if side.result is None else side.result.metrics.step_seconds
+        if steps is None or steps.mean_low is None or steps.mean_high is None:
+            return None
+        widths.append((steps.mean_high - steps.mean_low) / 2 / steps.mean)
+    return hypot(*widths)
+
+
+def _only(cause: str, texts: list[str], rest: float, noise: float, modelled: Mapping[str, Factor]) -> list[Factor]:
+    """The measured gap as that of the single recorded cause, unless it is noise or an estimate has the other sign."""
+    model = modelled.get(cause)
+    if abs(rest) <= noise or (model is not None and log(model.factor) * rest < 0):
+        return [] if model is None or abs(rest) <= noise else [model]
+    estimate = () if model is None else (f"{model.how} alone: {model.factor:.2f}x",)
+    evidence = (*texts, f"measured, +- {100 * noise:.0f} % (metrics.step_seconds)", *estimate)
+    return [Factor(cause=cause, factor=exp(rest), how="the only recorded cause", evidence=evidence)]
+
+
+def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor]:
+    """What estimates and readings say of single causes."""
+    found: dict[str, Factor] = {}
+    waits = [side.number("communication_share") for side in (run, against)]
+    where = "waiting.share of the results"
+    if against.estimate is not None and (time := against.estimate.time) is not None:
+        waits[1], where = (time.communication_seconds + time.bubble_seconds) / time.seconds, "waiting.share, time"
+    if differing.keys() & {"layout", "recomputation"} and "work" not in differing and run.plan and against.plan:
+        theirs = against.plan.spec.tuning
+        kept = {name: getattr(theirs, name) for name in ("gradient_checkpointing", "recompute", "recompute_every")}
+        between = replace(run.plan, spec=replace(run.plan.spec, tuning=replace(run.plan.spec.tuning, **kept)))
+        rates, steps = run.rates or against.rates, list[tuple[float, float]]()
+        with suppress(ValueError):  # a rate that is not known
+            steps = [_step(plan, rates) for plan in (run.plan, between, against.plan) if rates is not None]
+        pairs = (("recomputation", steps[1][0] / steps[0][0]), ("layout", steps[2][0] / steps[1][0])) if steps else ()
+        for cause, factor in pairs:
+            if cause in differing:
+                evidence = (*differing[cause], "steps by formulas with and without, as of llmperf estimate")
+                found[cause] = Factor(cause=cause, factor=factor, how="estimated", evidence=evidence)
+        if steps and "layout" in differing and None in waits:
+            waits, where = [steps[0][1], steps[2][1]], "estimated steps"
+    if waits[0] is not None and waits[1] is not None:
+        text = f"waiting for ranks {100 * waits[1]:.1f} % -> {100 * waits[0]:.1f} % of a step ({where})"
+        factor = (1 - waits[0]) / (1 - waits[1])
+        found["communication"] = Factor(cause="communication", factor=factor, how="recorded", evidence=(text,))
+    busy = [side.values.get("other_cpu_share") for side in (run, against)]
+    busy[1] = 0.0 if against.estimate is not None else busy[1]
+    if run.plan is not None and run.plan.probe.on_cpu and isinstance(busy[0], float) and isinstance(busy[1], float):
+        text = f"metrics.other_cpu_share {busy[1]:.2f} -> {busy[0]:.2f}, of the cores that the run computes on"
+        if abs(busy[0] - busy[1]) > OTHER_CPU_SHARE:
+            found["host"] = Factor(cause="host", factor=(1 - busy[0]) / (1 - busy[1]), how="recorded", evidence=(text,))
+    return found
+
+
+def _step(plan: Plan, rates: DeviceRates) -> tuple[float, float]:
+    """Seconds in which the slowest stage computes, for a token of a whole device, and the share of a step it waits."""
+    step = step_time(plan, analytic_traces(plan).stages, for_rank(rates, plan))[0]
+    waits = step.communication_seconds + step.bubble_seconds
+    each = step.compute_seconds * plan.layout.world_size * plan.device_share / plan.batch.tokens_per_step
+    return each, waits / (step.compute_seconds + waits)
+
+
+def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
+    """From the traced steps of both, or of the run and of its estimate: more calls, slower calls, gaps."""
+    more = next((cause for cause in ("recomputation", "layout") if cause in differing), "kernels")
+    slower = "host" if "host" in differing and not differing.keys() & {"kernels", "software"} else "kernels"
+    by_kind = against.estimate is not None
+    ours, theirs = _parts(run, by_kind), _parts(against, by_kind)
+    changes: dict[str, dict[str, float]] = defaultdict(dict)
+    for name in dict.fromkeys([*ours, *theirs]):
+        (seconds, calls), (before, earlier) = ours.get(name, (0.0, 0.0)), theirs.get(name, (0.0, 0.0))
+        cause = {COMMUNICATION: "communication", IDLE: "host", REMAINDER: "unexplained"}.get(name, more)
+        change = seconds - before
+        if calls and earlier and cause == more:
+            added = (calls - earlier) * (seconds / calls + before / earlier) / 2
+            changes[slower][f"each {name}"], change = change - added, added
+        changes[cause][name] = change
+    whole, reference = (sum(seconds for seconds, _ in side.values()) for side in (ours, theirs))
+    mean = whole if abs(whole / reference - 1) < 1e-9 else (whole - reference) / log(whole / reference)
+    found = []
+    for cause in [cause for cause in changes if cause != "unexplained"]:
+        largest = sorted(changes[cause].items(), key=lambda each: -abs(each[1]))[:3]
+        parts = ", ".join(f"{name} {100 * seconds / reference:+.1f} %" for name, seconds in largest)
+        evidence = (*differing.get(cause, ()), f"of the step of {against.name}: {parts} (profiles in records)")
+        factor = exp(-sum(changes[cause].values()) / mean)
+        found.append(Factor(cause=cause, factor=factor, how="traced", evidence=evidence))
+    return found
+
+
+def _parts(side: Side, by_kind: bool) -> dict[str, tuple[float, float]]:
+    """Seconds and calls for each token of a device, by operation; or by kind, as estimates have them.
+
+    They are the traced shares of what a token takes in the measured steps: a profiler slows steps down.
+    """
+    found: dict[str, tuple[float, float]] = {}
+    if side.profile is not None:
+        apart = {name: (seconds, 0.0) for (name, _), seconds in side.profile.parts.items()}
+        calls = {operation.name: operation.calls for operation in side.profile.operations}
+        found = {name: (seconds, calls.get(name, 0.0)) for name, (seconds, _) in apart.items()}
+        if by_kind:
+            kinds = side.profile.seconds_by_kind.items()
+            found = {name: found[name] for name in (COMMUNICATION, IDLE, REMAINDER)} | {k: (s, 0.0) for k, s in kinds}
+    elif side.estimate is not None and (time := side.estimate.time) is not None:
+        for operation in side.estimate.operations:
+            found[operation.kind] = (found.get(operation.kind, (0.0, 0.0))[0] + (operation.seconds or 0.0), 0.0)
+        found[COMMUNICATION] = (time.communication_seconds + time.bubble_seconds, 0.0)
+        found[REMAINDER] = (time.loss_seconds, 0.0)
+    whole = sum(seconds for seconds, _ in found.values()) * (side.tokens or 1.0)
+    step = side.number("tokens_per_step") or 1.0
+    return {name: (seconds / whole, calls / step) for name, (seconds, calls) in found.items()} if whole else {}

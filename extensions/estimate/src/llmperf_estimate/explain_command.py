@@ -1,0 +1,103 @@
+"""Explain the gap between a result and another result, a published row or its estimate."""
+
+from __future__ import annotations
+
+import io
+from contextlib import nullcontext, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from llmperf import install_own, json_option, language_option, print_json, print_page, run_folders, warn, write_bytes
+from llmperf.errors import UserError
+
+if TYPE_CHECKING:
+    from llmperf.reporting import Page
+
+    from llmperf_estimate.explain import Explanation
+
+EXAMPLES = """\b
+Examples:
+  llmperf explain runs/MINE --against runs/OTHER
+  llmperf explain runs/MINE --against published                    the published row that fits
+  llmperf explain runs/MINE --against llama2_7b_lora_a100.md:65    a row, as `llmperf report published` names it
+  llmperf explain runs/MINE --against imported/theirs/published.json:64 --figure mfu
+  llmperf explain runs/MINE --against estimate --json
+"""
+
+
+@click.command("explain", epilog=EXAMPLES)
+@click.argument("path", metavar="RESULT", type=click.Path(path_type=Path), shell_complete=run_folders)
+@click.option("--against", metavar="ROW", required=True, shell_complete=run_folders,
+              help="Another run; a published row, as FILE:LINE, or `published`; or `estimate`.")  # fmt: skip
+@click.option("--figure", type=click.Choice(["auto", "tokens", "mfu"]), default="auto", show_default=True,
+              help="Explain throughput or MFU; auto: MFU where a throughput is missing.")  # fmt: skip
+@click.option("--format", "wanted", type=click.Choice(["terminal", "markdown", "json"]), default="terminal",
+              show_default=True, help="Format of the answer.")  # fmt: skip
+@click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
+@language_option
+@json_option
+def command(
+    path: Path, against: str, figure: str, wanted: str, output: Path | None, language: str, as_json: bool
+) -> None:
+    """Explain the gap between a result and another result, a published row or its estimate.
+
+    The factors multiply exactly to the gap: FLOP convention, work, peak, recomputation, layout, communication, kernels,
+    software, host. Each names its evidence; what no document shows is `unexplained`. Traces of both runs
+    (`llmperf run --trace 3`) tell most.
+    """
+    try:
+        from llmperf_estimate.explain import explained
+        from llmperf_estimate.explain_sides import other_side, run_side
+    except ModuleNotFoundError as error:
+        if error.name != "llmperf_compare":
+            raise
+        advice = f"install it with: {install_own('llmperf-compare')}"
+        raise UserError(f"llmperf explain: expected llmperf-compare, which is not installed; {advice}") from None
+    run, text = run_side(path), io.StringIO()
+    found = explained(run, other_side(against, run, warn), figure)
+    with nullcontext() if output is None else redirect_stdout(text):
+        if as_json or wanted == "json":
+            print_json(found)
+        else:
+            print_page(page(found, language), wanted, language)
+    if output is not None:
+        write_bytes(output, text.getvalue().encode())
+
+
+def page(found: Explanation, language: str) -> Page:
+    """The answer in one sentence, then a row for each factor with its evidence."""
+    from llmperf.reporting import MAX_LINE, Column, Line, Page, printable, sentence, word
+
+    def shown(value: float) -> str:
+        return f"{100 * value:.4g} %" if found.figure == "MFU" else f"{value:,.5g}"
+
+    parts, rows, value = list[str](), list[tuple[str, ...]](), found.against_value
+    for each in found.factors:
+        value *= each.factor
+        cause, how = word(each.cause, language), word(each.how, language)
+        parts.append(f"{cause} {each.factor:.2f}x" + ("" if each.how == "the rest" else f" ({how})"))
+        rows.append((cause, f"{each.factor:.3f}", shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
+    known = {"run": found.run, "against": found.against, "ratio": f"{found.ratio:.2f}", "parts": ", ".join(parts)}
+    lines = [sentence("{run} is {ratio}x {against}: {parts}", language, **known)]
+    known = {"figure": word(found.figure, language), "value": shown(found.value), "other": shown(found.against_value)}
+    lines.append(sentence("{figure}: {value} against {other}", language, **known))
+    notes = []
+    if found.unquantified:
+        differing = "; ".join(found.unquantified)
+        notes.append(sentence("differs too, by an unknown factor: {parts}", language, parts=differing))
+    if found.other_ratio is not None and abs(found.other_ratio / found.ratio - 1) > 0.02:
+        figure, option = ("token/s", "tokens") if found.figure == "MFU" else ("MFU", "mfu")
+        known = {"figure": figure, "ratio": f"{found.other_ratio:.2f}", "option": option}
+        notes.append(sentence("{figure} is {ratio}x: --figure {option} explains it", language, **known))
+    titles = {"cause": 1, "factor": 1, "then": 3, "how": 4, "evidence": 2}
+    return Page(
+        title=word("The gap explained", language),
+        about=tuple(Line(text=printable(line, MAX_LINE)) for line in lines),
+        columns=tuple(
+            Column(title=word(title, language), importance=place, right=title in ("factor", "then"), wraps=30)
+            for title, place in titles.items()
+        ),
+        rows=tuple(rows),
+        notes=tuple(Line(text=printable(line, MAX_LINE)) for line in notes),
+    )

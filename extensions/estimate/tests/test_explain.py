@@ -1,0 +1,131 @@
+"""`llmperf explain`: planted gaps are named, the factors multiply to the gap, and the unknown stays unexplained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from math import log, prod
+
+import pytest
+from llmperf.cli.main import call
+from llmperf.files import json_files
+from llmperf.types import ProfiledOperation, Result, StepProfile
+from llmperf_estimate.explain import explained
+from llmperf_estimate.explain_sides import Side, run_side
+
+
+def share(found, cause):
+    """Part of the logarithm of a gap that a cause has."""
+    assert prod(each.factor for each in found.factors) == pytest.approx(found.ratio)
+    assert found.factors[-1].cause == "unexplained"
+    return sum(log(each.factor) for each in found.factors if each.cause == cause) / log(found.ratio)
+
+
+@pytest.fixture
+def planted(run_folder):
+    """A function that gives the side of a run with changed values, and the side of the run itself."""
+
+    def change(faster=1.0, **changes):
+        folder = run_folder.parent / "planted"
+        shutil.copytree(run_folder, folder, dirs_exist_ok=True)
+        shutil.rmtree(folder / "records", ignore_errors=True)
+        result = json_files.load(run_folder / "result.json", Result)
+        steps = replace(result.metrics.step_seconds, mean_low=0.63, mean_high=0.65)
+        metrics = replace(result.metrics, step_seconds=steps, other_cpu_share=0.02)
+        tokens = metrics.tokens_per_second_per_device
+        for name, value in (
+            ("run", metrics),
+            ("planted", replace(metrics, tokens_per_second_per_device=tokens * faster)),
+        ):
+            made = replace(result, metrics=value, **(changes if name == "planted" else {}))
+            json_files.save(run_folder.parent / name / "result.json", made)
+        shutil.rmtree(run_folder / "records", ignore_errors=True)
+        return run_side(folder), run_side(run_folder)
+
+    return change
+
+
+def test_another_convention_has_the_whole_gap_of_mfu(planted):
+    run, _ = planted()
+    known = run.flops
+    values = {**run.values, "mfu_nominal": run.mfu * known["causal"] / known["nominal"]}
+    row = Side(name="table.md:7", values=values, plan=run.plan)
+    found = explained(run, row, "mfu")
+    assert share(found, "convention") > 0.98
+    assert "causal" in found.factors[0].evidence[1]
+
+
+def test_another_peak_has_the_whole_gap_of_mfu(planted):
+    _, before = planted()
+    peaks = tuple(replace(mfu, peak_flops_per_second=mfu.peak_flops_per_second / 2, value=2 * mfu.value)
+                  for mfu in before.result.mfu)  # fmt: skip
+    run, before = planted(mfu=peaks)
+    assert share(explained(run, before, "mfu"), "peak") == pytest.approx(1)
+    assert explained(run, before).ratio == 1
+
+
+def test_recomputation_is_named_with_what_the_estimate_says(planted):
+    _, before = planted()
+    tuning = replace(before.result.tuning, gradient_checkpointing=not before.result.tuning.gradient_checkpointing)
+    found = explained(*planted(0.8, tuning=tuning))
+    assert share(found, "recomputation") == pytest.approx(1)
+    assert found.factors[0].how == "the only recorded cause"
+
+
+def test_a_kernel_path_is_named_and_noise_is_not(planted):
+    _, before = planted()
+    software = replace(before.result.software, environment={"MKL_ENABLE_INSTRUCTIONS": "SSE4_2"})
+    found = explained(*planted(0.5, software=software))
+    assert share(found, "kernels") == pytest.approx(1)
+    assert "MKL_ENABLE_INSTRUCTIONS unset -> SSE4_2" in found.factors[0].evidence
+    found = explained(*planted(0.99, software=software))
+    assert [share(found, "unexplained"), len(found.unquantified)] == [1, 1]
+
+
+def test_a_busy_machine_is_named(planted):
+    run, before = planted()
+    run = replace(run, values={**run.values, "other_cpu_share": 0.5,
+                               "tokens_per_second_per_whole_device": run.tokens / 2})  # fmt: skip
+    assert share(explained(run, before), "host") == pytest.approx(1)
+
+
+def test_without_a_recorded_cause_the_gap_is_unexplained(planted):
+    found = explained(*planted(0.7))
+    assert [each.cause for each in found.factors] == ["unexplained"]
+
+
+def profile(mm, calls, idle):
+    operations = (ProfiledOperation(name="aten.mm", kind="matmul", seconds=mm, calls=calls),)
+    times = {"step_seconds": mm + idle, "idle_seconds": idle, "communication_seconds": 0.0, "overlapped_seconds": 0.0}
+    return StepProfile(rank=0, steps=3, profiler="torch.profiler", clock="host", operations=operations, **times)
+
+
+def test_traces_tell_slow_data_from_slow_calls_and_from_more_calls(planted):
+    for cause, ours in {
+        "host": profile(0.4, 10, 0.6),  # the step waits for its data
+        "kernels": profile(0.9, 10, 0.1),
+        "recomputation": profile(0.9, 22.5, 0.1),
+    }.items():
+        _, before = planted()
+        changes = {}
+        if cause == "recomputation":
+            changes["tuning"] = replace(before.result.tuning, gradient_checkpointing=True)
+        run, before = planted(0.5, **changes)
+        found = explained(replace(run, profile=ours), replace(before, profile=profile(0.4, 10, 0.1)))
+        assert share(found, cause) > 0.9, (cause, found)
+        assert found.factors[0].how == "traced"
+
+
+def test_the_first_line_is_the_answer(planted, run_folder, capsys):
+    planted(0.5)
+    words = ["explain", str(run_folder.parent / "planted"), "--against", str(run_folder)]
+    assert call(words) == 0
+    assert capsys.readouterr().out.startswith("planted is 0.50x run: unexplained 0.50x\n")
+    assert call([*words, "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["factors"][0]["cause"] == "unexplained"
+    assert call([*words, "--format", "markdown", "--lang", "zh", "--out", str(run_folder.parent / "a.md")]) == 0
+    assert "0.50x" in (run_folder.parent / "a.md").read_text()
+    assert call([*words[:-1], "llama2_7b_lora_a100.md:66"]) == 2
+    assert "llama2_7b_lora_a100.md:65" in capsys.readouterr().err
