@@ -50,18 +50,17 @@ Recorded = Mapping[str, list[str]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Factor:
-    """One step of the waterfall."""
+    """One step of the waterfall; `evidence` has fields of documents, with their values."""
 
     cause: str
     factor: float
     how: Literal["formula", "traced", "the only recorded cause", "estimated", "recorded", "the rest"]
     evidence: tuple[str, ...] = ()
-    """Fields of documents, with their values."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """The figure of a run against another one. The product of all factors is the ratio."""
+    """The figure of a run against another one. The product of all factors is the ratio; the last is `unexplained`."""
 
     run: str
     against: str
@@ -70,44 +69,35 @@ class Explanation:
     against_value: float
     ratio: float
     factors: tuple[Factor, ...]
-    """In the order of the causes; the last is `unexplained`."""
     unquantified: tuple[str, ...]
     """Recorded differences whose effect is not known."""
     other_ratio: float | None
-    """Ratio of the figure that is not explained, MFU or throughput."""
+    """Ratio of the other figure, throughput or MFU."""
 
 
 def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
     """Explain the gap of `tokens` or `mfu`; `auto`: MFU where a throughput is missing. UserError without a figure."""
-    tokens, mfus = (run.tokens, against.tokens), (run.mfu, against.mfu)
-    by_mfu = figure == "mfu" or (figure == "auto" and None in tokens)
-    ours, theirs = mfus if by_mfu else tokens
+    by_mfu = figure == "mfu" or (figure == "auto" and None in (run.tokens, against.tokens))
+    figures, others = ((run.mfu, against.mfu), (run.tokens, against.tokens))[:: 1 if by_mfu else -1]
+    ours, theirs = figures
     if ours is None or theirs is None:
         missing = run.name if ours is None else against.name
         raise UserError(f"{missing}: expected {'an MFU' if by_mfu else 'a throughput'}, found none")
     factors = list(_formulas(run, against, by_mfu))
     rest = log(ours / theirs) - sum(log(each.factor) for each in factors)
-    differing = _recorded(run, against)
+    differing, noise = _recorded(run, against), _noise(run, against)
     modelled = _modelled(run, against, differing)
-    alike = by_mfu or not factors
-    noise = _noise(run, against)
-    if run.profile is not None and alike and (against.profile or against.estimate):
+    alike = not differing.keys() & {"work", "peak"}
+    if alike and run.profile is not None and (against.profile or against.estimate):
         found = _traced(run, against, differing)
-    elif (
-        len(differing) == 1
-        and not differing.keys() & {"work", "peak"}
-        and noise is not None
-        and against.estimate is None
-    ):
+    elif alike and len(differing) == 1 and noise is not None:
         found = _only(*next(iter(differing.items())), rest, noise, modelled)
     else:
         found = list(modelled.values())
     factors += [each for each in found if abs(log(each.factor)) > SMALL]
     factors.sort(key=lambda each: list(CAUSES).index(each.cause))
     left = log(ours / theirs) - sum(log(each.factor) for each in factors)
-    factors.append(Factor(cause="unexplained", factor=exp(left), how="the rest"))
     named = {each.cause for each in factors}
-    others = tokens if by_mfu else mfus
     return Explanation(
         run=run.name,
         against=against.name,
@@ -115,9 +105,9 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
         value=ours,
         against_value=theirs,
         ratio=ours / theirs,
-        factors=tuple(factors),
+        factors=(*factors, Factor(cause="unexplained", factor=exp(left), how="the rest")),
         unquantified=tuple(text for cause, texts in differing.items() if cause not in named for text in texts),
-        other_ratio=None if others[0] is None or others[1] is None else others[0] / others[1],
+        other_ratio=others[0] / others[1] if others[0] and others[1] else None,
     )
 
 
@@ -273,12 +263,10 @@ def _parts(side: Side, by_kind: bool) -> dict[str, tuple[float, float]]:
     """
     found: dict[str, tuple[float, float]] = {}
     if side.profile is not None:
-        apart = {name: (seconds, 0.0) for (name, _), seconds in side.profile.parts.items()}
         calls = {operation.name: operation.calls for operation in side.profile.operations}
-        found = {name: (seconds, calls.get(name, 0.0)) for name, (seconds, _) in apart.items()}
-        if by_kind:
-            kinds = side.profile.seconds_by_kind.items()
-            found = {name: found[name] for name in (COMMUNICATION, IDLE, REMAINDER)} | {k: (s, 0.0) for k, s in kinds}
+        parts = {name: seconds for (name, _), seconds in side.profile.parts.items() if not (by_kind and name in calls)}
+        parts |= side.profile.seconds_by_kind if by_kind else {}
+        found = {name: (seconds, calls.get(name, 0.0)) for name, seconds in parts.items()}
     elif side.estimate is not None and (time := side.estimate.time) is not None:
         for operation in side.estimate.operations:
             found[operation.kind] = (found.get(operation.kind, (0.0, 0.0))[0] + (operation.seconds or 0.0), 0.0)

@@ -72,13 +72,16 @@ def page(found: Explanation, language: str) -> Page:
     def shown(value: float) -> str:
         return f"{100 * value:.4g} %" if found.figure == "MFU" else f"{value:,.5g}"
 
+    def times(factor: float) -> str:
+        return f"{factor:.2f}" if factor > 0.1 else f"{factor:.2g}"
+
     parts, rows, value = list[str](), list[tuple[str, ...]](), found.against_value
     for each in found.factors:
         value *= each.factor
         cause, how = word(each.cause, language), word(each.how, language)
-        parts.append(f"{cause} {each.factor:.2f}x" + ("" if each.how == "the rest" else f" ({how})"))
-        rows.append((cause, f"{each.factor:.3f}", shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
-    known = {"run": found.run, "against": found.against, "ratio": f"{found.ratio:.2f}", "parts": ", ".join(parts)}
+        parts.append(f"{cause} {times(each.factor)}x" + ("" if each.how == "the rest" else f" ({how})"))
+        rows.append((cause, times(each.factor), shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
+    known = {"run": found.run, "against": found.against, "ratio": times(found.ratio), "parts": ", ".join(parts)}
     lines = [sentence("{run} is {ratio}x {against}: {parts}", language, **known)]
     known = {"figure": word(found.figure, language), "value": shown(found.value), "other": shown(found.against_value)}
     lines.append(sentence("{figure}: {value} against {other}", language, **known))
@@ -88,7 +91,7 @@ def page(found: Explanation, language: str) -> Page:
         notes.append(sentence("differs too, by an unknown factor: {parts}", language, parts=differing))
     if found.other_ratio is not None and abs(found.other_ratio / found.ratio - 1) > 0.02:
         figure, option = ("token/s", "tokens") if found.figure == "MFU" else ("MFU", "mfu")
-        known = {"figure": figure, "ratio": f"{found.other_ratio:.2f}", "option": option}
+        known = {"figure": figure, "ratio": times(found.other_ratio), "option": option}
         notes.append(sentence("{figure} is {ratio}x: --figure {option} explains it", language, **known))
     titles = {"cause": 1, "factor": 1, "then": 3, "how": 4, "evidence": 2}
     return Page(

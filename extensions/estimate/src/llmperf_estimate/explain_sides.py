@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
 
@@ -23,8 +25,10 @@ from llmperf_estimate.traces import analytic_traces
 from llmperf_estimate.types import Estimate
 
 PUBLISHED = "published"
-CONTRACT = ("model", "seq_len", "global_batch")
-LAYOUT = ("tensor_parallel", "pipeline_parallel", "sharding_stage", "micro_batch")
+SETTINGS = (
+    *("model", "seq_len", "precision", "global_batch"),
+    *("tensor_parallel", "pipeline_parallel", "sharding_stage", "micro_batch"),
+)
 """Values of a published row that its plan is made with; gradient accumulation follows from the global batch."""
 Value = str | int | float | bool | None
 
@@ -87,14 +91,11 @@ def run_side(path: Path) -> Side:
         raise UserError(f"{path}: expected a complete run with a throughput, found one that is {result.status}")
     folder, profile = path if path.is_dir() else path.parent, None
     plan = load_plan(folder) if (folder / "plan.json").is_file() else None
-    if (folder / "records").is_dir():
-        try:
-            from llmperf_trace.differences import traced_run
+    if (folder / "records").is_dir() and find_spec("llmperf_trace") is not None:
+        from llmperf_trace.differences import traced_run
 
-            traced = traced_run([(folder / "result.json", result)])
-            profile = None if traced is None else traced.profile
-        except ModuleNotFoundError:  # without llmperf-trace there is no use of traces
-            pass
+        traced = traced_run([(folder / "result.json", result)])
+        profile = None if traced is None else traced.profile
     values, rates = sheet_values(result_sheet(result)), None if plan is None else plan.rates
     return Side(name=folder.resolve().name, values=values, result=result, plan=plan, rates=rates, profile=profile)
 
@@ -103,41 +104,36 @@ def other_side(name: str, run: Side, warn: Callable[[str], None]) -> Side:
     """The side that `--against` names: `estimate`, a run, `published`, a row FILE:LINE, or a document with one row."""
     if name == "estimate":
         return _estimate_side(run)
-    path, _, line = name.rpartition(":") if name[-1:].isdecimal() and ":" in name else (name, "", "")
-    if Path(path).is_dir() or Path(path).name == "result.json":
-        return run_side(Path(path))
-    sheets = [sheet for sheet in opened_results([Path(path if Path(path).exists() else PUBLISHED)], warn)]
-    names = [sheet.name for sheet in sheets]
+    if Path(name).is_dir() or Path(name).name == "result.json":
+        return run_side(Path(name))
+    place = name
     if name == PUBLISHED and run.result is not None:
         fit = compared_with_figures(grouped([run.result])[0], *read_baselines(PUBLISHED))
-        if fit.figure is None:
-            raise UserError(f"--against published: {fit.why}; name a row, such as {names[0]}")
-        line, path = (
-            fit.place.rpartition(":")[2] if fit.place else "",
-            fit.place.rpartition(":")[0] if fit.place else "",
-        )
-    ending = f":{line}" if Path(path).exists() else f"{path.removesuffix('.md')}.md:{line}"
-    found = [sheet for sheet in sheets if sheet.name.endswith(ending if line else "") and (line or Path(path).exists())]
-    if not found:
-        raise unknown("--against", "run or published row", name, names)
-    if len(found) > 1:
-        raise UserError(f"--against {name}: expected one row, found {len(found)}: {name}:LINE, as in {found[0].name}")
+        if fit.figure is None or fit.place is None:
+            raise UserError(f"--against published: {fit.why}; expected a row FILE:LINE, or a run")
+        place = fit.place
+    path, _, line = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", "")
+    exists = Path(path).exists()
+    sheets = opened_results([Path(path if exists else PUBLISHED)], warn)
+    ending = f":{line}" if exists else f"{path.removesuffix('.md')}.md:{line}"
+    found = [sheet for sheet in sheets if sheet.name.endswith(ending if line else "")] if exists or line else []
+    if len(found) != 1:
+        known = [sheet.name for sheet in sheets]
+        raise unknown("--against", "run, or single published row", name, known)
     values = sheet_values(found[0])
     row = Side(name=found[0].name, values=values)
-    settings = {"contract": CONTRACT, "tuning": LAYOUT}
-    words = [f"{part}.{key}={values[key]}" for part, keys in settings.items() for key in keys if values.get(key)]
-    if values.get("precision") in get_args(Precision):  # `amp` is not a single one
-        words.append(f"contract.precision={values['precision']}")
-    asked = {"case": values.get("case") or run.values.get("case"), "settings": tuple(words)}
-    asked |= {"framework": values["framework"]} if values.get("framework") else {}
-    on = f"{values.get('device_model')}:{values.get('nodes')}x{values.get('devices_per_node')}"
+    keys = [key for key in SETTINGS if values.get(key) and (key != "precision" or values[key] in get_args(Precision))]
+    asked = {"case": values.get("case") or run.values.get("case"), "framework": values.get("framework")}
+    asked["settings"] = tuple(f"{key}={values[key]}" for key in keys)  # type: ignore[assignment]
     try:
-        planned = planned_case(asked, on)
+        planned = planned_case(
+            asked, f"{values.get('device_model')}:{values.get('nodes')}x{values.get('devices_per_node')}"
+        )
     except LlmperfError as error:
         warn(f"{row.name}: FLOPs, peak and the effect of its layout are not known: {error}")
         return row
-    known = None if planned.plan is None else planned.plan.rates or planned.assumed_rates
-    return replace(row, plan=planned.plan, rates=known)
+    rates = planned.assumed_rates if planned.plan is None else planned.plan.rates or planned.assumed_rates
+    return replace(row, plan=planned.plan, rates=rates)
 
 
 def _estimate_side(run: Side) -> Side:
@@ -147,9 +143,8 @@ def _estimate_side(run: Side) -> Side:
     made = estimate_of(run.plan, analytic_traces(run.plan).stages, run.rates, "no rates of the device (llmperf peak)")
     if made.time is None:
         raise UserError(f"--against estimate: {run.name}: its time is not known: {made.time_problem}")
-    share, each = run.plan.device_share, made.tokens_per_second_per_device or 0.0
+    tokens = (made.tokens_per_second_per_device or 0.0) / run.plan.device_share
     mfu = next((mfu.value for mfu in made.mfu if mfu.headline), None)
-    figures = {"tokens_per_second_per_whole_device": each / share, "mfu_nominal": mfu}
-    kept = ("model", "precision", "device_model", "device_share", "nodes", "devices_per_node", "tokens_per_step")
-    values = {name: run.values.get(name) for name in kept} | figures
+    values = {name: run.values.get(name) for name in ("model", "precision", "device_model", "tokens_per_step")}
+    values |= {"tokens_per_second_per_whole_device": tokens, "mfu_nominal": mfu}
     return Side(name="the estimate", values=values, plan=run.plan, rates=run.rates, estimate=made)
