@@ -265,7 +265,7 @@ def _parts(side: Side, by_kind: bool) -> dict[str, tuple[float, float]]:
     if side.profile is not None:
         calls = {operation.name: operation.calls for operation in side.profile.operations}
         parts = {name: seconds for (name, _), seconds in side.profile.parts.items() if not (by_kind and name in calls)}
-        parts |= dict[str, float](side.profile.seconds_by_kind) if by_kind else {}
+        parts |= {str(kind): seconds for kind, seconds in side.profile.seconds_by_kind.items() if by_kind}
         found = {name: (seconds, calls.get(name, 0.0)) for name, seconds in parts.items()}
     elif side.estimate is not None and (time := side.estimate.time) is not None:
         for operation in side.estimate.operations:
