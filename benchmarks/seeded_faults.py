@@ -95,7 +95,7 @@ FAULTS = {
 def seed(fault: Fault) -> None:
     """Replace the code of the fault's function in this process."""
     module, _, name = fault.function.partition(":")
-    function = attrgetter(name)(import_module(module))
+    function = inspect.unwrap(attrgetter(name)(import_module(module)))
     source = textwrap.dedent(inspect.getsource(function))
     source = source[source.index("def ") :]
     assert source.count(fault.right) == 1, f"{fault.function} has changed: {fault.right}"
@@ -149,7 +149,7 @@ def main() -> int:
             trials.known.clear()
             search = Search(space=trials.space, compare=trials.compare, seed=options.seed, say=say)
             case = next(search.run(options.seconds), None)
-            found += case is not None
+            found += case is not None and "TimeoutError" not in case.outcome.summary  # a crash is not what was seeded
             away = "" if case is None else ", ".join(f"{path}={value}" for path, value in case.departures.items())
             cells = ("not found", "") if case is None else (case.outcome.summary, away or "several ranks")
             seconds = f"{time.monotonic() - start:.0f} s"
