@@ -68,15 +68,20 @@ def model_of(settings: Settings, template: Model) -> Model:
     return model
 
 
-def case_of(settings: Settings, template: Model, framework: str, reference: str, seed: int) -> DrawnCase:
-    """The case of these settings; UserError if the facts of its model contradict one another."""
+def case_of(
+    settings: Settings, template: Model, framework: str, reference: str, seed: int, stage: int = 0
+) -> DrawnCase:
+    """The case of these settings; UserError if the facts of its model contradict one another.
+
+    `stage` is the sharding stage of the reference on its one rank, where it means nothing.
+    """
     tuning, options = _below("tuning.", settings), _below("framework.", settings)
     ways = tuning["tensor_parallel"] * tuning["pipeline_parallel"] * tuning["context_parallel"]
     batch = tuning["micro_batch"] * tuning["gradient_accumulation"] * max(1, tuning["devices"] // ways)
     given = {"dataset": "synthetic", "warmup_steps": 0, "global_batch": batch, **_below("contract.", settings)}
     optimizer = Optimizer(**{**OPTIMIZER, **_below("contract.optimizer.", settings)})
     contract = Contract(**{"seed": seed, **given}, model=NAME, optimizer=optimizer)
-    alone = Tuning(framework=reference, micro_batch=contract.global_batch)
+    alone = Tuning(framework=reference, micro_batch=contract.global_batch, sharding_stage=stage)
     layout = Case(**ABOUT, contract=contract, tuning=Tuning(framework=framework, **tuning), framework=options)
     model, shared = model_of(settings, template), options if framework == reference else {}
     return DrawnCase(model, layout, Case(**ABOUT, contract=contract, tuning=alone, framework=shared))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import llmperf
@@ -29,6 +30,14 @@ class Trials:
         self.space = Space.of(mixtures, devices, fixed)
         self.known = dict[str, Trained]()
         """Figures on one rank by case, which several layouts share."""
+        self._stage = 0
+        simplest = self.case({path: values[0] for path, values in self.space.values.items()}, 0)
+        for stage in range(4):  # DeepSpeed's pipelines refuse 0
+            tuning = replace(simplest.alone.tuning, sharding_stage=stage)
+            problems = llmperf.GivenRun(replace(simplest.alone, tuning=tuning), simplest.model, vendor).problems
+            if all(problem.where != "tuning.sharding_stage" for problem in problems):
+                self._stage = stage
+                break
 
     def __enter__(self) -> Trials:
         return self
@@ -38,7 +47,7 @@ class Trials:
 
     def case(self, settings: Settings, seed: int) -> DrawnCase:
         """The case of these settings; UserError if the facts of its model contradict one another."""
-        return case_of(settings, self._models[settings["model"]], *self._frameworks, seed)
+        return case_of(settings, self._models[settings["model"]], *self._frameworks, seed, self._stage)
 
     def compare(self, settings: Settings, seed: int, fresh: bool = False) -> Outcome | tuple[str, ...]:
         """As `search.Compare` says; UserError if the framework or the vendor cannot be used at all."""
