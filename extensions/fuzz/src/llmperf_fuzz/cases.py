@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import llmperf
 from llmperf.types import Case, Contract, Model, Optimizer, Tuning
@@ -69,7 +69,7 @@ def model_of(settings: Settings, template: Model) -> Model:
 
 
 def case_of(
-    settings: Settings, template: Model, framework: str, reference: str, seed: int, stage: int = 0
+    settings: Settings, template: Model, framework: str, reference: str, seed: int, stage: Literal[0, 1, 2, 3] = 0
 ) -> DrawnCase:
     """The case of these settings; UserError if the facts of its model contradict one another.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import llmperf
 from llmperf.errors import UserError
@@ -30,9 +30,10 @@ class Trials:
         self.space = Space.of(mixtures, devices, fixed)
         self.known = dict[str, Trained]()
         """Figures on one rank by case, which several layouts share."""
-        self._stage = 0
+        stages: tuple[Literal[0, 1, 2, 3], ...] = (0, 1, 2, 3)
+        self._stage = stages[0]
         simplest = self.case({path: values[0] for path, values in self.space.values.items()}, 0)
-        for stage in range(4):  # DeepSpeed's pipelines refuse 0
+        for stage in stages:  # DeepSpeed's pipelines refuse 0
             tuning = replace(simplest.alone.tuning, sharding_stage=stage)
             problems = llmperf.GivenRun(replace(simplest.alone, tuning=tuning), simplest.model, vendor).problems
             if all(problem.where != "tuning.sharding_stage" for problem in problems):
