@@ -12,7 +12,7 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.types import ProfiledOperation, Result, StepProfile
 from llmperf_estimate.explain import explained
-from llmperf_estimate.explain_sides import Side, run_side
+from llmperf_estimate.explain_sides import Side, side_of
 
 
 def share(found, cause):
@@ -41,7 +41,7 @@ def planted(run_folder):
             made = replace(result, metrics=value, **(changes if name == "planted" else {}))
             json_files.save(run_folder.parent / name / "result.json", made)
         shutil.rmtree(run_folder / "records", ignore_errors=True)
-        return run_side(folder), run_side(run_folder)
+        return side_of(str(folder), print), side_of(str(run_folder), print)
 
     return change
 
@@ -50,7 +50,7 @@ def test_another_convention_has_the_whole_gap_of_mfu(planted):
     run, _ = planted()
     known = run.flops
     values = {**run.values, "mfu_nominal": run.mfu * known["causal"] / known["nominal"]}
-    row = Side(name="table.md:7", values=values, plan=run.plan)
+    row = Side(name="table.md:7", values=values, plan=run.plan, flops=run.flops, peak=run.peak)
     found = explained(run, row, "mfu")
     assert share(found, "convention") > 0.98
     assert "causal" in found.factors[0].evidence[1]
@@ -125,7 +125,7 @@ def test_the_first_line_is_the_answer(planted, run_folder, capsys):
     assert call([*words, "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
     assert document["factors"][0]["cause"] == "unexplained"
-    assert call([*words, "--format", "markdown", "--lang", "zh", "--out", str(run_folder.parent / "a.md")]) == 0
+    assert call([*words, "--lang", "zh", "--out", str(run_folder.parent / "a.md")]) == 0
     assert "0.50x" in (run_folder.parent / "a.md").read_text()
     assert call([*words[:-1], "llama2_7b_lora_a100.md:66"]) == 2
     assert "llama2_7b_lora_a100.md:65" in capsys.readouterr().err

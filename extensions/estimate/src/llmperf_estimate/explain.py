@@ -54,7 +54,8 @@ class Factor:
 
     cause: str
     factor: float
-    how: Literal["formula", "traced", "the only recorded cause", "estimated", "recorded", "the rest"]
+    how: str
+    """`formula`, `traced`, `the only recorded cause`, `estimated`, `recorded`, or `the rest`."""
     evidence: tuple[str, ...] = ()
 
 
@@ -91,10 +92,11 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
     if alike and run.profile is not None and (against.profile or against.estimate):
         found = _traced(run, against, differing)
     elif alike and len(differing) == 1 and noise is not None:
-        found = _only(*next(iter(differing.items())), rest, noise, modelled)
+        [(cause, texts)] = differing.items()
+        found = _only(cause, texts, rest, noise, modelled.get(cause))
     else:
         found = list(modelled.values())
-    factors += [each for each in found if abs(log(each.factor)) > SMALL]
+    factors += [each for each in found if abs(log(each.factor)) > SMALL or each.cause in differing]
     factors.sort(key=lambda each: list(CAUSES).index(each.cause))
     left = log(ours / theirs) - sum(log(each.factor) for each in factors)
     named = {each.cause for each in factors}
@@ -113,22 +115,23 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
 
 def _formulas(run: Side, against: Side, by_mfu: bool) -> Iterator[Factor]:
     """Convention and peak basis of MFU; work and peak of throughput."""
-    ours, theirs = run.flops.get("nominal"), against.flops.get("nominal")
+    sides, flops = (run, against), [side.flops.get("nominal") for side in (run, against)]
     same_device = all(run.values.get(name) == against.values.get(name) for name in ("device_model", "precision"))
     if by_mfu:
-        (own, how), (other, their_how) = _convention(run), _convention(against)
+        (own, how), (other, their_how) = map(_convention, sides)
         if own != other:
             yield Factor(cause="convention", factor=own / other, how="formula", evidence=(how, their_how))
-    elif ours and theirs and abs(theirs / ours - 1) > SMALL / 10:
-        counts = ((run, ours), (against, theirs))
-        evidence = tuple(f"{side.name}: {side.values.get('model')}, {flops:.4g} FLOP/token" for side, flops in counts)
-        yield Factor(cause="work", factor=theirs / ours, how="formula", evidence=evidence)
-    peaks = run.peak, against.peak
-    if peaks[0] and peaks[1] and same_device == by_mfu and peaks[0][0] != peaks[1][0]:
-        known = ((run, peaks[0]), (against, peaks[1]))
-        evidence = tuple(f"{side.name}: {flops / 1e12:.4g} TFLOP/s ({source})" for side, (flops, source) in known)
-        ratio = peaks[0][0] / peaks[1][0]
-        yield Factor(cause="peak", factor=1 / ratio if by_mfu else ratio, how="formula", evidence=evidence)
+    elif flops[0] and flops[1] and abs(flops[1] / flops[0] - 1) > SMALL / 10:
+        counts = zip(sides, flops, strict=True)
+        evidence = tuple(f"{side.name}: {side.values.get('model')}, {each:.4g} FLOP/token" for side, each in counts)
+        yield Factor(cause="work", factor=flops[1] / flops[0], how="formula", evidence=evidence)
+    reached = [(side.tokens or 0.0) * (side.flops.get("nominal") or 0.0) for side in sides]
+    peaks = [side.peak for side, each in zip(sides, reached, strict=True) if side.peak and each <= side.peak[0]]
+    if len(peaks) == 2 and same_device == by_mfu and peaks[0][0] != peaks[1][0]:  # more than its peak: it had another
+        named = zip(sides, peaks, strict=True)
+        evidence = tuple(f"{side.name}: {each / 1e12:.4g} TFLOP/s ({source})" for side, (each, source) in named)
+        ratio = (peaks[0][0] / peaks[1][0]) ** (-1 if by_mfu else 1)
+        yield Factor(cause="peak", factor=ratio, how="formula", evidence=evidence)
 
 
 def _convention(side: Side) -> tuple[float, str]:
@@ -137,12 +140,11 @@ def _convention(side: Side) -> tuple[float, str]:
     if not (nominal and tokens and peak and mfu):
         return 1.0, f"{side.name}: convention not known"
     printed = mfu * peak[0] / tokens
-    fitting = {name: flops for name, flops in side.flops.items() if abs(flops / printed - 1) <= SMALL}
-    name = (
-        "nominal" if "nominal" in fitting else min(fitting, key=lambda name: abs(fitting[name] - printed), default="")
-    )
+    fitting = sorted((name != "nominal", abs(flops / printed - 1), name) for name, flops in side.flops.items()
+                     if abs(flops / printed - 1) <= SMALL)  # fmt: skip
+    name = fitting[0][2] if fitting else "no known convention"
     how = f"{mfu:.4g} = {tokens:.6g} token/s x {printed:.4g} FLOP / {peak[0]:.4g} FLOP/s"
-    return fitting.get(name, nominal) / nominal, f"{side.name}: MFU {how}, {name or 'no known convention'}"
+    return side.flops.get(name, nominal) / nominal, f"{side.name}: MFU {how}, {name}"
 
 
 def _recorded(run: Side, against: Side) -> Recorded:
@@ -168,20 +170,18 @@ def _recorded(run: Side, against: Side) -> Recorded:
 
 def _noise(run: Side, against: Side) -> float | None:
     """Relative half width of the 95 % interval of the ratio; None unless both were measured, in 20 steps or more."""
-    widths = []
-    for side in (run, against):
-        steps = None if side.result is None else side.result.metrics.step_seconds
-        if steps is None or steps.mean_low is None or steps.mean_high is None:
-            return None
-        widths.append((steps.mean_high - steps.mean_low) / 2 / steps.mean)
-    return hypot(*widths)
+    steps = [side.result.metrics.step_seconds for side in (run, against) if side.result is not None]
+    widths = [(each.mean_high - each.mean_low) / 2 / each.mean for each in steps if each and each.mean_low is not None
+              and each.mean_high is not None]  # fmt: skip
+    return hypot(*widths) if len(widths) == 2 else None
 
 
-def _only(cause: str, texts: list[str], rest: float, noise: float, modelled: Mapping[str, Factor]) -> list[Factor]:
+def _only(cause: str, texts: list[str], rest: float, noise: float, model: Factor | None) -> list[Factor]:
     """The measured gap as that of the single recorded cause, unless it is noise or an estimate has the other sign."""
-    model = modelled.get(cause)
-    if abs(rest) <= noise or (model is not None and log(model.factor) * rest < 0):
-        return [] if model is None or abs(rest) <= noise else [model]
+    if abs(rest) <= noise:
+        return []
+    if model is not None and log(model.factor) * rest < 0:
+        return [model]
     estimate = () if model is None else (f"{model.how} alone: {model.factor:.2f}x",)
     evidence = (*texts, f"measured, +- {100 * noise:.0f} % (metrics.step_seconds)", *estimate)
     return [Factor(cause=cause, factor=exp(rest), how="the only recorded cause", evidence=evidence)]
@@ -190,30 +190,38 @@ def _only(cause: str, texts: list[str], rest: float, noise: float, modelled: Map
 def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor]:
     """What estimates and readings say of single causes."""
     found: dict[str, Factor] = {}
-    waits = [side.number("communication_share") for side in (run, against)]
-    where = "waiting.share of the results"
+    sides, how = (run, against), "recorded"
+    waits = [side.number("communication_share") for side in sides]
+    busy = [side.values.get("other_cpu_share") for side in sides]
     if against.estimate is not None and (time := against.estimate.time) is not None:
-        waits[1], where = (time.communication_seconds + time.bubble_seconds) / time.seconds, "waiting.share, time"
-    if differing.keys() & {"layout", "recomputation"} and "work" not in differing and run.plan and against.plan:
-        theirs = against.plan.spec.tuning
-        kept = {name: getattr(theirs, name) for name in ("gradient_checkpointing", "recompute", "recompute_every")}
-        between = replace(run.plan, spec=replace(run.plan.spec, tuning=replace(run.plan.spec.tuning, **kept)))
-        rates, steps = run.rates or against.rates, list[tuple[float, float]]()
+        waits[1], busy[1], how = (time.communication_seconds + time.bubble_seconds) / time.seconds, 0.0, "estimated"
+    steps, rates = list[tuple[float, float]](), run.rates or against.rates
+    if (
+        differing.keys() & {"layout", "recomputation"}
+        and "work" not in differing
+        and run.plan
+        and against.plan
+        and rates
+    ):
+        ours, theirs = run.plan.spec, against.plan.spec
+        kept = {
+            name: getattr(theirs.tuning, name) for name in ("gradient_checkpointing", "recompute", "recompute_every")
+        }
+        between = replace(run.plan, spec=replace(ours, tuning=replace(ours.tuning, **kept)))
+        same = replace(theirs, contract=replace(theirs.contract, precision=ours.contract.precision))
         with suppress(ValueError):  # a rate that is not known
-            steps = [_step(plan, rates) for plan in (run.plan, between, against.plan) if rates is not None]
-        pairs = (("recomputation", steps[1][0] / steps[0][0]), ("layout", steps[2][0] / steps[1][0])) if steps else ()
-        for cause, factor in pairs:
-            if cause in differing:
-                evidence = (*differing[cause], "steps by formulas with and without, as of llmperf estimate")
-                found[cause] = Factor(cause=cause, factor=factor, how="estimated", evidence=evidence)
-        if steps and "layout" in differing and None in waits:
-            waits, where = [steps[0][1], steps[2][1]], "estimated steps"
+            steps = [_step(plan, rates) for plan in (run.plan, between, replace(against.plan, spec=same))]
+    for cause, place in (("recomputation", 0), ("layout", 1)):
+        if steps and cause in differing:
+            evidence = (*differing[cause], "steps by formulas with and without, as of llmperf estimate")
+            factor = steps[place + 1][0] / steps[place][0]
+            found[cause] = Factor(cause=cause, factor=factor, how="estimated", evidence=evidence)
+    if steps and "layout" in differing and None in waits:
+        waits, how = [steps[0][1], steps[2][1]], "estimated"
     if waits[0] is not None and waits[1] is not None:
-        text = f"waiting for ranks {100 * waits[1]:.1f} % -> {100 * waits[0]:.1f} % of a step ({where})"
+        text = f"waiting for ranks {100 * waits[1]:.1f} % -> {100 * waits[0]:.1f} % of a step (waiting.share)"
         factor = (1 - waits[0]) / (1 - waits[1])
-        found["communication"] = Factor(cause="communication", factor=factor, how="recorded", evidence=(text,))
-    busy = [side.values.get("other_cpu_share") for side in (run, against)]
-    busy[1] = 0.0 if against.estimate is not None else busy[1]
+        found["communication"] = Factor(cause="communication", factor=factor, how=how, evidence=(text,))
     if run.plan is not None and run.plan.probe.on_cpu and isinstance(busy[0], float) and isinstance(busy[1], float):
         text = f"metrics.other_cpu_share {busy[1]:.2f} -> {busy[0]:.2f}, of the cores that the run computes on"
         if abs(busy[0] - busy[1]) > OTHER_CPU_SHARE:

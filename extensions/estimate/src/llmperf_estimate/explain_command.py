@@ -27,20 +27,20 @@ Examples:
 
 
 @click.command("explain", epilog=EXAMPLES)
-@click.argument("path", metavar="RESULT", type=click.Path(path_type=Path), shell_complete=run_folders)
+@click.argument("name", metavar="RESULT", shell_complete=run_folders)
 @click.option("--against", metavar="ROW", required=True, shell_complete=run_folders,
-              help="Another run; a published row, as FILE:LINE, or `published`; or `estimate`.")  # fmt: skip
+              help="A run; a published row, FILE:LINE; `published`, the row that fits; or `estimate`.")  # fmt: skip
 @click.option("--figure", type=click.Choice(["auto", "tokens", "mfu"]), default="auto", show_default=True,
               help="Explain throughput or MFU; auto: MFU where a throughput is missing.")  # fmt: skip
-@click.option("--format", "wanted", type=click.Choice(["terminal", "markdown", "json"]), default="terminal",
-              show_default=True, help="Format of the answer.")  # fmt: skip
-@click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path), help="Write to a file.")
+@click.option(
+    "-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path), help="Write Markdown, or JSON, to a file."
+)
 @language_option
 @json_option
-def command(
-    path: Path, against: str, figure: str, wanted: str, output: Path | None, language: str, as_json: bool
-) -> None:
+def command(name: str, against: str, figure: str, output: Path | None, language: str, as_json: bool) -> None:
     """Explain the gap between a result and another result, a published row or its estimate.
+
+    RESULT is a run folder, a result.json, or a published row as FILE:LINE.
 
     The factors multiply exactly to the gap: FLOP convention, work, peak, recomputation, layout, communication, kernels,
     software, host. Each names its evidence; what no document shows is `unexplained`. Traces of both runs
@@ -48,19 +48,19 @@ def command(
     """
     try:
         from llmperf_estimate.explain import explained
-        from llmperf_estimate.explain_sides import other_side, run_side
+        from llmperf_estimate.explain_sides import side_of
     except ModuleNotFoundError as error:
         if error.name != "llmperf_compare":
             raise
         advice = f"install it with: {install_own('llmperf-compare')}"
         raise UserError(f"llmperf explain: expected llmperf-compare, which is not installed; {advice}") from None
-    run, text = run_side(path), io.StringIO()
-    found = explained(run, other_side(against, run, warn), figure)
+    run, text = side_of(name, warn), io.StringIO()
+    found = explained(run, side_of(against, warn, run), figure)
     with nullcontext() if output is None else redirect_stdout(text):
-        if as_json or wanted == "json":
+        if as_json:
             print_json(found)
         else:
-            print_page(page(found, language), wanted, language)
+            print_page(page(found, language), "terminal" if output is None else "markdown", language)
     if output is not None:
         write_bytes(output, text.getvalue().encode())
 
@@ -79,7 +79,8 @@ def page(found: Explanation, language: str) -> Page:
     for each in found.factors:
         value *= each.factor
         cause, how = word(each.cause, language), word(each.how, language)
-        parts.append(f"{cause} {times(each.factor)}x" + ("" if each.how == "the rest" else f" ({how})"))
+        if each.how == "the rest" or f"{each.factor:.2f}" != "1.00":
+            parts.append(f"{cause} {times(each.factor)}x" + ("" if each.how == "the rest" else f" ({how})"))
         rows.append((cause, times(each.factor), shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
     known = {"run": found.run, "against": found.against, "ratio": times(found.ratio), "parts": ", ".join(parts)}
     lines = [sentence("{run} is {ratio}x {against}: {parts}", language, **known)]

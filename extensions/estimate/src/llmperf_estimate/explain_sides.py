@@ -1,13 +1,13 @@
-"""The two sides of `llmperf explain`: a measured run, a published row, or the estimate of the run's own case."""
+"""A side of `llmperf explain`: a measured run, a published row, or the estimate of what the other side has trained."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 from llmperf import load_plan, planned_case
 from llmperf.errors import LlmperfError, UserError, unknown
@@ -24,13 +24,10 @@ from llmperf_estimate.estimate import estimate_of
 from llmperf_estimate.traces import analytic_traces
 from llmperf_estimate.types import Estimate
 
-PUBLISHED = "published"
-SETTINGS = (
-    *("model", "seq_len", "precision", "global_batch"),
-    *("tensor_parallel", "pipeline_parallel", "sharding_stage", "micro_batch"),
-)
+ESTIMATE, PUBLISHED = "estimate", "published"
+SETTINGS = ("model", "seq_len", "precision", "global_batch", "tensor_parallel", "pipeline_parallel", "sharding_stage",
+            "micro_batch")  # fmt: skip
 """Values of a published row that its plan is made with; gradient accumulation follows from the global batch."""
-Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +35,12 @@ class Side:
     """One of two figures, and what is known of how it was made. Unknown is None."""
 
     name: str
-    values: Mapping[str, Value]
+    values: Mapping[str, str | int | float | bool | None]
     """Exact values by the column names of `llmperf report --format csv`."""
+    flops: Mapping[str, float] = field(default_factory=dict)
+    """FLOPs of a token, by convention."""
+    peak: tuple[float, str] | None = None
+    """FLOP/s of a whole device, and their dtype and source."""
     result: Result | None = None
     """None unless llmperf measured it."""
     plan: Plan | None = None
@@ -65,27 +66,57 @@ class Side:
         """As printed, by whatever convention; otherwise nominal."""
         return self.number("mfu_nominal") or self.number("mfu_computed")
 
-    @property
-    def flops(self) -> Mapping[str, float]:
-        """FLOPs of a token, by convention."""
-        if self.result is not None:
-            return {mfu.convention: mfu.flops_per_token for mfu in self.result.mfu}
-        return {} if self.plan is None else {each.convention: each.flops for each in self.plan.flops.per_token}
 
-    @property
-    def peak(self) -> tuple[float, str] | None:
-        """FLOP/s of a whole device, and their dtype and source."""
-        if self.result is None:
-            peak = None if self.plan is None else self.plan.peak
-            return None if peak is None else (peak.flops_per_second, f"{peak.dtype}, {peak.source}")
-        mfu, share = self.result.mfu[0] if self.result.mfu else None, self.result.hardware.device_share
-        if mfu is None or not mfu.peak_flops_per_second or not share:
-            return None
-        return mfu.peak_flops_per_second / share, f"{mfu.peak_dtype}, {mfu.peak_source}"
+def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -> Side:
+    """The side with a name: a run folder or result.json, or a row, FILE:LINE or `FILE line LINE`.
+
+    Beside an `other` side also `estimate`, that of its own, and `published`, the row that fits it. UserError for
+    anything else, and for a side without figures.
+    """
+    if name == ESTIMATE and other is not None:
+        return _estimate_side(other)
+    if name != PUBLISHED and (Path(name).is_dir() or Path(name).name == "result.json"):
+        return _run_side(Path(name))
+    place = name
+    if name == PUBLISHED and other is not None and other.result is not None:
+        fit = compared_with_figures(grouped([other.result])[0], *read_baselines(PUBLISHED))
+        if fit.figure is None or fit.place is None:
+            raise UserError(f"--against published: {fit.why}; expected a row FILE:LINE, or a run")
+        place = fit.place
+    file, line = re.sub(r"( line |:)\d+$", "", place), re.search(r"\d*$", place)
+    exists, number = Path(file).exists(), line[0] if line is not None and file != place else ""
+    sheets = opened_results([Path(file if exists else PUBLISHED)], warn)
+    ending = f":{number}" if exists else f"{file.removesuffix('.md')}.md:{number}"
+    found = [sheet for sheet in sheets if sheet.name.endswith(ending if number else "")] if exists or number else []
+    if len(found) != 1:
+        raise unknown("", "run, or single published row", name, [sheet.name for sheet in sheets])
+    values = sheet_values(found[0])
+    keys = [key for key in SETTINGS if values.get(key) and (key != "precision" or values[key] in get_args(Precision))]
+    case = values.get("case") or (other.values.get("case") if other is not None else None)
+    words = [f"{key}={values[key]}" for key in keys]
+    words += [] if "global_batch" in keys else ["gradient_accumulation=1"]  # no factor needs the number of rounds
+    asked = {"case": case, "settings": tuple(words)}
+    asked |= {"framework": values["framework"]} if values.get("framework") else {}
+    try:
+        planned = planned_case(
+            asked, f"{values.get('device_model')}:{values.get('nodes')}x{values.get('devices_per_node')}"
+        )
+    except LlmperfError as error:
+        warn(f"{found[0].name}: FLOPs, peak and the effect of its layout are not known: {error}")
+        return Side(name=found[0].name, values=values)
+    if (plan := planned.plan) is None:
+        warn(f"{found[0].name}: FLOPs and peak are not known: {planned.problems[0].message}")
+        return Side(name=found[0].name, values=values)
+    known = {"plan": plan, "rates": plan.rates or planned.assumed_rates, **_formulas(plan)}
+    return Side(name=found[0].name, values=values, **known)
 
 
-def run_side(path: Path) -> Side:
-    """A measured run: a run folder or its result.json. UserError if it cannot be read, or has no throughput."""
+def _formulas(plan: Plan) -> dict[str, Any]:
+    peak = plan.peak and (plan.peak.flops_per_second, f"{plan.peak.dtype}, {plan.peak.source}")
+    return {"flops": {each.convention: each.flops for each in plan.flops.per_token}, "peak": peak}
+
+
+def _run_side(path: Path) -> Side:
     result = read_run_result(path)
     if result.status != "complete" or not result.metrics.tokens_per_second_per_device:
         raise UserError(f"{path}: expected a complete run with a throughput, found one that is {result.status}")
@@ -96,55 +127,30 @@ def run_side(path: Path) -> Side:
 
         traced = traced_run([(folder / "result.json", result)])
         profile = None if traced is None else traced.profile
-    values, rates = sheet_values(result_sheet(result)), None if plan is None else plan.rates
-    return Side(name=folder.resolve().name, values=values, result=result, plan=plan, rates=rates, profile=profile)
+    rank = next((mfu for mfu in result.mfu if mfu.peak_flops_per_second), None)
+    whole = (rank.peak_flops_per_second or 0.0) / result.hardware.device_share if rank is not None else 0.0
+    return Side(
+        name=folder.resolve().name,
+        values=sheet_values(result_sheet(result)),
+        flops={mfu.convention: mfu.flops_per_token for mfu in result.mfu},
+        peak=None if rank is None else (whole, f"{rank.peak_dtype}, {rank.peak_source}"),
+        result=result,
+        plan=plan,
+        rates=None if plan is None else plan.rates,
+        profile=profile,
+    )
 
 
-def other_side(name: str, run: Side, warn: Callable[[str], None]) -> Side:
-    """The side that `--against` names: `estimate`, a run, `published`, a row FILE:LINE, or a document with one row."""
-    if name == "estimate":
-        return _estimate_side(run)
-    if Path(name).is_dir() or Path(name).name == "result.json":
-        return run_side(Path(name))
-    place = name
-    if name == PUBLISHED and run.result is not None:
-        fit = compared_with_figures(grouped([run.result])[0], *read_baselines(PUBLISHED))
-        if fit.figure is None or fit.place is None:
-            raise UserError(f"--against published: {fit.why}; expected a row FILE:LINE, or a run")
-        place = fit.place
-    path, _, line = place.rpartition(":") if re.search(r":\d+$", place) else (place, "", "")
-    exists = Path(path).exists()
-    sheets = opened_results([Path(path if exists else PUBLISHED)], warn)
-    ending = f":{line}" if exists else f"{path.removesuffix('.md')}.md:{line}"
-    found = [sheet for sheet in sheets if sheet.name.endswith(ending if line else "")] if exists or line else []
-    if len(found) != 1:
-        known = [sheet.name for sheet in sheets]
-        raise unknown("--against", "run, or single published row", name, known)
-    values = sheet_values(found[0])
-    row = Side(name=found[0].name, values=values)
-    keys = [key for key in SETTINGS if values.get(key) and (key != "precision" or values[key] in get_args(Precision))]
-    asked = {"case": values.get("case") or run.values.get("case"), "framework": values.get("framework")}
-    asked["settings"] = tuple(f"{key}={values[key]}" for key in keys)  # type: ignore[assignment]
-    try:
-        planned = planned_case(
-            asked, f"{values.get('device_model')}:{values.get('nodes')}x{values.get('devices_per_node')}"
-        )
-    except LlmperfError as error:
-        warn(f"{row.name}: FLOPs, peak and the effect of its layout are not known: {error}")
-        return row
-    rates = planned.assumed_rates if planned.plan is None else planned.plan.rates or planned.assumed_rates
-    return replace(row, plan=planned.plan, rates=rates)
-
-
-def _estimate_side(run: Side) -> Side:
-    """The estimate by formulas of what the run has trained, on its device."""
-    if run.plan is None:
-        raise UserError(f"--against estimate: {run.name}: expected a run folder with plan.json, found the result alone")
-    made = estimate_of(run.plan, analytic_traces(run.plan).stages, run.rates, "no rates of the device (llmperf peak)")
+def _estimate_side(of: Side) -> Side:
+    """The estimate by formulas of what a side has trained, on its device."""
+    if (plan := of.plan) is None:
+        raise UserError(f"estimate: {of.name}: expected a run folder with plan.json, or a row that can be planned")
+    made = estimate_of(plan, analytic_traces(plan).stages, of.rates, "no rates of the device (llmperf peak)")
     if made.time is None:
-        raise UserError(f"--against estimate: {run.name}: its time is not known: {made.time_problem}")
-    tokens = (made.tokens_per_second_per_device or 0.0) / run.plan.device_share
-    mfu = next((mfu.value for mfu in made.mfu if mfu.headline), None)
-    values = {name: run.values.get(name) for name in ("model", "precision", "device_model", "tokens_per_step")}
-    values |= {"tokens_per_second_per_whole_device": tokens, "mfu_nominal": mfu}
-    return Side(name="the estimate", values=values, plan=run.plan, rates=run.rates, estimate=made)
+        raise UserError(f"estimate: {of.name}: its time is not known: {made.time_problem}")
+    tokens = (made.tokens_per_second_per_device or 0.0) / plan.device_share
+    values = {name: of.values.get(name) for name in ("model", "precision", "device_model")}
+    figures = {"tokens_per_second_per_whole_device": tokens, "tokens_per_step": plan.batch.tokens_per_step,
+               "mfu_nominal": next((mfu.value for mfu in made.mfu if mfu.headline), None)}  # fmt: skip
+    known = {"plan": plan, "rates": of.rates, "estimate": made, **_formulas(plan)}
+    return Side(name="the estimate", values=values | figures, **known)
