@@ -42,6 +42,7 @@ CAUSES = {
 }
 """Causes in their order, with the values whose difference is one; the first that matches counts. `work`: FLOPs of a
 token, of another model or sequence length; `software`: the framework and versions of packages."""
+RECOMPUTATION = ("gradient_checkpointing", "recompute", "recompute_every")
 SMALL = 0.01
 """Factors nearer to 1 are not named, and figures that are this close are equal."""
 Recorded = Mapping[str, list[str]]
@@ -79,8 +80,7 @@ class Explanation:
 def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
     """Explain the gap of `tokens` or `mfu`; `auto`: MFU where a throughput is missing. UserError without a figure."""
     by_mfu = figure == "mfu" or (figure == "auto" and None in (run.tokens, against.tokens))
-    figures, others = ((run.mfu, against.mfu), (run.tokens, against.tokens))[:: 1 if by_mfu else -1]
-    ours, theirs = figures
+    (ours, theirs), others = ((run.mfu, against.mfu), (run.tokens, against.tokens))[:: 1 if by_mfu else -1]
     if ours is None or theirs is None:
         missing = run.name if ours is None else against.name
         raise UserError(f"{missing}: expected {'an MFU' if by_mfu else 'a throughput'}, found none")
@@ -103,10 +103,10 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
     return Explanation(
         run=run.name,
         against=against.name,
-        figure="MFU" if by_mfu else "token/s of a device",
         value=ours,
         against_value=theirs,
         ratio=ours / theirs,
+        figure="MFU" if by_mfu else "token/s of a device",
         factors=(*factors, Factor(cause="unexplained", factor=exp(left), how="the rest")),
         unquantified=tuple(text for cause, texts in differing.items() if cause not in named for text in texts),
         other_ratio=others[0] / others[1] if others[0] and others[1] else None,
@@ -171,8 +171,8 @@ def _recorded(run: Side, against: Side) -> Recorded:
 def _noise(run: Side, against: Side) -> float | None:
     """Relative half width of the 95 % interval of the ratio; None unless both were measured, in 20 steps or more."""
     steps = [side.result.metrics.step_seconds for side in (run, against) if side.result is not None]
-    widths = [(each.mean_high - each.mean_low) / 2 / each.mean for each in steps if each and each.mean_low is not None
-              and each.mean_high is not None]  # fmt: skip
+    ends = [(each.mean_low, each.mean_high) for each in steps if each is not None]
+    widths = [(high - low) / (high + low) for low, high in ends if low is not None and high is not None]
     return hypot(*widths) if len(widths) == 2 else None
 
 
@@ -196,17 +196,10 @@ def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor
     if against.estimate is not None and (time := against.estimate.time) is not None:
         waits[1], busy[1], how = (time.communication_seconds + time.bubble_seconds) / time.seconds, 0.0, "estimated"
     steps, rates = list[tuple[float, float]](), run.rates or against.rates
-    if (
-        differing.keys() & {"layout", "recomputation"}
-        and "work" not in differing
-        and run.plan
-        and against.plan
-        and rates
-    ):
+    settings = differing.keys() & {"layout", "recomputation"} if "work" not in differing else ()
+    if settings and run.plan and against.plan and rates:
         ours, theirs = run.plan.spec, against.plan.spec
-        kept = {
-            name: getattr(theirs.tuning, name) for name in ("gradient_checkpointing", "recompute", "recompute_every")
-        }
+        kept = {name: getattr(theirs.tuning, name) for name in RECOMPUTATION}
         between = replace(run.plan, spec=replace(ours, tuning=replace(ours.tuning, **kept)))
         same = replace(theirs, contract=replace(theirs.contract, precision=ours.contract.precision))
         with suppress(ValueError):  # a rate that is not known
@@ -258,7 +251,7 @@ def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
     for cause in [cause for cause in changes if cause != "unexplained"]:
         largest = sorted(changes[cause].items(), key=lambda each: -abs(each[1]))[:3]
         parts = ", ".join(f"{name} {100 * seconds / reference:+.1f} %" for name, seconds in largest)
-        evidence = (*differing.get(cause, ()), f"of the step of {against.name}: {parts} (profiles in records)")
+        evidence = (*differing.get(cause, ()), f"parts of the step it is compared with: {parts} (profiles in records)")
         factor = exp(-sum(changes[cause].values()) / mean)
         found.append(Factor(cause=cause, factor=factor, how="traced", evidence=evidence))
     return found

@@ -95,13 +95,7 @@ def page(found: Explanation, language: str) -> Page:
         known = {"figure": figure, "ratio": times(found.other_ratio), "option": option}
         notes.append(sentence("{figure} is {ratio}x: --figure {option} explains it", language, **known))
     titles = {"cause": 1, "factor": 1, "then": 3, "how": 4, "evidence": 2}
-    return Page(
-        title=word("The gap explained", language),
-        about=tuple(Line(text=printable(line, MAX_LINE)) for line in lines),
-        columns=tuple(
-            Column(title=word(title, language), importance=place, right=title in ("factor", "then"), wraps=30)
-            for title, place in titles.items()
-        ),
-        rows=tuple(rows),
-        notes=tuple(Line(text=printable(line, MAX_LINE)) for line in notes),
-    )
+    columns = [Column(title=word(title, language), importance=place, wraps=30) for title, place in titles.items()]
+    about, below = (tuple(Line(text=printable(line, MAX_LINE)) for line in part) for part in (lines, notes))
+    title = word("The gap explained", language)
+    return Page(title=title, about=about, columns=tuple(columns), rows=tuple(rows), notes=below)
