@@ -39,7 +39,6 @@ def reference(trained):
 def named(found, cause):
     """The share of the gap that a cause has; 1 where others change too, but it and they are named."""
     logs = {each.cause: log(each.factor) for each in found.factors}
-    print(found)
     assert prod(each.factor for each in found.factors) == pytest.approx(found.ratio)
     assert logs[cause] < log(0.95)
     assert abs(logs["unexplained"]) <= 0.1 * max(map(abs, logs.values()))
@@ -63,14 +62,14 @@ def test_a_kernel_path(trained, reference):
 
 def test_a_busy_machine(trained, reference):
     loop = [sys.executable, "-c", "while True: pass"]
-    loops = [subprocess.Popen(loop) for _ in range(2 * len(os.sched_getaffinity(0)))]
+    loops = [subprocess.Popen(loop) for _ in range(len(os.sched_getaffinity(0)) + 1)]
     try:
         run = trained("busy")
     finally:
         for process in loops:
             process.kill()
     found = explained(run, reference)
-    if found.ratio > 0.9 or (reference.number("other_cpu_share") or 0) > 0.3:
+    if found.ratio > 0.9:
         pytest.skip(f"the machine was as busy in the run without a plant: {found.ratio:.2f}")
     assert named(found, "host") > 0.9
 
