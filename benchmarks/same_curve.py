@@ -1,59 +1,89 @@
-"""Every framework trains the same model from the same start on the same tokens: one table, one plot of the curves.
+"""Every framework trains the same models from the same start on the same tokens, in each of its layouts.
 
-Runs plain PyTorch (DDP), ZeRO-3, Megatron-DeepSpeed TP2, Paddle TP2, transformers by FSDP2, megatron-core TP2 with
-sequence parallelism and torchtitan TP2 through `llmperf run`, then compares the others with PyTorch by `llmperf align`.
+Each run is compared with plain PyTorch in one process, by `llmperf align`: the largest difference of the loss over its
+steps, in nats. A layout that a framework refuses for a model has its own words in place of a figure.
 
     ./dev python benchmarks/same_curve.py
+    ./dev python benchmarks/same_curve.py --only torchtitan --models qwen3_tiny
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from pathlib import Path
 
-CONTRACT = ("model=llama_tiny", "seq_len=64", "global_batch=4", "precision=fp32", "warmup_steps=0")
-FRAMEWORKS = {
-    "zero": ("sharding_stage=3",),
-    "megatron_deepspeed": ("tensor_parallel=2",),
-    "paddle": ("tensor_parallel=2",),
-    "transformers": ("sharding_stage=3",),
-    "megatron_core": ("tensor_parallel=2", "sequence_parallel=true"),
-    "torchtitan": ("tensor_parallel=2",),
-    "pytorch": (),
-}
-"""Tuning of each; the last is the reference."""
-REFERENCE = "pytorch"
-LIMITS = ("--from-step", "1", "--step-limit", "1e-3")
+MODELS = ("llama3_tiny", "qwen3_tiny", "qwen3_moe_tiny")
+CONTRACT = ("seq_len=64", "global_batch=4", "micro_batch=1", "precision=fp32", "warmup_steps=0")
+TWO = "devices=2"
+LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {
+    "pytorch": {"DDP": (TWO,), "FSDP2, stage 2": (TWO, "sharding_stage=2"),
+                "FSDP2, stage 3": (TWO, "sharding_stage=3")},
+    "zero": {"stage 1": (TWO, "sharding_stage=1"), "stage 3": (TWO, "sharding_stage=3")},
+    "megatron_deepspeed": {"TP2": (TWO, "tensor_parallel=2"), "PP2": (TWO, "pipeline_parallel=2"), "DP2": (TWO,)},
+    "paddle": {"TP2": (TWO, "tensor_parallel=2"), "PP2": (TWO, "pipeline_parallel=2"),
+               "stage 3": (TWO, "sharding_stage=3")},
+    "transformers": {"DDP": (TWO,), "FSDP2, stage 3": (TWO, "sharding_stage=3"),
+                     "ZeRO, stage 3": (TWO, "sharding_stage=3", "framework.engine=deepspeed")},
+    "megatron_core": {"TP2, SP": (TWO, "tensor_parallel=2", "sequence_parallel=true"),
+                      "PP2": (TWO, "pipeline_parallel=2"), "stage 1": (TWO, "sharding_stage=1"),
+                      "EP2": (TWO, "expert_parallel=2")},
+    "torchtitan": {"FSDP2, stage 3": (TWO, "sharding_stage=3"), "TP2": (TWO, "tensor_parallel=2"),
+                   "PP2": (TWO, "pipeline_parallel=2"), "EP2": (TWO, "sharding_stage=3", "expert_parallel=2")},
+    "lora": {"DDP": (TWO,)},
+}  # fmt: skip
+LIMIT = 1e-5
 
 
-def train(framework: str, devices: int, steps: int, out: Path) -> Path:
-    """One run; its folder."""
-    contract = (*CONTRACT, f"steps={steps}", *FRAMEWORKS[framework])
-    settings = [word for setting in contract for word in ("--set", setting)]
-    folder = out / framework
-    command = ["run", "default", "--framework", framework, "--devices", str(devices), "--out", str(folder), *settings]
-    print(f"llmperf {' '.join(command)}", flush=True)
-    subprocess.run([sys.executable, "-m", "llmperf", *command], check=True, stdout=subprocess.DEVNULL)
-    (run,) = folder.iterdir()
-    return run
+def llmperf(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "llmperf", *words], capture_output=True, text=True)
+
+
+def train(framework: str, settings: tuple[str, ...], out: Path) -> Path | str:
+    """The folder of a run, or the line that refuses it."""
+    words = [word for setting in (*CONTRACT, *settings) for word in ("--set", setting)]
+    done = llmperf("run", "default", "--framework", framework, "--out", str(out), *words)
+    if done.returncode == 0:
+        return next(out.iterdir())
+    return next(line.strip() for line in reversed(done.stderr.splitlines()) if line.startswith("  "))
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("runs/same_curve"))
-    parser.add_argument("--only", action="append", choices=list(FRAMEWORKS), help="against pytorch; may be repeated")
-    parser.add_argument("--devices", type=int, default=2, help="ranks; Megatron-DeepSpeed and Paddle need two")
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--only", action="append", choices=list(LAYOUTS), help="may be repeated")
+    parser.add_argument("--models", nargs="+", default=MODELS)
+    parser.add_argument("--steps", type=int, default=5)
     options = parser.parse_args()
-    out, chosen = options.out, {*(options.only or FRAMEWORKS), REFERENCE}
-    if out.exists():
-        parser.error(f"{out} is there already; name another folder with --out")
-    runs = [
-        str(train(framework, options.devices, options.steps, out)) for framework in FRAMEWORKS if framework in chosen
+    if options.out.exists():
+        parser.error(f"{options.out} is there already; name another folder with --out")
+    steps, apart, refused = f"steps={options.steps}", list[float](), dict[str, str]()
+    references = [
+        train("pytorch", ("devices=1", steps, f"model={model}"), options.out / model / "one")
+        for model in options.models
     ]
-    return subprocess.run([sys.executable, "-m", "llmperf", "align", *runs, *LIMITS]).returncode
+    print(f"| Framework | Layout | {' | '.join(options.models)} |\n|---|---|{'---|' * len(options.models)}", flush=True)
+    for framework in options.only or LAYOUTS:
+        for layout, settings in LAYOUTS[framework].items():
+            cells = []
+            for model, reference in zip(options.models, references, strict=True):
+                out = options.out / model / f"{framework}, {layout}"
+                run = train(framework, (steps, f"model={model}", *settings), out)
+                if isinstance(run, str):
+                    refused.setdefault(run.partition("; ")[0], f"{framework} {layout}, {model}")
+                    cells.append("refused")
+                    continue
+                compared = llmperf("align", str(run), str(reference), "--json", "--from-step", "1")
+                (one,) = json.loads(compared.stdout)
+                apart.append(max(abs(step["loss"] - step["reference"]) for step in one["steps"]))
+                cells.append(f"{apart[-1]:.1e}")
+            print(f"| {framework} | {layout} | {' | '.join(cells)} |", flush=True)
+    for line, where in refused.items():
+        print(f"\nrefused ({where}): {line}")
+    print(f"\n{len(apart)} runs; the largest difference is {max(apart):.1e} nats, expected at most {LIMIT}")
+    return int(max(apart) > LIMIT)
 
 
 if __name__ == "__main__":

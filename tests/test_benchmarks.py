@@ -27,7 +27,9 @@ SMALLEST = {
     "log_cost.py": (("--steps", "10"), r"openmetrics +\d+\.\d\d +\d+ +\d+"),
     "overhead.py": (("--framework", "pytorch", "--pairs", "2", *SHORT), r"controller: \d+\.\d\d %"),
     "peers/hf_trainer.py": (("--framework", "pytorch", "--rounds", "1", *SHORT), r"\d\.\d{2,}"),
-    "same_curve.py": (("--only", "zero", "--devices", "1", "--steps", "3", "--out", "{out}"), r"pytorch \(reference\)"),
+    "peers/torchtitan_run.py": (("--rounds", "1", *SHORT), r"\d\.\d{2,}"),
+    "same_curve.py": (("--only", "zero", "--models", "qwen3_tiny", "--steps", "2", "--out", "{out}"),
+                      r"\| zero \| stage 3 \| \d\.\de-\d+ \|"),
     "spot_check.py": (("llama_tiny",), r"fp32 +largest \d\.\de-\d+, mean"),
     "startup.py": (("--pairs", "1"), r"llmperf validate: \d+ ms of CPU, \d+\.\d x `python -c pass`"),
     "tune_space.py": (("--simulated", "--searches", "1", "--trials", "4"), r"1 searches of 4 trials .* worst \d\.\d+"),
@@ -45,7 +47,6 @@ ELSEWHERE = {
 NEEDS = {
     "gpu_acceptance.py": "a GPU",
     "gpu_wheels.py": "a package index",
-    "peers/torchtitan_run.py": "an installation of torchtitan",
 }
 """Programs that need what is not here: that they start is all that can be checked."""
 PARTS = {

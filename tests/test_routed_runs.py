@@ -12,7 +12,9 @@ def test_experts_take_the_tokens_of_their_tables(tmp_path, monkeypatch, ran):
     sets = ("model=qwen3_moe_tiny", "routing=skewed", "routing_skew=1.2", "seq_len=64",
             "micro_batch=1", "gradient_checkpointing=true", "steps=5", "warmup_steps=2")  # fmt: skip
     options = [word for setting in sets for word in ("--set", setting)]
-    shown = ran(0, "run", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "2", *options).out
+    shown = ran(
+        0, "run", "default", "--vendor", "cpu", "--framework", "pytorch", "--devices", "2", "--verbose", *options
+    ).out
     assert "skewed, exponent 1.2" in shown
     assert "expert load, most / mean" in shown
     (path,) = tmp_path.glob("runs/*/result.json")

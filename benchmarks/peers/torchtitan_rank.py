@@ -1,8 +1,8 @@
-"""One rank of torchtitan 0.3.0 on the plan's model shape, batch and steps, by FSDP2. Runs in torchtitan's environment.
+"""One rank of torchtitan 0.3.0 on the plan's model shape, batch and steps, by FSDP2.
 
-torchtitan expects an accelerator: what `torch.cpu` and gloo lack is added here, its own files are untouched. Its models
-attend by FlexAttention or variable-length kernels, which have no backward pass on a CPU; its own
-`ScaledDotProductAttention` takes their place.
+What `torch.cpu` and gloo lack is that of llmperf-torchtitan; torchtitan's own files are untouched. Its models attend by
+FlexAttention or variable-length kernels, which have no backward pass on a CPU; its own `ScaledDotProductAttention`
+takes their place.
 """
 
 from __future__ import annotations
@@ -14,43 +14,18 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import torch
-import torch._utils
+from llmperf_torchtitan.cpu import stand_in_for_accelerator
 from torch import distributed
-from torch.distributed.fsdp import FSDPModule
-
-
-def prepare_cpu() -> None:
-    """Device functions that torchtitan calls and `torch.cpu` lacks; sums without factors and barriers for gloo."""
-    os.environ["LOCAL_RANK"] = "0"  # every rank's CPU is device 0
-    torch._utils._get_available_device_type = lambda: "cpu"
-    lacking = {
-        "get_device_name": lambda *_: "CPU",
-        "get_device_properties": lambda *_: SimpleNamespace(total_memory=2**34),
-        "reset_peak_memory_stats": lambda *_: None,
-        "empty_cache": lambda: None,
-        "memory_stats": lambda *_: {},
-    }
-    for name, function in lacking.items():
-        setattr(torch.cpu, name, function)
-    divide, barrier = FSDPModule.set_gradient_divide_factor, distributed.barrier
-
-    def divide_apart(self: FSDPModule, factor: float) -> None:
-        divide(self, factor)
-        self.set_force_sum_reduction_for_comms(True)
-
-    FSDPModule.set_gradient_divide_factor = divide_apart  # type: ignore[method-assign]
-    distributed.barrier = lambda group=None, **_: barrier(group)
 
 
 def main() -> None:
     plan = json.loads((Path(sys.argv[1]) / "plan.json").read_text())
     contract, model, batch = plan["spec"]["contract"], plan["spec"]["model"], plan["batch"]
     steps, warmup = contract["steps"], contract["warmup_steps"]
-    prepare_cpu()
+    stand_in_for_accelerator()
     from torchtitan.components.checkpoint import CheckpointManager
     from torchtitan.components.dataloader import BaseDataLoader
     from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss

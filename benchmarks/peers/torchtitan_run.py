@@ -1,7 +1,7 @@
-"""Throughput and CPU time of `pytorch` (FSDP2) and of torchtitan 0.3.0: same model shape, batch, precision, steps.
+"""Throughput and CPU time under llmperf and of torchtitan by hand: same model shape, batch, precision, steps.
 
-torchtitan is installed into an environment of its own in the user's cache, with this workspace's torch. Two ratios:
-torchtitan with the variables that llmperf's vendor plugin sets for its ranks, and with its share of the cores alone.
+`--framework torchtitan`: torchtitan under llmperf; `pytorch`: llmperf's own FSDP2. Two ratios: torchtitan by hand with
+the variables that llmperf's vendor plugin sets for its ranks, and with its share of the cores alone.
 
     ./dev python benchmarks/peers/torchtitan_run.py --rounds 5
 """
@@ -9,10 +9,7 @@ torchtitan with the variables that llmperf's vendor plugin sets for its ranks, a
 from __future__ import annotations
 
 import argparse
-import os
-import subprocess
 import sys
-from importlib.metadata import version
 from pathlib import Path
 
 from rounds import compare, sides
@@ -20,25 +17,10 @@ from rounds import compare, sides
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from ranks import planned
 
-RELEASE = "0.3.0"
-
-
-def environment() -> Path:
-    """The Python of an environment with torchtitan, made once."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    torch = version("torch").partition("+")[0]
-    folder = cache / "llmperf-peers" / f"torchtitan-{RELEASE}-torch-{torch}"
-    python = folder / "bin" / "python"
-    if not (folder / "complete").exists():
-        subprocess.run(["uv", "venv", "--quiet", "--clear", "--python", sys.executable, str(folder)], check=True)
-        packages = [f"torchtitan=={RELEASE}", f"torch=={torch}"]
-        subprocess.run(["uv", "pip", "install", "--quiet", "--python", str(python), *packages], check=True)
-        (folder / "complete").touch()
-    return python
-
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--framework", choices=["torchtitan", "pytorch"], default="torchtitan")
     parser.add_argument("--case", default="default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--chunked", action="store_true", help="torchtitan's loss in chunks of the sequence")
@@ -46,11 +28,10 @@ def main() -> None:
     parser.add_argument("--set", dest="settings", action="append", default=["sharding_stage=2", "steps=65"])
     options = parser.parse_args()
     words = ["chunked"] * options.chunked + ["compiled"] * options.compiled
-    plan = planned(options.case, "pytorch", options.settings).plan
+    plan = planned(options.case, options.framework, options.settings).plan
     assert plan is not None
-    script = "peers/torchtitan_rank.py"
-    ways = sides(plan, script, ("OMP_NUM_THREADS",), *words, python=str(environment()))
-    compare("pytorch (FSDP2) against torchtitan", plan, ways, options.rounds)
+    ways = sides(plan, "peers/torchtitan_rank.py", ("OMP_NUM_THREADS",), *words)
+    compare(f"{options.framework} against torchtitan by hand", plan, ways, options.rounds)
 
 
 if __name__ == "__main__":
