@@ -1,7 +1,7 @@
 """Throughput and CPU time under llmperf and under Hugging Face Trainer: same model, weights, data, batch, optimiser.
 
 `--framework zero`: Trainer with DeepSpeed; `pytorch`, `transformers`: Trainer with DistributedDataParallel; `lora`:
-Trainer with a model of peft. Two ratios: Trainer with the variables that llmperf's vendor plugin sets for its ranks, and
+Trainer with a model of peft. Two ratios: Trainer with the variables that the vendor plugin sets for its ranks, and
 Trainer as a user starts it, with its share of the cores alone.
 
     ./dev python benchmarks/peers/hf_trainer.py --framework zero --rounds 5
