@@ -63,7 +63,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 93100,
+    "outside tests": 93050,
     "tests": 50100,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
