@@ -95,7 +95,8 @@ def page(found: Explanation, language: str) -> Page:
         known = {"figure": figure, "ratio": times(found.other_ratio), "option": option}
         notes.append(sentence("{figure} is {ratio}x: --figure {option} explains it", language, **known))
     titles = {"cause": 1, "factor": 1, "then": 3, "how": 4, "evidence": 2}
-    columns = [Column(title=word(title, language), importance=place, wraps=30) for title, place in titles.items()]
+    columns = [Column(title=word(title, language), importance=place, right=title in ("factor", "then"), wraps=30)
+               for title, place in titles.items()]  # fmt: skip
     about, below = (tuple(Line(text=printable(line, MAX_LINE)) for line in part) for part in (lines, notes))
     title = word("The gap explained", language)
     return Page(title=title, about=about, columns=tuple(columns), rows=tuple(rows), notes=below)
