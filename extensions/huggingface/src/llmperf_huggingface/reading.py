@@ -47,12 +47,12 @@ def model_in(path: Path) -> ImportedModel:
 def model_of(values: Mapping[str, Any], where: str) -> ImportedModel:
     """The model of a configuration's values."""
     try:
-        return _expressed(values, where)
+        return expressed(values, where)
     except NotExpressedError as error:
         return counted_model(values, where, str(error))
 
 
-def _expressed(values: Mapping[str, Any], where: str) -> ImportedModel:
+def expressed(values: Mapping[str, Any], where: str) -> ImportedModel:
     """The model by its facts; NotExpressedError if these have no place for what it is."""
     kind, known = values.get("model_type"), configuration_types()
     not_expressed: list[str] = []

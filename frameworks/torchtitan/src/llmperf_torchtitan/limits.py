@@ -46,6 +46,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
             f"torchtitan stretches positions only as Llama 3.1 does, without norms of queries: found {model.name}'s"
         )
         yield problem("model.rope_scaling", f"{message}; the nearest is --framework pytorch")
+    if model.qk_norm == "none" and model.query_width * model.attention_heads != model.hidden_size:
+        message = f"its Llama has heads as wide as hidden_size / attention_heads, found {model.query_width}"
+        yield problem("model.head_width", f"{message}; the nearest is --framework pytorch")
     if model.mixture is not None and model.qk_norm == "none":
         yield problem("model.mixture", "its mixture here is Qwen3's, with norms of queries and keys")
     if model.mixture is not None and spec.contract.precision != "bf16":

@@ -33,6 +33,7 @@ ATTENTION = {
 }
 """`attn_implementation` of transformers by `tuning.attention`."""
 CPU_ATTENTION = ("auto", "sdpa", "eager")
+ARCHITECTURE = tuple(name for name in llmperf.ARCHITECTURE if name not in ("multi_token_layers", "counted"))
 
 
 def by_deepspeed(spec: RunSpec) -> bool:
@@ -60,13 +61,20 @@ def attention_of(spec: RunSpec) -> str | None:
 def problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """Every reason why transformers cannot train a case on these devices."""
     from llmperf_huggingface.export import huggingface_config
+    from llmperf_huggingface.importing import made
+    from llmperf_huggingface.reading import expressed
 
     def problem(where: str, message: str) -> Problem:
         return setting_problem("transformers", where, message)
 
     tuning, contract = spec.tuning, spec.contract
     try:
-        huggingface_config(spec.model)
+        config = huggingface_config(spec.model)
+        if spec.model.counted is None:  # what its class builds, by what its configuration is read as
+            model = made(expressed(config, "configuration"), spec.model.name, "configuration").model
+            for key in (key for key in ARCHITECTURE if getattr(model, key) != getattr(spec.model, key)):
+                message = f"transformers has no class of family {spec.model.family} with this {key}"
+                yield problem(f"model.{key}", f"{message} ({spec.model.name}); nearest: --framework pytorch")
     except UserError as error:
         yield problem("model.family", str(error).removeprefix("model.family: "))
     if spec.model.multi_token_layers:
