@@ -117,20 +117,14 @@ def _only(kernel: str) -> Attention:
     Flash wants values as wide as keys: narrower ones are padded. The memory-efficient kernel has no grouped keys.
     """
 
-    def attention(
-        query: torch.Tensor,
-        key: torch.Tensor,
-        value: torch.Tensor,
-        bias: torch.Tensor | None = None,
-        scale: float | None = None,
-    ) -> torch.Tensor:
+    def attention(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, *others: Any) -> torch.Tensor:
         missing = key.shape[-1] - value.shape[-1] if kernel == "flash" else 0
         if kernel == "efficient":
             key, value = _repeated(query, key, value)
         with sdpa_kernel(BACKENDS[kernel]):
             if not missing:
-                return sdpa_attention(query, key, value, bias, scale)
-            return sdpa_attention(query, key, functional.pad(value, (0, missing)), bias, scale)[..., :-missing]
+                return sdpa_attention(query, key, value, *others)
+            return sdpa_attention(query, key, functional.pad(value, (0, missing)), *others)[..., :-missing]
 
     return attention
 

@@ -19,7 +19,6 @@ class Feed:
     def __init__(self, plan: Plan, device: torch.device) -> None:
         self._batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(own_rank()))
         self._device = device
-
         self._padded = plan.spec.contract.packing == "padded"
 
     def next(self) -> tuple[torch.Tensor, torch.Tensor]:

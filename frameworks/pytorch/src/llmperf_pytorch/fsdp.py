@@ -79,17 +79,6 @@ class Shard:
         self.parameter = parameter
         self.local = _local(parameter).detach().requires_grad_(parameter.requires_grad)
 
-    def take_gradient(self) -> None:
-        """Give `local` this rank's part of the gradient."""
-        gradient: Any = self.parameter.grad
-        if isinstance(gradient, DTensor) and isinstance(self.parameter, DTensor):
-            gradient = gradient.redistribute(placements=self.parameter.placements)
-        self.local.grad = None if gradient is None else _local(gradient)
-
-    def drop_gradient(self) -> None:
-        """Free the gradient."""
-        self.parameter.grad = self.local.grad = None
-
     @property
     def shape(self) -> tuple[int, ...]:
         """Shape of the whole parameter."""
@@ -105,10 +94,7 @@ class Shard:
         return tuple(mesh.get_group(axis) for axis, placement in cut if _dimension(placement) is not None)
 
     def ranges(self) -> list[range]:
-        """Ranges of indexes, by dimension of the whole parameter, that this rank holds.
-
-        Tensor-parallel ranks, the last dimension of the mesh, divide a parameter before other ranks share its parts.
-        """
+        """Ranges of indexes, by dimension of the whole parameter, that this rank holds."""
         ranges = [range(size) for size in self.parameter.shape]
         if isinstance(self.parameter, DTensor):
             mesh = self.parameter.device_mesh
@@ -208,7 +194,10 @@ class ShardedTrainer(DdpTrainer):
 
     def _take_gradients(self) -> None:
         for shard in self._shards:
-            shard.take_gradient()
+            gradient: Any = shard.parameter.grad
+            if isinstance(gradient, DTensor) and isinstance(shard.parameter, DTensor):
+                gradient = gradient.redistribute(placements=shard.parameter.placements)
+            shard.local.grad = None if gradient is None else _local(gradient)
 
     def _clip(self, largest: float) -> torch.Tensor:
         norm = total_norm(self._shards)
@@ -217,7 +206,7 @@ class ShardedTrainer(DdpTrainer):
 
     def _drop_gradients(self) -> None:
         for shard in self._shards:
-            shard.drop_gradient()
+            shard.parameter.grad = shard.local.grad = None
 
     def _found_overflow(self) -> list[torch.Tensor]:
         """Each rank has looked at its own shards: an overflow in one is an overflow of all."""

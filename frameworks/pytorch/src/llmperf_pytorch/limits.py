@@ -64,12 +64,7 @@ def device_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Pro
     yield from compile_problems(framework, spec, probe)
     yield from compiled_block_problems(framework, spec, probe)
     yield from recipe_problems(framework, spec, probe)
-    if probe.on_cpu:
-        yield from _cpu_problems(framework, spec, probe)
-
-
-def _cpu_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
-    if spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
+    if probe.on_cpu and spec.contract.precision == "fp16" and "fp16" in probe.offers.precisions:
         message = "fp16 training needs an accelerator; on a CPU the nearest is bf16, the quickest mostly fp32"
         yield setting_problem(framework, "contract.precision", message)
 

@@ -86,17 +86,11 @@ def record_logits(logits: torch.Tensor, labels: torch.Tensor) -> None:
     tokens = flat.shape[0]
     parts = max(FEWEST_PARTS, -(-tokens * logits.shape[-1] * 4 // PART_BYTES))
     each = -(-tokens // parts)
-    losses = [
-        _plain(functional.cross_entropy(flat[part].float(), wanted[part], reduction="none"))
-        for part in [slice(first, first + each) for first in range(0, tokens, each)]
-    ]
+    losses = []
+    for rows, ids in zip(flat.split(each), wanted.split(each), strict=True):
+        part = functional.cross_entropy(rows.float(), ids, reduction="none")
+        losses.append(part.full_tensor() if hasattr(part, "full_tensor") else part)  # of divided logits: a DTensor
     _recorded.add(torch.cat(losses).view_as(labels), labels)
-
-
-def _plain(losses: torch.Tensor) -> torch.Tensor:
-    """Losses as a plain tensor; those of logits that are divided among ranks are a DTensor."""
-    whole: torch.Tensor = losses.full_tensor() if hasattr(losses, "full_tensor") else losses
-    return whole
 
 
 def mean_cross_entropy(logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

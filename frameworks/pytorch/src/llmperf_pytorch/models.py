@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 import llmperf
 import torch
@@ -28,26 +28,19 @@ if TYPE_CHECKING:
     from llmperf.types import Model, RunSpec, Tuning
 
 KEPT = (
-    "aten.mm",
-    "aten.addmm",
-    "aten.bmm",
-    "aten.baddbmm",
-    "aten._scaled_dot_product_flash_attention",
-    "aten._scaled_dot_product_efficient_attention",
-    "aten._scaled_dot_product_cudnn_attention",
-    "aten._scaled_dot_product_flash_attention_for_cpu",
-    "aten._scaled_dot_product_fused_attention_overrideable",
-    "_c10d_functional.all_reduce",
-    "_c10d_functional.reduce_scatter_tensor",
-)
-"""Operations whose results `recompute = operations` keeps: matrix products, attention, sums over ranks."""
+    "mm", "addmm", "bmm", "baddbmm", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_fused_attention_overrideable",
+)  # fmt: skip
+"""Operations whose results `recompute = operations` keeps: matrix products and attention."""
 
 
 def recompute_blocks(blocks: Iterable[torch.nn.Module], tuning: Tuning) -> None:
     """Make every `recompute_every`-th block, from the first on, compute again what the tuning says."""
     if not tuning.gradient_checkpointing:
         return
-    kept: dict[str, Any] = {"context_fn": selective_contexts} if tuning.recompute == "operations" else {}
+    contexts = partial(create_selective_checkpoint_contexts, _policy)
+    kept: dict[str, Any] = {"context_fn": contexts} if tuning.recompute == "operations" else {}
     for place, block in enumerate(blocks):
         if place % tuning.recompute_every == 0:
             block.forward = partial(_recomputed, block, block.forward, kept)
@@ -61,11 +54,6 @@ def _recomputed(
     return checkpoint(forward, *inputs, use_reentrant=False, **kept, **named)
 
 
-def selective_contexts() -> Any:
-    """The contexts of one forward pass and of its repetition, which finds the results of KEPT again."""
-    return create_selective_checkpoint_contexts(_policy)
-
-
 def _policy(context: Any, operation: Any, *inputs: Any, **named: Any) -> CheckpointPolicy:
     keep = operation in _kept_operations() or "flex_attention" in str(operation)
     return CheckpointPolicy.MUST_SAVE if keep else CheckpointPolicy.PREFER_RECOMPUTE
@@ -74,13 +62,8 @@ def _policy(context: Any, operation: Any, *inputs: Any, **named: Any) -> Checkpo
 @cache
 def _kept_operations() -> frozenset[Any]:
     """KEPT in this version of torch."""
-    operations = set()
-    for name in KEPT:
-        namespace, operation = name.split(".")
-        packet = getattr(getattr(torch.ops, namespace), operation, None)
-        if packet is not None:
-            operations.add(packet.default)
-    return frozenset(operations)
+    packets = (getattr(torch.ops.aten, name, None) for name in KEPT)
+    return frozenset(packet.default for packet in packets if packet is not None)
 
 
 CHUNK = 2**24
@@ -159,14 +142,6 @@ def fill_part(
         part[start : start + len(drawn_rows)].copy_(values[:, columns.start : columns.stop])
 
 
-@runtime_checkable
-class HasBuffers(Protocol):
-    """A module with constants that are no parameters."""
-
-    def set_buffers(self) -> None:
-        """Make them on the default device."""
-
-
 def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:
     """The model without meaningful weights, on the default device, in the default dtype.
 
@@ -191,14 +166,12 @@ def set_buffers(model: torch.nn.Module, device: torch.device) -> None:
     """Give a model that was made without memory its constants, such as the frequencies of rotary positions."""
     with device:
         for module in model.modules():
-            if isinstance(module, HasBuffers):
-                module.set_buffers()
+            if (make := getattr(module, "set_buffers", None)) is not None:
+                make()
 
 
 def build_model(spec: RunSpec, device: torch.device, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:
     """The model on the device, in the dtype that the recipe has weights updated in, with its initial weights."""
-    from llmperf_pytorch.models import fill_weights
-
     with device, default_dtype(held_dtype(spec.contract.precision)):
         model = construct_model(spec, kernels)
     fill_weights(model, spec.model, spec.contract.seed)

@@ -17,7 +17,6 @@ from llmperf_pytorch.tracing.operations import FREE, known_kind
 
 if TYPE_CHECKING:
     from llmperf.types import Device
-    from llmperf.types.tracing import OperationKind
 
 COMMUNICATION = ("nccl", "rccl", "gloo:", "hccl", "bkcl", "xccl")
 """Parts of the names of what communicates, on the device or the host."""
@@ -126,11 +125,12 @@ def _operations(events: Iterable[Any], on_cpu: bool, steps: int) -> tuple[Profil
             seconds[name] += spent / 1e6
             calls[name] += 1
     made = [
-        ProfiledOperation(name=name, kind=_kind(name), seconds=total / steps, calls=calls[name] / steps)
+        ProfiledOperation(
+            name=name,
+            kind=known_kind(name) or ("copy" if name in FREE else "elementwise"),
+            seconds=total / steps,
+            calls=calls[name] / steps,
+        )
         for name, total in seconds.items()
     ]
     return tuple(sorted(made, key=lambda operation: -operation.seconds))
-
-
-def _kind(name: str) -> OperationKind:
-    return known_kind(name) or ("copy" if name in FREE else "elementwise")

@@ -22,7 +22,7 @@ from llmperf_pytorch.losses import SequenceLosses, recorded_in
 from llmperf_pytorch.optimizers import adamw_kernel
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, RunSpec
+    from llmperf.types import Device, Plan
     from llmperf.types.devices import DeviceEvent
 
     from llmperf_pytorch.kernels.choice import Kernels
@@ -101,7 +101,6 @@ def waits_of_calls(device: Device) -> Iterator[Waits]:
 
 
 NAMES = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
-MOMENTS = ("exp_avg", "exp_avg_sq")
 
 
 class TorchTrainer(ABC):
@@ -133,7 +132,19 @@ class TorchTrainer(ABC):
     @property
     def precisions(self) -> Mapping[str, str]:
         """In which precision each group of modules ran, for the result."""
-        return ran_precisions(self._trained, self._optimizer, self._plan.spec)
+        spec = self._plan.spec
+        recipe = llmperf.precision_recipe(spec.contract.precision)
+        products: dict[str, str] = {"products": recipe.rest}
+        if recipe.mixed:
+            products = {"projections of blocks": projections_text(self._trained, spec), "other products": recipe.rest}
+        if recipe.scaling == "loss":
+            products["products"] += ", loss scaled"
+        updated = [weight for group in self._optimizer.param_groups for weight in group["params"]]
+        states = self._optimizer.state.values()
+        moments = [state[name] for state in states for name in ("exp_avg", "exp_avg_sq") if name in state]
+        held = {"weights": self._trained.parameters(), "updated weights": updated, "optimizer states": moments}
+        named = {name: _named(tensors) for name, tensors in held.items()}
+        return {**products, **{name: dtypes for name, dtypes in named.items() if dtypes}}
 
     @property
     @abstractmethod
@@ -186,21 +197,6 @@ class TorchTrainer(ABC):
             self.close()
         elif self._plan.spec.tuning.compile and (reason := compiler_failure(error)) is not None:
             raise RunFailed(f"torch.compile failed: {reason}; nearest: --set compile=false") from error
-
-
-def ran_precisions(model: torch.nn.Module, optimizer: torch.optim.Optimizer, spec: RunSpec) -> Mapping[str, str]:
-    """For `Trainer.precisions`: as the modules, weights and states are after the last step."""
-    recipe = llmperf.precision_recipe(spec.contract.precision)
-    products: dict[str, str] = {"products": recipe.rest}
-    if recipe.mixed:
-        products = {"projections of blocks": projections_text(model, spec), "other products": recipe.rest}
-    if recipe.scaling == "loss":
-        products["products"] += ", loss scaled"
-    updated = [weight for group in optimizer.param_groups for weight in group["params"]]
-    moments = [state[name] for _, state in optimizer.state.items() for name in MOMENTS if name in state]
-    held = {"weights": model.parameters(), "updated weights": updated, "optimizer states": moments}
-    named = {name: _named(tensors) for name, tensors in held.items()}
-    return {**products, **{name: dtypes for name, dtypes in named.items() if dtypes}}
 
 
 def _named(tensors: Iterable[torch.Tensor]) -> str:

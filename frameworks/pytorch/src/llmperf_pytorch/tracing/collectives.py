@@ -11,34 +11,18 @@ from llmperf.types.tracing import Collective, Phase
 
 from llmperf_pytorch.tracing.operations import operation_name, tensors_in
 
-NAMES: dict[str, tuple[Collective, str]] = {
-    "allreduce_": ("all_reduce", "input"),
-    "allreduce_coalesced_": ("all_reduce", "input"),
-    "allgather_": ("all_gather", "output"),
-    "_allgather_base_": ("all_gather", "output"),
-    "allgather_coalesced_": ("all_gather", "output"),
-    "allgather_into_tensor_coalesced_": ("all_gather", "output"),
-    "reduce_scatter_": ("reduce_scatter", "input"),
-    "_reduce_scatter_base_": ("reduce_scatter", "input"),
-    "reduce_scatter_tensor_coalesced_": ("reduce_scatter", "input"),
-    "alltoall_": ("all_to_all", "input"),
-    "alltoall_base_": ("all_to_all", "input"),
-    "broadcast_": ("broadcast", "input"),
-    "reduce_": ("reduce", "input"),
-    "send": ("send_receive", "input"),
-    "recv_": ("send_receive", "input"),
-    "all_reduce": ("all_reduce", "input"),
-    "all_reduce_": ("all_reduce", "input"),
-    "all_reduce_coalesced": ("all_reduce", "input"),
-    "all_gather_into_tensor": ("all_gather", "result"),
-    "all_gather_into_tensor_out": ("all_gather", "result"),
-    "all_gather_into_tensor_coalesced": ("all_gather", "result"),
-    "reduce_scatter_tensor": ("reduce_scatter", "input"),
-    "reduce_scatter_tensor_out": ("reduce_scatter", "input"),
-    "reduce_scatter_tensor_coalesced": ("reduce_scatter", "input"),
-    "all_to_all_single": ("all_to_all", "input"),
-    "broadcast": ("broadcast", "input"),
-}
+PATTERNS: tuple[tuple[Collective, str, str], ...] = (
+    ("all_reduce", "input", "allreduce_ allreduce_coalesced_ all_reduce all_reduce_ all_reduce_coalesced"),
+    ("all_gather", "output", "allgather_ _allgather_base_ allgather_coalesced_ allgather_into_tensor_coalesced_"),
+    ("all_gather", "result", "all_gather_into_tensor all_gather_into_tensor_out all_gather_into_tensor_coalesced"),
+    ("reduce_scatter", "input", "reduce_scatter_ _reduce_scatter_base_ reduce_scatter_tensor_coalesced_"),
+    ("reduce_scatter", "input", "reduce_scatter_tensor reduce_scatter_tensor_out reduce_scatter_tensor_coalesced"),
+    ("all_to_all", "input", "alltoall_ alltoall_base_ all_to_all_single"),
+    ("broadcast", "input", "broadcast_ broadcast"),
+    ("reduce", "input", "reduce_"),
+    ("send_receive", "input", "send recv_"),
+)
+NAMES = {name: (collective, whole) for collective, whole, names in PATTERNS for name in names.split()}
 """By operation: the pattern, and which tensors are the whole: the second argument of an operation of c10d is its
 input if it has both, the first its output."""
 
@@ -84,25 +68,19 @@ def call_of(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any], resul
     functional = operation_name(operation).startswith("_c10d")
     waited = not functional and not _asynchronous(operation, args)
     call = Call(collective, size, ranks, phase, list(tensors_in((args, result))), waited)
-    call.work = None if functional else _work_in(result)
+    values = result if isinstance(result, (list, tuple)) else (result,)
+    boxed = [value for value in values if isinstance(value, torch.ScriptObject)]
+    call.work = torch.distributed.Work.unbox(boxed[-1]) if boxed and not functional else None
     return call
 
 
-def _work_in(result: Any) -> Any:
-    values = result if isinstance(result, (list, tuple)) else (result,)
-    boxed = [value for value in values if isinstance(value, torch.ScriptObject)]
-    return torch.distributed.Work.unbox(boxed[-1]) if boxed else None
-
-
 def _ranks(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[int, ...]:
-    for value in (*args, *kwargs.values()):
-        if isinstance(value, torch.ScriptObject) and "ProcessGroup" in str(value._type()):
-            group = torch.distributed.ProcessGroup.unbox(value)
-            return tuple(torch.distributed.get_process_group_ranks(group))
-        if isinstance(value, torch.distributed.ProcessGroup):
-            return tuple(torch.distributed.get_process_group_ranks(value))
-        if isinstance(value, str) and value in torch.distributed.distributed_c10d._world.pg_names.values():
-            group = torch.distributed.distributed_c10d._resolve_process_group(value)
+    for group in (*args, *kwargs.values()):
+        if isinstance(group, torch.ScriptObject) and "ProcessGroup" in str(group._type()):
+            group = torch.distributed.ProcessGroup.unbox(group)
+        elif isinstance(group, str) and group in torch.distributed.distributed_c10d._world.pg_names.values():
+            group = torch.distributed.distributed_c10d._resolve_process_group(group)
+        if isinstance(group, torch.distributed.ProcessGroup):
             return tuple(torch.distributed.get_process_group_ranks(group))
     return ()
 

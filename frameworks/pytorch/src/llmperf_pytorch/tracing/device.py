@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from types import SimpleNamespace, TracebackType
 from typing import Any
 
@@ -40,7 +41,7 @@ def register_autocast() -> None:
     for name in LOWER:
         _register(library, name, _lower)
     for name in FLOAT32:
-        _register(library, name, _float32)
+        _register(library, name, torch.Tensor.float)
     _libraries.extend((others, library))
     clear = torch.clear_autocast_cache
 
@@ -57,18 +58,16 @@ def _register(library: torch.library.Library, name: str, cast: Callable[[torch.T
         return
     operation = getattr(getattr(torch.ops.aten, packet), overload or "default")
 
+    def casted(value: Any) -> Any:
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point() and value.dtype is not torch.float64
+        return cast(value) if floating else value
+
     def with_casts(*args: Any, **kwargs: Any) -> Any:
         with torch._C._ExcludeDispatchKeyGuard(torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastPrivateUse1)):
-            args, kwargs = tree_map(lambda value: _cast(value, cast), (args, kwargs))
+            args, kwargs = tree_map(casted, (args, kwargs))
             return operation(*args, **kwargs)
 
     library.impl(name, with_casts, KEY)
-
-
-def _cast(value: Any, cast: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    if not isinstance(value, torch.Tensor) or not value.is_floating_point() or value.dtype is torch.float64:
-        return value
-    return cast(value)
 
 
 def _lower(tensor: torch.Tensor) -> torch.Tensor:
@@ -80,10 +79,6 @@ def _lower(tensor: torch.Tensor) -> torch.Tensor:
     if id(tensor) not in _cast_weights:
         _cast_weights[id(tensor)] = tensor, tensor.to(dtype)
     return _cast_weights[id(tensor)][1]
-
-
-def _float32(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.float()
 
 
 NAME = "traced"
@@ -253,17 +248,14 @@ class HostWaitNotes:
 
 
 HOST_WAITS = HostWaitNotes()
-_registered: list[str] = []
 setattr(Module, "Stream", Stream)  # noqa: B010 - as names in the class they would hide the types
 setattr(Module, "Event", Event)  # noqa: B010
 
 
+@cache
 def register_device_type() -> None:
     """Make torch know the device type; once in a process."""
-    if _registered:
-        return
     from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
     _setup_privateuseone_for_python_backend(NAME, backend_module=Module())
     register_autocast()
-    _registered.append(NAME)

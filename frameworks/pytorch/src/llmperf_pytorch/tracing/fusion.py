@@ -137,13 +137,13 @@ class Chain:
         phase: Phase,
     ) -> None:  # fmt: skip
         """An operation whose results the memory knows already."""
-        results = [tensor for tensor in tensors_in(result) if self._allocation(tensor) is not None]
+        results = [tensor for tensor in tensors_in(result) if self._memory.allocation_of(tensor) is not None]
         once = not written_arguments(operation) and torch.Tag.nondeterministic_seeded not in operation.tags
         key = (operation, self._values(args), self._values(tuple(sorted(kwargs.items())))) if once else None
         earlier = self._seen.get(key) if key is not None else None
         if earlier is not None and len(earlier) == len(results):
             for tensor, allocation in zip(results, earlier, strict=True):
-                self._same[id(self._allocation(tensor))] = allocation
+                self._same[id(self._memory.allocation_of(tensor))] = allocation
             return
         work = work_of(operation, args, kwargs, result)
         self._kinds[kind] += work.bytes
@@ -169,12 +169,9 @@ class Chain:
         kind = max(self._kinds, key=lambda name: self._kinds[name])
         return kind, self._phase, Work(self._dtype, 0.0, moved, (), 1)  # type: ignore[return-value]
 
-    def _allocation(self, tensor: torch.Tensor) -> Allocation | None:
-        return self._memory.allocation_of(tensor)
-
     def _value(self, tensor: torch.Tensor) -> Allocation | None:
         """The allocation that holds a tensor, or the earlier one that holds the same values."""
-        allocation = self._allocation(tensor)
+        allocation = self._memory.allocation_of(tensor)
         return None if allocation is None else self._same.get(id(allocation), allocation)
 
     def _values(self, arguments: Any) -> Hashable:

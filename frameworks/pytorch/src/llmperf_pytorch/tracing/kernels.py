@@ -138,31 +138,19 @@ def _(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, pairs: int) -
     return query.new_empty((*rows, value.shape[-1])), query.new_empty(rows, dtype=torch.float32)
 
 
-@torch.library.custom_op("llmperf::flex_attention_backward", mutates_args=())
-def _backward(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    output: torch.Tensor,
-    log_sums: torch.Tensor,
-    pairs: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Gradients of queries, keys and values."""
+@torch.library.custom_op(
+    "llmperf::flex_attention_backward",
+    mutates_args=(),
+    schema="(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor output, Tensor log_sums, SymInt pairs)"
+    " -> (Tensor, Tensor, Tensor)",
+)
+def _backward(*_: Any) -> Any:
     raise RuntimeError("a fake tensor has no kernel")
 
 
 @_backward.register_fake
-def _(
-    gradient: torch.Tensor,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    output: torch.Tensor,
-    log_sums: torch.Tensor,
-    pairs: int,
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+def _(gradient: torch.Tensor, *inputs: Any) -> tuple[torch.Tensor, ...]:
+    return tuple(torch.empty_like(tensor) for tensor in inputs[:3])
 
 
 def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[torch.Tensor, torch.Tensor]) -> None:

@@ -1,7 +1,7 @@
 """Classification of dispatched operations: kind, FLOPs, bytes, dtype and shape.
 
 To classify a new operation, add its name to `KINDS`; to classify what a function or a module computes by general
-operations, add the function to `FUNCTIONS` or the end of the module's class name to `MODULES`.
+operations, add the function to `CALLERS` or the end of the module's class name to `MODULES`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
+from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
@@ -25,18 +27,11 @@ GROUPED_PRODUCT = "aten._grouped_mm"
 """Products of rows in groups, or of two matrices group by group."""
 KINDS: dict[str, OperationKind] = {
     **dict.fromkeys((*PRODUCTS, GROUPED_PRODUCT), "matmul"),
-    **dict.fromkeys(
-        ("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"
-    ),
+    **dict.fromkeys(("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"),
     **dict.fromkeys(("aten.silu", "aten.silu_", "aten.silu_backward", "aten.gelu", "aten.gelu_backward"), "activation"),
     **dict.fromkeys(
-        (
-            "aten._log_softmax",
-            "aten._log_softmax_backward_data",
-            "aten.nll_loss_forward",
-            "aten.nll_loss_backward",
-            "aten.cross_entropy_loss",
-        ),
+        ("aten._log_softmax", "aten._log_softmax_backward_data", "aten.nll_loss_forward", "aten.nll_loss_backward",
+         "aten.cross_entropy_loss"),
         "loss",
     ),
     **dict.fromkeys(("aten.embedding", "aten.embedding_dense_backward"), "embedding"),
@@ -51,45 +46,25 @@ KINDS: dict[str, OperationKind] = {
     ),
 }  # fmt: skip
 """By the operation's name without its overload; `attention` and `optimizer` are recognised by their prefixes."""
-PREFIXES: tuple[tuple[str, OperationKind], ...] = (
-    ("aten._scaled_dot_product", "attention"),
-    ("aten._flash_attention", "attention"),
-    ("aten._efficient_attention", "attention"),
-    ("aten.flex_attention", "attention"),
-    ("higher_order.flex_attention", "attention"),
-    ("flex_attention", "attention"),
-    ("llmperf.flex_attention", "attention"),
-    ("aten._fused_adam", "optimizer"),
-    ("aten._foreach", "optimizer"),
-    ("aten._amp_", "optimizer"),
-    ("llmperf.rms_norm", "norm"),
-    ("llmperf.norm", "norm"),
-    ("llmperf.rope", "rope"),
-    ("llmperf.rotary", "rope"),
-    ("llmperf.swiglu", "activation"),
-    ("llmperf.linear_cross_entropy", "loss"),
-    ("llmperf.cross_entropy", "loss"),
-    ("llmperf.fused_linear", "loss"),
-)
-"""By the beginning of the operation's name."""
-FUNCTIONS: dict[str, OperationKind] = {
-    "rotate": "rope",
-    "rotate_half": "rope",
-    "apply_rotary_pos_emb": "rope",
-    "apply_rotary_emb": "rope",
-    "turns": "rope",
-    "eager_attention": "attention",
-    "causal_alibi": "attention",
-    "rms_norm": "norm",
-    "separate_rms_norm": "norm",
-    "mean_cross_entropy": "loss",
-    "sharded_cross_entropy": "loss",
-    "linear_cross_entropy": "loss",
-    "clip_grad_norm_": "optimizer",
-    "swiglu": "activation",
-    "_clamped_swiglu": "activation",
-    "_geglu": "activation",
+PREFIXES: dict[OperationKind, tuple[str, ...]] = {
+    "attention": (
+        "aten._scaled_dot_product", "aten._flash_attention", "aten._efficient_attention", "aten.flex_attention",
+        "higher_order.flex_attention", "flex_attention", "llmperf.flex_attention",
+    ),
+    "optimizer": ("aten._fused_adam", "aten._foreach", "aten._amp_"),
+    "rope": ("llmperf.rope",),
+    "activation": ("llmperf.swiglu",),
+}  # fmt: skip
+"""Beginnings of operations' names."""
+CALLERS: dict[OperationKind, str] = {
+    "rope": "rotate rotate_half apply_rotary_pos_emb apply_rotary_emb",
+    "attention": "eager_attention causal_alibi",
+    "norm": "rms_norm separate_rms_norm",
+    "loss": "mean_cross_entropy sharded_cross_entropy linear_cross_entropy",
+    "optimizer": "clip_grad_norm_",
+    "activation": "swiglu _clamped_swiglu _geglu",
 }
+FUNCTIONS = {name: kind for kind, names in CALLERS.items() for name in names.split()}
 """By the function that calls the operation, however far above it."""
 MODULES: tuple[tuple[str, OperationKind], ...] = (
     ("RMSNorm", "norm"),
@@ -114,12 +89,9 @@ FREE = {
 WRITES_ONLY = {"aten.zero_", "aten.fill_", "aten.copy_", "aten._foreach_copy_", "aten._foreach_zero_"}
 """Operations that do not read what they write to."""
 DTYPES = {
-    torch.bfloat16: "bf16",
-    torch.float16: "fp16",
-    torch.float32: "fp32",
-    torch.float8_e4m3fn: "fp8",
+    torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32", torch.float8_e4m3fn: "fp8",
     torch.float8_e5m2: "fp8",
-}
+}  # fmt: skip
 TENSORS_A_LAUNCH = 32
 """Tensors of a list that one kernel updates, about: multi-tensor kernels take 24 to 110."""
 
@@ -153,7 +125,7 @@ def known_kind(name: str) -> OperationKind | None:
     """By the name alone; None for general operations."""
     if name in KINDS:
         return KINDS[name]
-    return next((kind for prefix, kind in PREFIXES if name.startswith(prefix)), None)
+    return next((kind for kind, prefixes in PREFIXES.items() if name.startswith(prefixes)), None)
 
 
 def kind_by_caller() -> OperationKind | None:
@@ -300,24 +272,13 @@ FLAG_FRAMES = 6
 
 def within(functions: set[str]) -> bool:
     """Check whether one of these functions is running."""
-    frame: FrameType | None = sys._getframe(2)
-    while frame is not None:
-        if frame.f_code.co_name in functions:
-            return True
-        frame = frame.f_back
-    return False
+    return any(frame.f_code.co_name in functions for frame, _ in walk_stack(sys._getframe(2)))
 
 
 def reads_a_flag() -> bool:
     """Check whether a function runs that reads whether a gradient overflowed."""
-    frame: FrameType | None = sys._getframe(2)
-    for _ in range(FLAG_FRAMES):
-        if frame is None:
-            return False
-        if any(part in frame.f_code.co_name for part in FLAGS):
-            return True
-        frame = frame.f_back
-    return False
+    callers = islice(walk_stack(sys._getframe(2)), FLAG_FRAMES)
+    return any(part in frame.f_code.co_name for frame, _ in callers for part in FLAGS)
 
 
 def caller() -> str:

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from types import FrameType
+from traceback import walk_stack
 from typing import Any
 from unittest.mock import patch
 
@@ -39,30 +39,18 @@ from llmperf_pytorch.tracing.stand_ins import without_constants
 
 SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"}
 """Operations whose result the host needs at once."""
-BUFFERS: dict[str, MemoryKind] = {
-    "setup_buckets": "communication",
-    "backward_prologue": "communication",
-    "reduce_gradients": "communication",
-    "_configure_offloading": "communication",
-}
+BUFFERS: dict[str, MemoryKind] = dict.fromkeys(
+    ("setup_buckets", "backward_prologue", "reduce_gradients", "_configure_offloading"), "communication"
+)
 """Content of large tensors without values, by the function that makes them."""
 LARGE = 2**24
 """Elements from which on a tensor without values is looked up there."""
 NOT_UPDATES = {
-    "backward",
-    "allreduce_gradients",
-    "_exec_backward_pass",
-    "_exec_recv_grads",
-    "_exec_send_grads",
-    "_exec_recv_activations",
-    "_exec_send_activations",
-    "_exec_reduce_grads",
-    "_exec_reduce_tied_grads",
-    "pp_forward_backward_step",
-    "forward_backward_no_pipelining",
-    "forward_backward_pipelining_without_interleaving",
-    "forward_backward_pipelining_with_interleaving",
-}
+    "backward", "allreduce_gradients", "_exec_backward_pass", "_exec_recv_grads", "_exec_send_grads",
+    "_exec_recv_activations", "_exec_send_activations", "_exec_reduce_grads", "_exec_reduce_tied_grads",
+    "pp_forward_backward_step", "forward_backward_no_pipelining",
+    "forward_backward_pipelining_without_interleaving", "forward_backward_pipelining_with_interleaving",
+}  # fmt: skip
 """Functions of engines around and after a backward pass, which still sum and send gradients after its graph."""
 
 SHAPES = "_propagate_tensor_meta_non_cached"
@@ -99,13 +87,16 @@ class Recorder(TorchDispatchMode):
         return Counter((one.collective, one.bytes, one.ranks, one.phase, one.overlaps) for one in self._calls)
 
     def __enter__(self) -> Any:
-        self._stack.enter_context(HOST_WAITS.to(self))
+        enter, only_shapes = self._stack.enter_context, self._learning(getattr(ShardingPropagator, SHAPES))
+        enter(HOST_WAITS.to(self))
         self._stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then copies as a dispatched operation
-        self._stack.enter_context(self._phases())
-        self._stack.enter_context(self._ends_of_communication())
-        self._stack.enter_context(self._resizing())
-        self._stack.enter_context(self._propagation_of_shapes())
+        enter(self._phases())
+        for kind in (torch.distributed.Work, getattr(torch._C._distributed_c10d, "FakeWork", None)):
+            if kind is not None and "wait" in vars(kind):  # what a class inherits is noted by the other
+                enter(patch.object(kind, "wait", self._noted(kind.wait)))
+        enter(patch.object(torch.UntypedStorage, "resize_", self._resizing(torch.UntypedStorage.resize_)))
+        enter(patch.object(ShardingPropagator, SHAPES, only_shapes))
         return super().__enter__()
 
     def __exit__(self, *error: Any) -> None:
@@ -148,12 +139,9 @@ class Recorder(TorchDispatchMode):
         return result
 
     def _mark_buffer(self, tensor: torch.Tensor) -> None:
-        frame: FrameType | None = sys._getframe(2)
-        while frame is not None:
-            if frame.f_code.co_name in BUFFERS:
-                self.memory.mark(tensor, BUFFERS[frame.f_code.co_name])
-                return
-            frame = frame.f_back
+        callers = (frame.f_code.co_name for frame, _ in walk_stack(sys._getframe(2)))
+        if (maker := next((name for name in callers if name in BUFFERS), None)) is not None:
+            self.memory.mark(tensor, BUFFERS[maker])
 
     def _follow_phase(self) -> None:
         if torch._C._current_graph_task_id() != -1:
@@ -251,14 +239,6 @@ class Recorder(TorchDispatchMode):
             call.tensors = []
         self._pending = [call for call in self._pending if not any(call is one for one in calls)]
 
-    @contextmanager
-    def _ends_of_communication(self) -> Iterator[None]:
-        with ExitStack() as stack:
-            for kind in (torch.distributed.Work, getattr(torch._C._distributed_c10d, "FakeWork", None)):
-                if kind is not None and "wait" in vars(kind):  # what a class inherits is noted by the other
-                    stack.enter_context(patch.object(kind, "wait", self._noted(kind.wait)))
-            yield
-
     def _noted(self, wait: Callable[..., bool]) -> Callable[..., bool]:
         def noted(work: Any, *arguments: Any, **named: Any) -> bool:
             self._waited(work)
@@ -293,10 +273,8 @@ class Recorder(TorchDispatchMode):
             for hook in hooks:
                 hook.remove()
 
-    @contextmanager
-    def _propagation_of_shapes(self) -> Iterator[None]:
+    def _learning(self, propagate: Callable[..., Any]) -> Callable[..., Any]:
         """DTensor learns the whole shape of a result by an operation on fake tensors, which runs on no device."""
-        propagate = getattr(ShardingPropagator, SHAPES)
 
         def uncounted(propagator: ShardingPropagator, *arguments: Any, **named: Any) -> Any:
             self._only_shapes = True
@@ -305,21 +283,17 @@ class Recorder(TorchDispatchMode):
             finally:
                 self._only_shapes = False
 
-        with patch.object(ShardingPropagator, SHAPES, uncounted):
-            yield
+        return uncounted
 
-    @contextmanager
-    def _resizing(self) -> Iterator[None]:
+    def _resizing(self, resize: Callable[..., Any]) -> Callable[..., Any]:
         """Storages that change their size, as sharded parameters do."""
-        resize = torch.UntypedStorage.resize_
 
         def noted(storage: torch.UntypedStorage, size: int) -> Any:
             result = resize(storage, size)
             self.memory.resized(storage, size, "resize_")
             return result
 
-        with patch.object(torch.UntypedStorage, "resize_", noted):
-            yield
+        return noted
 
 
 def _waits_for_copy(args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> bool:

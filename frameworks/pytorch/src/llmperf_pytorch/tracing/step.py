@@ -12,13 +12,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from llmperf.types.tracing import (
-    HostWait,
-    StepTrace,
-    TracedCollective,
-    TracedMemory,
-    TracedOperation,
-)
+from llmperf.types.tracing import HostWait, StepTrace, TracedCollective, TracedMemory, TracedOperation
 
 from llmperf_pytorch.tracing.device import TracedDevice, register_device_type
 from llmperf_pytorch.tracing.memory import LiveMemory
@@ -75,6 +69,9 @@ def traced_step(
     logging.getLogger("torch").setLevel(logging.ERROR)
     plan = with_recomputed_activations(plan)
     change = with_micro_batches or with_gradient_accumulation
+    # enough micro batches to fill a pipeline
+    accumulation, most = plan.batch.gradient_accumulation, plan.layout.pipeline_parallel + 1
+    counts = (accumulation,) if accumulation <= most else (most - 1, most)
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         replaced = ["device and tensors: torch's fake tensors, which have no data"]
@@ -91,20 +88,13 @@ def traced_step(
             *(make() for make in stand_ins),
         ):
             replaced.append(stack.enter_context(context))
-        steps = [_record(change(plan, count), build) for count in numbers_of_micro_batches(plan)]
+        steps = [_record(change(plan, count), build) for count in counts]
     return _trace(plan, rank, steps, tuple(replaced))
 
 
 def with_gradient_accumulation(plan: Plan, micro_batches: int) -> Plan:
     """The plan with another number of micro batches in a step, for trainers that read it from `Plan.batch`."""
     return replace(plan, batch=replace(plan.batch, gradient_accumulation=micro_batches))
-
-
-def numbers_of_micro_batches(plan: Plan) -> tuple[int, ...]:
-    """With which numbers of micro batches a step is recorded: enough to fill a pipeline."""
-    most = plan.layout.pipeline_parallel + 1
-    accumulation = plan.batch.gradient_accumulation
-    return (accumulation,) if accumulation <= most else (most - 1, most)
 
 
 def _record(plan: Plan, build: Build) -> RecordedStep:
@@ -174,14 +164,46 @@ def _mark_states(memory: LiveMemory) -> None:
 
 
 def _trace(plan: Plan, rank: int, steps: list[RecordedStep], stand_ins: tuple[str, ...]) -> StepTrace:
-    last = steps[-1]
+    last, accumulation = steps[-1], plan.batch.gradient_accumulation
+    tf32 = plan.spec.contract.precision == "tf32"
+    operations = split_counts([(step.micro_batches, step.operations) for step in steps], accumulation)
+    collectives = split_counts([(step.micro_batches, step.collectives) for step in steps], accumulation)
+    waits = split_counts([(step.micro_batches, step.host_waits) for step in steps], accumulation)
     return StepTrace(
         rank=rank,
         method="fake tensors",
         traced_micro_batches=last.micro_batches,
-        operations=tuple(_operations([(one.micro_batches, one.operations) for one in steps], plan)),
-        collectives=tuple(_collectives([(one.micro_batches, one.collectives) for one in steps], plan)),
-        host_waits=tuple(_host_waits([(one.micro_batches, one.host_waits) for one in steps], plan)),
+        operations=tuple(
+            TracedOperation(
+                name=name,
+                kind=kind,
+                phase=phase,
+                dtype="tf32" if tf32 and work.dtype == "fp32" and kind == "matmul" else work.dtype,
+                flops=work.flops,
+                bytes=work.bytes,
+                shape=work.shape,
+                kernels=work.kernels,
+                per_micro_batch=each,
+                per_step=besides,
+            )
+            for (name, kind, phase, work), each, besides in operations
+        ),
+        collectives=tuple(
+            TracedCollective(
+                collective=collective,
+                bytes=size,
+                ranks=ranks,
+                phase=phase,
+                overlaps=overlaps,
+                per_micro_batch=each,
+                per_step=besides,
+            )
+            for (collective, size, ranks, phase, overlaps), each, besides in collectives
+        ),
+        host_waits=tuple(
+            HostWait(where=where, operation=operation, per_step=float(each * accumulation + besides))
+            for (where, operation), each, besides in waits
+        ),
         memory=last.memory,
         parameters=last.parameters if last.parameters > 1 else None,  # 1 stands for a sum over ranks without values
         stand_ins=stand_ins,
@@ -201,41 +223,3 @@ def split_counts(counters: list[tuple[int, Counter[Key]]], micro_batches: int) -
         each = max(0, (count - first[key]) // (more - fewer)) if more > fewer else 0
         besides = count - more * each
         yield (key, each, besides) if besides >= 0 else (key, 0, max(0, each * micro_batches + besides))
-
-
-def _operations(counters: list[tuple[int, Counter[OperationKey]]], plan: Plan) -> Iterator[TracedOperation]:
-    tf32 = plan.spec.contract.precision == "tf32"
-    for (name, kind, phase, work), each, besides in split_counts(counters, plan.batch.gradient_accumulation):
-        yield TracedOperation(
-            name=name,
-            kind=kind,
-            phase=phase,
-            dtype="tf32" if tf32 and work.dtype == "fp32" and kind == "matmul" else work.dtype,
-            flops=work.flops,
-            bytes=work.bytes,
-            shape=work.shape,
-            kernels=work.kernels,
-            per_micro_batch=each,
-            per_step=besides,
-        )
-
-
-def _collectives(counters: list[tuple[int, Counter[CollectiveKey]]], plan: Plan) -> Iterator[TracedCollective]:
-    for (collective, size, ranks, phase, overlaps), each, besides in split_counts(
-        counters, plan.batch.gradient_accumulation
-    ):
-        yield TracedCollective(
-            collective=collective,
-            bytes=size,
-            ranks=ranks,
-            phase=phase,
-            overlaps=overlaps,
-            per_micro_batch=each,
-            per_step=besides,
-        )
-
-
-def _host_waits(counters: list[tuple[int, Counter[tuple[str, str]]]], plan: Plan) -> Iterator[HostWait]:
-    for (where, operation), each, besides in split_counts(counters, plan.batch.gradient_accumulation):
-        count = each * plan.batch.gradient_accumulation + besides
-        yield HostWait(where=where, operation=operation, per_step=float(count))
