@@ -23,7 +23,7 @@ from llmperf.reporting import (
     value_text,
     word,
 )
-from llmperf.types import Rounding
+from llmperf.types import Rounding, Sheet
 from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.columns import DAYS
@@ -96,7 +96,7 @@ class Links:
 def standings_html(standings: Sequence[Standing], links: Links, language: str) -> str:
     """The bars of all standings."""
     differing = differing_parts(standings)
-    parts = [_standing(standing, place, differing[standing.model], links, language)
+    parts = [standing_html(standing, place, differing[standing.model], links, language)
              for place, standing in enumerate(standings[:MAX_STANDINGS])]  # fmt: skip
     if len(standings) > MAX_STANDINGS:
         text = word("{count} more contracts have no bars here: the table has all runs.", language)
@@ -125,29 +125,48 @@ def differing_parts(standings: Sequence[Standing]) -> dict[str, list[str]]:
     }
 
 
-def _standing(standing: Standing, place: int, differing: Sequence[str], links: Links, language: str) -> str:
-    entries = standing.entries[:MAX_ENTRIES]
-    metrics = [metric for metric in METRICS if any(metric.key in entry.figures for entry in entries)]
-    most = largest(entries, metrics)
-    rows = [_row(entry, rank, metrics, most, links.entry, language) for rank, entry in enumerate(entries, 1)]
+def arranged(standings: Sequence[Standing]) -> list[Standing]:
+    """Models on accelerators before those on CPUs alone; of each group, models with the most devices first."""
+    hosts: dict[str, set[bool]] = {}
+    devices: dict[str, set[str]] = {}
+    for standing in standings:
+        for entry in standing.entries:
+            hosts.setdefault(standing.model, set()).add(entry.sheets[0].cell("vendor").value == "cpu")
+            devices.setdefault(standing.model, set()).add(entry.device)
+    return sorted(standings, key=lambda standing: (False not in hosts[standing.model], -len(devices[standing.model])))
+
+
+def standing_html(
+    standing: Standing, place: int, differing: Sequence[str], links: Links, language: str,
+    chosen: Sequence[tuple[int, Entry]] | None = None, level: int = 3,
+) -> str:  # fmt: skip
+    """The table of one contract: all entries, or those of `chosen` with their ranks, below a heading of `level`."""
+    ranked = list(enumerate(standing.entries[:MAX_ENTRIES], 1)) if chosen is None else chosen
+    entries = [entry for _, entry in ranked]
+    metrics = [
+        metric for metric in METRICS if any(metric.key in entry.figures for entry in entries)
+        and not (metric.key.startswith("train_") and "LoRA" in standing.model)  # nobody pretrains with adapters
+    ]  # fmt: skip
+    most = largest(standing.entries, metrics) if len(standing.entries) > 1 else {}
+    rows = [_row(entry, rank if most else 0, metrics, most, links.entry, language) for rank, entry in ranked]
     heads = ""
     for metric in metrics:
         order = ' data-order="ascending"' if metric.less_is_better else ""
         button = f'<button type="button" class="sort"{order}>{_text(metric.title, language)}</button>'
-        ranked = "" if heads else ' aria-sort="descending"'
-        heads += f'<th scope="col" class="figure" data-metric="{metric.key}"{ranked}>{button}</th>'
+        sorted_by = "" if heads else ' aria-sort="descending"'
+        heads += f'<th scope="col" class="figure" data-metric="{metric.key}"{sorted_by}>{button}</th>'
     names = (word("place", language), "device, framework, layout", None, "validation", "verified")
     titles = [heads if name is None else f'<th scope="col">{_text(name, language)}</th>' for name in names]
-    heading = f'<h3 id="standing-{place}">{escape(standing.model)} '
-    heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h3>'
-    many = f' many" style="--figures:{len(metrics)}' if len(metrics) > FEW else ""
+    heading = f'<h{level} id="standing-{place}">{escape(standing.model)} '
+    heading += f'<span class="contract">{escape(contract_text(standing, differing, language))}</span></h{level}>'
+    many = f" many figures-{len(metrics)}" if len(metrics) > FEW else ""
     comparison, more = links.comparison(standing), ""
     if comparison:
         more = f'<a class="compare" href="{escape(comparison)}">{_text("compare these", language)}</a> '
     if len(rows) > SHOWN:
         count = word("show all {count}", language).format(count=len(rows))
         more += f'<button type="button" class="more" aria-expanded="false">{escape(count)}</button>'
-    if len(standing.entries) > MAX_ENTRIES:
+    if chosen is None and len(standing.entries) > MAX_ENTRIES:
         text = word("{count} slower entries have no bars here: the table has all runs.", language)
         more += f'<p class="note">{escape(text.format(count=len(standing.entries) - MAX_ENTRIES))}</p>'
     return (
@@ -176,23 +195,48 @@ def _row(
 ) -> str:
     figures = "".join(_figure(entry, metric, most, language) for metric in metrics)
     title = "" if entry.measured else f' title="{_text(VERDICT_LEGEND, language)}"'
-    verdict = f'<span class="verdict {entry.verdict}"{title}>{escape(verdict_text(entry, language))}</span>'
+    verdict = f'<span class="verdict {_look(entry)}"{title}>{escape(verdict_text(entry, language))}</span>'
     href, name = href_of(entry), escape(entry.device)
     link = f'<a href="{escape(href)}">{name}</a>' if href else name
     more = ' class="further"' if rank > SHOWN else ""
+    first = entry.sheets[0]
+    names = {"vendor": "vendor", "precision": "precision"}
+    facets = {name: shown(first.cell(key)) for name, key in names.items()}
+    facets["device"] = entry.device.split(" ", 1)[-1].strip()
+    data = "".join(f' data-{name}="{escape(printable(text))}"' for name, text in facets.items())
+    signatures = {signature_text(sheet, language) for sheet in entry.sheets} - {""}
+    signed = "".join(f"<small>{escape(text)}</small>" for text in sorted(signatures))
     levels = escape(word(entry.levels or ("not rerun" if entry.measured else UNKNOWN), language))
     how = escape(" ".join(part for part in (entry.framework, word(entry.layout, language)) if part != "-") or "-")
     if changes := changes_text(entry):
         how += f'<span class="joint"> · </span><span class="changes">{escape(changes)}</span>'
-    origin = str(entry.sheets[0].cell("provenance").value or "imported")
+    origin = str(first.cell("provenance").value or "imported")
     badge = "" if entry.measured else f'<span class="badge">{_text(origin, language)}</span>'
     return (
-        f'<tr{more}><td class="rank">{rank if isfinite(entry.speed) else UNKNOWN}</td>'
+        f'<tr{more}{data} data-verification="{levels}">'
+        f'<td class="rank">{"" if not rank else rank if isfinite(entry.speed) else UNKNOWN}</td>'
         f'<th scope="row">{link}{badge}<span class="how">'
         f"{how}</span></th>{figures}"
         f'<td class="validation">{verdict}</td>'
-        f'<td class="verified" data-label="{_text("verified", language)}">{levels}</td></tr>'
+        f'<td class="verified" data-label="{_text("verified", language)}">{levels}{signed}</td></tr>'
     )
+
+
+def _look(entry: Entry) -> str:
+    """Class of a verdict: only a recomputed run has a green tick."""
+    if entry.verdict != "valid":
+        return entry.verdict
+    if entry.disturbed:
+        return "warnings"
+    return "valid" if entry.measured and entry.levels is not None else "plain"
+
+
+def signature_text(sheet: Sheet, language: str) -> str:
+    """Text on who signed a submission; empty for a sheet that did not come as one."""
+    cell = sheet.cell("signature")
+    if cell.value is not None:
+        return word("signed by {name}", language).format(name=cell.value)
+    return word(cell.text, language) if cell.text else ""
 
 
 def verdict_text(entry: Entry, language: str) -> str:
@@ -234,7 +278,7 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     figure, label = entry.figures.get(metric.key), f' data-label="{_text(metric.title, language)}"'
     if figure is None:
         return f'<td class="figure unknown"{label} data-value="">{_text("unknown", language)}</td>'
-    most = longest[metric.key, figure.currency]
+    most = longest.get((metric.key, figure.currency), 0.0)
     notes = [] if figure.how in ("measured", "estimated") else [word(figure.how, language)]
     if sharing := sharing_text(entry, metric, language):
         notes.append(escape(sharing))
@@ -243,7 +287,9 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
         low, high = (number(value, metric.rounding) for value in (figure.low, figure.high))
         notes.insert(0, word("{low} to {high} in {runs} runs", language).format(low=low, high=high, runs=figure.runs))
         left, right = (min(100.0, 100 * value / most) if most else 0 for value in (figure.low, figure.high))
-        whisker = f'<i class="whisker" style="left:{left:.2f}%;width:{max(0.0, right - left):.2f}%"></i>'
+        ends = "".join(f'<rect class="end" x="{end:.2f}%"/>' for end in (left, right))
+        line = f'<rect class="line" x="{left:.2f}%" width="{max(0.0, right - left):.2f}%"/>'
+        whisker = f'<svg class="whisker">{line}{ends}</svg>'
     text = number(figure.median, metric.rounding)
     if figure.how == "printed":
         text = escape(printable(shown(entry.sheets[0].cell(metric.key))))
@@ -251,11 +297,14 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     if most and figure.median > most:
         notes.append(word(BEYOND, language))
     width = min(100.0, 100 * figure.median / most) if most else 0
+    doubt = " disturbed" * entry.disturbed or " unverified" * (entry.measured and entry.levels is None)
+    bar = f'<svg class="bar {figure.how}{doubt}" width="{width:.2f}%"></svg>{whisker}'
+    track = f'<span class="track" aria-hidden="true">{bar}</span>' if most else ""
     return (
         f'<td class="figure"{label} data-value="{figure.median!r}"'
-        f' data-currency="{escape(figure.currency)}"><span class="value">{text}</span> '
-        f'<span class="note">{", ".join(notes)}</span><span class="track" aria-hidden="true">'
-        f'<i class="bar {figure.how}" style="width:{width:.2f}%"></i>{whisker}</span></td>'
+        f' data-currency="{escape(figure.currency)}" data-look="bar {figure.how}{doubt}">'
+        f'<span class="value">{text}</span> '
+        f'<span class="note">{", ".join(notes)}</span>{track}</td>'
     )
 
 

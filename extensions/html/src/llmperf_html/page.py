@@ -20,7 +20,7 @@ from llmperf.types import Row, Sheet
 from llmperf_compare.comparison import compare, speed_line
 from llmperf_compare.ranking import Entry, Standing, standings
 
-from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, standings_html
+from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, arranged, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, document
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
@@ -41,7 +41,7 @@ MAX_SIDES = 8
 def html(sheets: Sequence[Sheet], language: str) -> str:
     """The report."""
     sheets = ordered(sheets)
-    found = standings(sheets)
+    found = arranged(standings(sheets))
     data = page_data(sheets, found, language)
     places = {id(sheet): place for place, sheet in enumerate(sheets)}
     keys = {id(sheet): run["key"] for sheet, run in zip(sheets, data["runs"], strict=True)}
@@ -81,8 +81,9 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
 <noscript><p>{text(script)}</p></noscript>
 <main>
 <section id="overview" aria-label="{text("Results")}">
-<div id="answer"><h2>{text("Results")}</h2><p class="note">{notes}</p>
-<div class="tools" id="choices"></div>
+<div id="answer"><h2>{text("Results")}</h2>
+<div class="tools" id="choices"></div><div id="chart"></div>
+<p class="note">{notes}</p>
 {bars}</div>
 <section id="runs"><h2>{text(WORDS["overview"])}</h2>
 {currencies}<div id="table"></div></section>

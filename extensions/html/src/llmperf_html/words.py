@@ -15,6 +15,12 @@ IN_USE_BY_ALL = "device_memory_used_bytes"
 """On a device that ranks share, such as a host, this counts other processes too: it gets no ratio."""
 
 WORDS = {
+    "figure_choice": "figure",
+    "choice_vendor": "vendor",
+    "choice_device": "device",
+    "choice_precision": "precision",
+    "choice_verification": "verified",
+    "any": "all",
     "in_use_by_all": "{figure}, in use by all",
     "loss": "loss",
     "step": "step",

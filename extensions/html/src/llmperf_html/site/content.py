@@ -14,8 +14,7 @@ from llmperf.types import Result, Sheet
 from llmperf_compare.prices import one_model
 from llmperf_compare.ranking import Standing, standings
 
-from llmperf_html.bars import contract_text, differing_parts
-from llmperf_html.site.page import Frame
+from llmperf_html.bars import arranged, differing_parts
 
 Value = str | int | float | bool | None
 MOST_SLUG = 48
@@ -60,7 +59,7 @@ class Content:
             addresses.add(address)
             self._runs[id(shown)] = SiteRun(sheet=shown, values=sheet_values(shown), address=address)
         self._name_devices()
-        self.standings: list[Standing] = standings(list(priced))
+        self.standings: list[Standing] = arranged(standings(list(priced)))
 
     def _name_devices(self) -> None:
         """Gives a device with several names one: that of the first run, or imported row, with it."""
@@ -92,13 +91,9 @@ class Content:
         return named
 
     @cached_property
-    def _differing(self) -> dict[str, list[str]]:
+    def differing(self) -> dict[str, list[str]]:
+        """For each model the paths in which its contracts differ."""
         return differing_parts(self.standings)
-
-    def heading(self, standing: Standing, frame: Frame) -> str:
-        """The model, and what tells its contract from the others on the site."""
-        parts = contract_text(standing, self._differing[standing.model], frame.language)
-        return f"{standing.model}: {parts}" if parts else standing.model
 
     def by(self, key: str) -> dict[str, list[SiteRun]]:
         """Runs by the text of a value, sorted by it; those without one are left out."""

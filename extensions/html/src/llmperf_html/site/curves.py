@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from llmperf.reporting import PERCENT, STEP_SECONDS, UNKNOWN, rounded, word
+from llmperf.reporting import PERCENT, STEP_SECONDS, UNKNOWN, rounded
 from llmperf.types import Rounding
 
-from llmperf_html.document import embedded
 from llmperf_html.site.content import SiteRun
 from llmperf_html.site.markup import Child, Html, element
-from llmperf_html.site.page import SCRIPT, Frame, table
+from llmperf_html.site.page import Frame, table
 from llmperf_html.words import WORDS
 
 COLOURS = 8
@@ -23,18 +22,11 @@ ESTIMATED = (
 """Key of the estimate, key of the measured figure, label in `WORDS`, rounding."""
 
 
-def charts(frame: Frame, curves: Mapping[str, Any]) -> Iterator[Html]:
-    """The charts of the curves of a run."""
-    data = {
-        "language": frame.language,
-        "words": {name: word(english, frame.language) for name, english in WORDS.items()},
-        "run": {"curves": curves},
-    }
+def charts(frame: Frame) -> Iterator[Html]:
+    """The place of the charts of a run; its curves are in the data of the page."""
     yield element("h2", frame.word("Curves"))
     yield element("noscript", element("p", frame.word("The curves need JavaScript."), class_="note"))
     yield element("div", id="charts")
-    yield element("script", Html(embedded(data)), type="application/json", id="data")
-    yield element("script", src=f"../{SCRIPT}")
 
 
 def time_parts(frame: Frame, run: SiteRun, curves: Mapping[str, Any]) -> Iterator[Html]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from html import escape
 
@@ -35,12 +34,6 @@ def element(name: str, /, *children: Child, **attributes: str | int | float | No
     if name in EMPTY:
         return Html(f"<{name}{named}/>")
     return Html(f"<{name}{named}>{joined(children)}</{name}>")
-
-
-def breakable(text: str) -> list[Child]:
-    """A text that lines may break after `_`, `=` and `/`, so that words stay whole."""
-    parts = re.split(r"(?<=[_=/])(?=\S)", text)
-    return [parts[0], *(child for part in parts[1:] for child in (element("wbr"), part))]
 
 
 def joined(children: Iterable[Child], between: str = "") -> Html:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import Any
 
 import llmperf
 from llmperf.reporting import word
 
-from llmperf_html.document import CHARTS, library
+from llmperf_html.document import CHARTS, embedded, library
 from llmperf_html.site.markup import Child, Html, element
+from llmperf_html.words import WORDS
 
 POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
 """Only the site's own script and style; `file:` is for sites that are opened from a folder."""
 STYLE, SCRIPT = "assets/site.css", "assets/charts.js"
 """Files that all pages share."""
 STYLES = ("uplot/uPlot.min.css", "page.css", "bars.css", "site.css")
-SCRIPTS = (CHARTS, "dom.js", "plot.js", "charts.js", "site.js")
+SCRIPTS = (CHARTS, "dom.js", "bars.js", "plot.js", "charts.js", "site.js")
 PAGES = {
     "index.html": "Leaderboard",
     "devices.html": "Devices",
@@ -25,8 +28,6 @@ PAGES = {
     "changes.html": "Changes",
 }
 FEED = "feed.xml"
-HATCHES = {"printed": (3, 6), "computed": (2, 7)}
-"""By how a figure was made, the width of the lines of its bar and their distance."""
 
 
 def assets() -> dict[str, str]:
@@ -49,8 +50,8 @@ class Frame:
         """A text in the language of the site."""
         return word(english, self.language).format(**values) if values else word(english, self.language)
 
-    def page(self, address: str, title: str, *body: Child) -> str:
-        """A whole page. `address` is its path from the top of the site."""
+    def page(self, address: str, title: str, *body: Child, data: Mapping[str, Any] | None = None) -> str:
+        """A whole page. `address` is its path from the top of the site; `data` is for the script of the page."""
         up = "../" * (len(PurePosixPath(address).parts) - 1)
         links = [
             element("a", self.word(text), href=up + name, aria_current="page" if name == address else None)
@@ -77,18 +78,12 @@ class Frame:
         main = element("main", element("h1", title), *body, id="content")
         made = self.word("Made by llmperf {version}.", version=llmperf.__version__)
         footer = element("footer", element("p", made), None if self.prices is None else element("p", self.prices))
-        whole_body = element("body", header, main, footer, _hatches())
+        words = {name: self.word(english) for name, english in WORDS.items()}
+        known = {"language": self.language, "words": words, **(data or {})}
+        whole_body = element("body", header, main, footer,
+                             element("script", Html(embedded(known)), type="application/json", id="data"),
+                             element("script", src=up + SCRIPT))  # fmt: skip
         return f"<!doctype html>\n{element('html', head, whole_body, lang=self.language)}\n"
-
-
-def _hatches() -> Html:
-    """The fills of bars of figures that were not measured, as those of the HTML report."""
-    patterns = [
-        element("pattern", element("rect", width=line, height=apart, class_=f"hatch {how}"), id=how, width=apart,
-                height=apart, patternUnits="userSpaceOnUse", patternTransform="rotate(45)")
-        for how, (line, apart) in HATCHES.items()
-    ]  # fmt: skip
-    return element("svg", element("defs", patterns), class_="heard", aria_hidden="true")
 
 
 def table(

@@ -6,22 +6,17 @@ from collections.abc import Iterator, Sequence
 
 from llmperf.reporting import finding_text, shown, value_text
 from llmperf.types import Section, Sheet
-from llmperf_compare.ranking import Standing
+from llmperf_compare.ranking import Entry, Standing
 
-from llmperf_html.bars import RANKS, VERDICT_LEGEND
+from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
 from llmperf_html.run_curves import curves_of
 from llmperf_html.site.content import Content, SiteRun, slug
 from llmperf_html.site.curves import charts, estimate, time_parts
 from llmperf_html.site.markup import Child, Html, element, joined
 from llmperf_html.site.page import Frame, table
-from llmperf_html.site.ranked import leaderboard, signature_text
 from llmperf_html.words import WORDS
 
-FEW_CONTRACTS = 3
-"""Contracts of one model on the first page."""
-FEW_ENTRIES = 5
-"""Entries of one contract on the first page."""
 KINDS = {"devices": "device", "vendors": "vendor", "frameworks": "framework"}
 """Folders of the pages that runs can be looked up by, and what they are of."""
 KEYS = {"device": "device_model", "vendor": "vendor", "framework": "framework"}
@@ -38,7 +33,8 @@ def pages(frame: Frame, content: Content) -> Iterator[tuple[str, str]]:
     yield "index.html", _index(frame, content)
     for model, standings in content.by_model.items():
         address = model_address(model)
-        yield address, frame.page(address, model, _explained(frame), _boards(frame, content, standings, "../"))
+        boards = [leaderboard(frame, content, standing, None, 2) for standing in standings]
+        yield address, frame.page(address, model, _explained(frame), boards)
     for kind, what in KINDS.items():
         yield from _grouped(frame, content, kind, what)
     for kind, what in KINDS.items():
@@ -58,17 +54,12 @@ def _index(frame: Frame, content: Content) -> str:
     counted = frame.word("Results: {runs}; models: {models}; devices: {devices}",
                          runs=len(content.runs), models=len(content.by_model), devices=devices)  # fmt: skip
     body: list[Child] = [element("p", counted), _explained(frame)]
-    for model, standings in content.by_model.items():
-        address = model_address(model)
-        body.append(element("h2", element("a", model, href=address)))
-        for standing in standings[:FEW_CONTRACTS]:
-            few = list(enumerate(standing.entries[:FEW_ENTRIES], start=1))
-            body.append(leaderboard(frame, content, standing, "", few))
-        count = sum(len(standing.entries) for standing in standings)
-        cut = len(standings) > FEW_CONTRACTS or any(len(standing.entries) > FEW_ENTRIES for standing in standings)
-        if cut:
-            every = frame.word("All {count} entries", count=count)
-            body.append(element("p", element("a", f"{every}: {model}", href=address)))
+    body.append(
+        element("p", joined([element("a", model, href=model_address(model)) for model in content.by_model], " · "))
+    )
+    links = _links_of(content, "")
+    body = [element("div", class_="tools", id="choices"), element("div", id="chart"), *body]
+    body += [element("h2", frame.word("Results")), Html(standings_html(content.standings, links, frame.language))]
     return frame.page("index.html", frame.title, body)
 
 
@@ -77,19 +68,17 @@ def _explained(frame: Frame) -> Html:
                    frame.word(VERDICT_LEGEND), class_="note")  # fmt: skip
 
 
-def _boards(frame: Frame, content: Content, standings: Sequence[Standing], up: str) -> Iterator[Html]:
-    """Each contract with its table and everything that it fixes."""
-    for standing in standings:
-        yield leaderboard(frame, content, standing, up)
-        yield contract_details(frame, standing)
+def _links_of(content: Content, up: str) -> Links:
+    """Entries lead to the pages of their runs; `up` leads from the page to the top of the site."""
+    return Links(entry=lambda entry: up + content.run_of(entry.sheets[0]).address, comparison=lambda standing: "")
 
 
-def contract_details(frame: Frame, standing: Standing) -> Html:
-    """All parts of a contract, folded."""
-    summary = frame.word("Everything that was fixed ({count})", count=len(standing.contract))
-    rows: list[list[Child]] = [[name, value] for name, value in standing.contract.items()]
-    fixed = table(frame.word("Contract"), [frame.word("name"), frame.word("value")], rows)
-    return element("details", element("summary", summary), fixed)
+def leaderboard(
+    frame: Frame, content: Content, standing: Standing, chosen: Sequence[tuple[int, Entry]] | None, level: int
+) -> Html:
+    """The table of a contract on a page in a folder of the site: all entries, or `chosen` with their ranks."""
+    differing, place = content.differing[standing.model], content.standings.index(standing)
+    return Html(standing_html(standing, place, differing, _links_of(content, "../"), frame.language, chosen, level))
 
 
 def _grouped(frame: Frame, content: Content, kind: str, what: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +92,7 @@ def _grouped(frame: Frame, content: Content, kind: str, what: str) -> Iterator[t
                 if content.run_of(entry.sheets[0]).text(KEYS[what]) == name
             ]  # fmt: skip
             if own:
-                boards.append(leaderboard(frame, content, standing, "../", own))
+                boards.append(leaderboard(frame, content, standing, own, 2))
         yield address, frame.page(address, name, _explained(frame), boards)
 
 
@@ -139,7 +128,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
     if not sheet.measured:
         imported = frame.word("This row was imported from a document. llmperf did not measure it.")
         body.append(element("p", imported, class_="note"))
-    if signature := signature_text(frame, sheet):
+    if signature := signature_text(sheet, frame.language):
         body.append(element("p", signature, class_="note"))
     body.append(element("dl", _links(frame, run)))
     figures = [element("div", element("dt", title), element("dd", text))
@@ -150,10 +139,11 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
     sections = list(first_of_each_key(sheet.sections()))
     failures = [section for section in sections if section.key == "failure"]
     body += [_titled(frame, section, 2) for section in failures]
-    known = curves_of(sheet)
+    known, drawn = curves_of(sheet), None
     if known is not None:
         curves = curve_data(known, frame.language)
-        body += [charts(frame, curves), time_parts(frame, run, curves), estimate(frame, run, curves)]
+        drawn = {"run": {"curves": curves}}
+        body += [charts(frame), time_parts(frame, run, curves), estimate(frame, run, curves)]
     for standing in content.standings:
         own = [
             (rank, entry) for rank, entry in enumerate(standing.entries, start=1)
@@ -164,8 +154,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
             near = range(max(0, place - 2), min(len(standing.entries), place + 3))
             shown_entries = [(index + 1, standing.entries[index]) for index in near]
             body.append(element("h2", frame.word("Same contract")))
-            body.append(leaderboard(frame, content, standing, "../", shown_entries))
-            body.append(contract_details(frame, standing))
+            body.append(leaderboard(frame, content, standing, shown_entries, 3))
             if len(entry.sheets) > 1:
                 body += [element("h3", frame.word("Repeats")), _repeats(frame, content, run, entry.sheets)]
             break
@@ -175,7 +164,7 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
     if folded:
         summary = element("summary", element("h2", frame.word(WORDS["environment"])))
         body.append(element("details", summary, folded, class_="section"))
-    return frame.page(run.address, frame.word(sheet.title), body)
+    return frame.page(run.address, frame.word(sheet.title), body, data=drawn)
 
 
 def _links(frame: Frame, run: SiteRun) -> Iterator[Html]:

@@ -24,7 +24,7 @@ llmperf.bars = (function () {
       const unknown = value(row) === Infinity;
       number = unknown || currency(row) === before ? number + 1 : 1;
       before = unknown ? before : currency(row);
-      row.cells[0].textContent = unknown ? llmperf.UNKNOWN : String(number);
+      if (rows.length > 1) row.cells[0].textContent = unknown ? llmperf.UNKNOWN : String(number);
       row.classList.toggle("further", i >= 10);
       body.append(row);
     });
@@ -42,7 +42,63 @@ llmperf.bars = (function () {
       if (head && !head.hasAttribute("aria-sort")) rank(section.querySelector("table"), head);
     }
     const choice = document.getElementById("model");
-    if (choice) choice.value = model;
+    if (choice) { choice.value = model; draw(); }
+  }
+
+  const FACETS = ["vendor", "device", "precision", "verification"];
+  const selects = {};
+  const MOST = 40;
+
+  function select(name, text, values, changed) {
+    const label = make("label", text), choice = make("select");
+    choice.id = name;
+    choice.append(...values);
+    choice.addEventListener("change", changed);
+    label.append(choice);
+    selects[name] = choice;
+    return label;
+  }
+
+  // One chart across devices and contracts: the rows of the tables of one model that fit the filters, by one figure.
+  function draw() {
+    const place = document.getElementById("chart"), all = sections();
+    if (!place || !all.length) return;
+    const name = model || all[0].dataset.model, own = all.filter(function (section) { return section.dataset.model === name; }), rows = [];
+    const titles = new Map();
+    for (const section of own) for (const head of section.querySelectorAll("th[data-metric]")) titles.set(head.dataset.metric, head);
+    const options = Array.from(titles).map(function (pair) { return new Option(pair[1].textContent, pair[0]); });
+    const key = titles.has(metric) ? metric : titles.keys().next().value, head = titles.get(key);
+    selects.figure.replaceChildren(...options);
+    selects.figure.value = key;
+    for (const section of own) {
+      const column = section.querySelector('th[data-metric="' + key + '"]');
+      for (const row of section.querySelectorAll("tbody tr")) {
+        row.hidden = !FACETS.every(function (facet) { return !selects[facet].value || row.dataset[facet] === selects[facet].value; });
+        const cell = column && row.cells[column.cellIndex];
+        if (!row.hidden && cell && cell.dataset.value !== "") rows.push({ row: row, cell: cell, value: Number(cell.dataset.value), contract: own.length > 1 ? section.querySelector(".contract").textContent : "" });
+      }
+    }
+    const up = head.querySelector(".sort").dataset.order === "ascending", sound = rows.filter(function (one) { return !one.row.querySelector(".verdict.errors"); });
+    const most = Math.max(...(sound.length ? sound : rows).map(function (one) { return one.value; }));
+    rows.sort(function (a, b) { return (a.cell.dataset.currency || "").localeCompare(b.cell.dataset.currency || "") || (up ? a.value - b.value : b.value - a.value); });
+    // The best row of each device; the rows of a single device all, and the tables have the rest.
+    const devices = new Set(rows.map(function (one) { return one.row.dataset.device; })), seen = new Set(), list = make("ol");
+    if (devices.size > 1) rows.splice(0, rows.length, ...rows.filter(function (one) { const key = one.row.dataset.device + one.contract; return !seen.has(key) && seen.add(key); }));
+    for (const one of rows.slice(0, MOST)) {
+      const item = make("li"), label = make("div"), track = make("span", null, "track"), bar = one.cell.querySelector(".bar");
+      label.append(...Array.from(one.row.querySelector("th").childNodes, function (node) { return node.cloneNode(true); }));
+      if (one.contract) label.append(make("span", one.contract, "how"));
+      track.setAttribute("aria-hidden", "true");
+      if (rows.length > 1) {
+        const drawn = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+        drawn.setAttribute("class", bar ? bar.getAttribute("class") : one.cell.dataset.look);
+        drawn.setAttribute("width", Math.min(100, 100 * one.value / most) + "%");
+        track.append(drawn);
+      } else track.classList.remove("track");
+      item.append(label, track, make("span", one.cell.querySelector(".value").textContent, "value"));
+      list.append(item);
+    }
+    place.replaceChildren(make("h2", name + ": " + head.textContent), rows.length ? list : make("p", words.nothing, "note"));
   }
 
   function chooser(models) {
@@ -58,8 +114,16 @@ llmperf.bars = (function () {
   // `changed` is called when the reader ranks by another figure or chooses a model.
   function build(changed) {
     onChange = changed || onChange;
-    const place = document.getElementById("choices"), models = llmperf.data.models || [];
-    if (place && models.length > 1) place.append(chooser(models));
+    const place = document.getElementById("choices"), models = llmperf.data.models || Array.from(new Set(sections().map(function (section) { return section.dataset.model; })));
+    llmperf.data.models = models;
+    if (place && sections().length) {
+      place.append(chooser(models), select("figure", words.figure_choice + " ", [], function () { show(selects.figure.value, model); onChange(); }));
+      for (const facet of FACETS) {
+        const found = new Set(Array.from(document.querySelectorAll(".standing tbody tr"), function (row) { return row.dataset[facet]; }));
+        const label = select(facet, words["choice_" + facet] + " ", [new Option(words.any, ""), ...Array.from(found).sort().map(function (text) { return new Option(text, text); })], draw);
+        if (found.size > 1) place.append(label);
+      }
+    }
     for (const section of sections()) {
       llmperf.localise(section);
       for (const head of section.querySelectorAll("th[data-metric]")) {

@@ -1,6 +1,9 @@
 "use strict";
 // The charts of one run on its page of a site.
 (function () {
+  llmperf.bars.build();
+  llmperf.bars.show("", "");
+  if (!llmperf.data.run) return;
   const place = document.getElementById("charts"), line = [{ run: llmperf.data.run, name: "", stroke: "--c0" }];
 
   function show(byTime) {
