@@ -30,8 +30,7 @@ def cells(page, field):
 
 def test_the_report_opens_with_ranked_bars(opened):
     page = opened(html(some(3), "en", published("llama1_paddle_a100")), viewport={"width": 1400, "height": 900})
-    first = page.locator(".standing").first
-    assert first.bounding_box()["y"] < 300
+    assert page.locator("#chart li").first.bounding_box()["y"] < 300
     paddle = page.locator('.standing[data-model="llama1_7b"]')
     assert "57.4 %" in paddle.locator("tbody tr").first.inner_text()
     widths = paddle.locator(".bar.printed").evaluate_all("bars => bars.map(bar => bar.getBoundingClientRect().width)")
@@ -105,7 +104,7 @@ def test_prices_give_a_column_of_cost(opened, tmp_path):
     page.locator('#table thead [data-field="cost"] .sort').click()
     assert page.locator('#table thead [data-field="cost"]').get_attribute("aria-sort") == "ascending"  # cheapest on top
     page.locator('.bars [data-metric="cost_per_million_tokens"] .sort').click()
-    assert page.locator(".bars tbody .rank").first.inner_text() == "1"
+    assert page.locator(".bars tbody .rank").first.inner_text() == ""  # one row has no place
 
 
 def test_the_reader_chooses_columns(opened):

@@ -143,7 +143,6 @@ def test_runs_imported_rows_and_prices_on_one_site(tmp_path, example):
     assert "prices.toml, 2026-01-02" in files["index.html"]
     assert "2026-01-02" in page
     assert "in 2 runs" in files["index.html"]
-    assert 'class="bar measured' in files["index.html"]
     assert "2026-11-20" in files["changes.html"]
     entries = ElementTree.fromstring(files["feed.xml"]).findall(f"{ATOM}entry")
     addresses = [entry.find(f"{ATOM}link").get("href") for entry in entries]
