@@ -52,7 +52,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/datasets": 500,
     "extensions/estimate": 3950,
     "extensions/fuzz": 1000,
-    "extensions/html": 2150,
+    "extensions/html": 2050,
     "extensions/huggingface": 1000,
     "extensions/peak": 950,
     "extensions/published": 5900,
@@ -63,7 +63,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 92900,
+    "outside tests": 92800,
     "tests": 50100,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
