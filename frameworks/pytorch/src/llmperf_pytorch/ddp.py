@@ -19,7 +19,7 @@ from llmperf_pytorch.models import build_model, count_parameters
 from llmperf_pytorch.optimizers import adamw, set_learning_rate
 from llmperf_pytorch.precision import held_dtype, rest_dtype, set_matmul_precision
 from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
-from llmperf_pytorch.trainer import TorchTrainer, waits_of
+from llmperf_pytorch.trainer import TorchTrainer, Waits
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
@@ -39,18 +39,15 @@ class DdpTrainer(TorchTrainer):
             join_ranks(plan, device.collective_backend)
         set_matmul_precision(self._contract.precision)
         self._kernels = Kernels.of(plan)
-        self._parameters, self._model = self._build()
-        self._waits = waits_of(device) if isinstance(self._model, DistributedDataParallel) else None
+        model = self._make()
+        self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        self._model = model if plan.layout.world_size == 1 else self._distribute(model)
+        replicated = isinstance(self._model, DistributedDataParallel)
+        if replicated and not getattr(type(device.event()), "blocks", False):  # events that make the host wait
+            self._waits = Waits(device)
         self._optimizer = self._make_optimizer()
         self._scaler = torch.amp.GradScaler(self._device.type, enabled=self._contract.precision == "fp16")
         self._step = 0
-
-    def _build(self) -> tuple[list[torch.nn.Parameter], torch.nn.Module]:
-        model = self._make()
-        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        if self._plan.layout.world_size == 1:
-            return parameters, model
-        return parameters, self._distribute(model)
 
     def _make(self) -> torch.nn.Module:
         """The model on the device with its initial weights, which gives the loss. Sets `parameter_count`."""

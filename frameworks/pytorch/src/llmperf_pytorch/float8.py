@@ -5,6 +5,7 @@ Emulated products round their operands to fp8 as the device would, and are compu
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import llmperf
@@ -29,11 +30,18 @@ def scale_projections(blocks: list[nn.Module], spec: RunSpec) -> None:
     recipe, emulate = llmperf.precision_recipe(spec.contract.precision), spec.tuning.emulate_precision
     if recipe.products != "fp8":
         return
+    if recipe.scaling == "blockwise":
+        for part in [part for block in blocks for part in block.modules()]:
+            for name, child in part.named_children():
+                if isinstance(child, Projection):
+                    setattr(part, name, BlockwiseProjection.of(child, emulate))
+        return
+    float8 = _torchao().float8
+    config = replace(float8.Float8LinearConfig.from_recipe_name(recipe.scaling), emulate=emulate)
     for block in blocks:
-        if recipe.scaling == "blockwise":
-            _replace_projections(block, emulate)
-        else:
-            _convert_by_torchao(block, recipe.scaling, emulate)
+        float8.convert_to_float8_training(
+            block, config=config, module_filter_fn=lambda module, _: isinstance(module, Projection)
+        )
 
 
 def projections_text(model: nn.Module, spec: RunSpec) -> str:
@@ -58,24 +66,6 @@ def _torchao() -> Any:
         message = f"fp8 needs torchao, which cannot be imported: {error}; pip install llmperf-pytorch[fp8]"
         raise RunFailed(message) from error
     return torchao
-
-
-def _convert_by_torchao(block: nn.Module, scaling: str, emulate: bool) -> None:
-    from dataclasses import replace
-
-    float8 = _torchao().float8
-    config = replace(float8.Float8LinearConfig.from_recipe_name(scaling), emulate=emulate)
-    float8.convert_to_float8_training(
-        block, config=config, module_filter_fn=lambda module, name: isinstance(module, Projection)
-    )
-
-
-def _replace_projections(module: nn.Module, emulate: bool) -> None:
-    for name, child in module.named_children():
-        if isinstance(child, Projection):
-            setattr(module, name, BlockwiseProjection.of(child, emulate))
-        else:
-            _replace_projections(child, emulate)
 
 
 class BlockwiseProjection(Projection):

@@ -37,7 +37,10 @@ def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDP
     """The same model, each of its blocks gathered by itself; `mesh` has the dimensions `replicate` and `shard`."""
     keeps = spec.tuning.sharding_stage < 3
     data = mesh["replicate", "shard"] if mesh["replicate"].size() > 1 else mesh["shard"]
-    policy = mixed_precision(spec)
+    dtype, policy = rest_dtype(spec.contract.precision), MixedPrecisionPolicy()
+    if dtype is not held_dtype(spec.contract.precision):  # gradients too, unless they are added up in float32
+        reduced = torch.float32 if spec.tuning.accumulation_dtype == "fp32" else dtype
+        policy = MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
     blocks = [
         fully_shard(block, mesh=data, mp_policy=policy, reshard_after_forward=not keeps) for block in blocks_of(model)
     ]
@@ -52,15 +55,6 @@ def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDP
         block.set_modules_to_backward_prefetch(blocks[max(0, place - depth) : place][::-1])
     assert isinstance(model, FSDPModule)
     return model
-
-
-def mixed_precision(spec: RunSpec) -> MixedPrecisionPolicy:
-    """Computed in the case's precision; gradients are reduced in it too, unless the accumulation is in float32."""
-    dtype = rest_dtype(spec.contract.precision)
-    if dtype is held_dtype(spec.contract.precision):
-        return MixedPrecisionPolicy()
-    reduced = torch.float32 if spec.tuning.accumulation_dtype == "fp32" else dtype
-    return MixedPrecisionPolicy(param_dtype=dtype, reduce_dtype=reduced)
 
 
 def settle_shards(model: torch.nn.Module) -> None:

@@ -148,11 +148,15 @@ WITHOUT_BIAS = ("flash", "cudnn")
 
 def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     """A kernel that the devices, the precision or the model's positions rule out; the first reason only."""
-    attention = spec.tuning.attention
+    attention, window, bias = spec.tuning.attention, spec.model.window, None
+    if spec.model.position_encoding == "alibi":
+        bias = "ALiBi"
+    elif window is not None and window < spec.contract.seq_len:
+        bias = f"window of {window} tokens"
     if probe.on_cpu and attention in NAMES:
         message = f"{NAMES[attention]} needs an accelerator: expected auto, eager or sdpa on a CPU; the nearest is sdpa"
         yield setting_problem(framework, "tuning.attention", message)
-    elif attention in WITHOUT_BIAS and (bias := _bias(spec)) is not None:
+    elif attention in WITHOUT_BIAS and bias is not None:
         message = (
             f"torch's {attention} kernel takes no {bias}: expected auto, eager, sdpa, efficient or flex; the nearest is"
             " sdpa"
@@ -160,14 +164,6 @@ def attention_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[
         yield setting_problem(framework, "tuning.attention", message)
     else:
         yield from precision_problems(framework, spec)
-
-
-def _bias(spec: RunSpec) -> str | None:
-    """Property of the model's attention that some kernels cannot express; None if it is plainly causal."""
-    if spec.model.position_encoding == "alibi":
-        return "ALiBi"
-    windowed = spec.model.window is not None and spec.model.window < spec.contract.seq_len
-    return f"window of {spec.model.window} tokens" if windowed else None
 
 
 def precision_problems(framework: str, spec: RunSpec, nearest: str = "sdpa") -> Iterator[Problem]:

@@ -23,8 +23,7 @@ class SequenceLosses:
 
     def __init__(self) -> None:
         self._rows: list[torch.Tensor] = []
-        self._copied: torch.Tensor | None = None
-        self._arrived: torch.Event | None = None
+        self._copied: torch.Tensor | HostCopy | None = None
 
     def add(self, token_losses: torch.Tensor, labels: torch.Tensor) -> None:
         """A micro batch: the loss of each token and its label, [batch, seq_len] each; ignored ones have loss 0."""
@@ -33,22 +32,13 @@ class SequenceLosses:
 
     def copy(self) -> None:
         """After the step: copy them to the host without waiting."""
-        if not self._rows:
-            return
-        losses = torch.cat(self._rows)
-        self._rows = []
-        if losses.device.type == "cpu":
-            self._copied = losses
-            return
-        self._copied = torch.empty(losses.shape, dtype=losses.dtype, pin_memory=True)
-        self._copied.copy_(losses, non_blocking=True)
-        self._arrived = torch.get_device_module(losses.device).Event()
-        self._arrived.record()
+        if self._rows:
+            losses = torch.cat(self._rows)
+            self._rows = []
+            self._copied = losses if losses.device.type == "cpu" else HostCopy(losses)
 
     def values(self) -> Sequence[float] | None:
         """Mean cross entropy of each sequence, in nats per token; None if there are none."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
         return None if self._copied is None else self._copied.tolist()
 
 
@@ -136,20 +126,25 @@ class StepSums:
         return torch.stack([loss * weight for loss, weight in pairs]).sum() / sum(self._weights)
 
 
-class DeviceScalar:
-    """A number being copied to the host without anyone waiting for it."""
+class HostCopy:
+    """Numbers being copied to the host without anyone waiting for them."""
 
     __slots__ = ("_copied", "_event")
 
-    def __init__(self, value: torch.Tensor) -> None:
-        self._copied = torch.empty((), dtype=torch.float32, pin_memory=True)
-        self._copied.copy_(value.detach().reshape(()), non_blocking=True)
-        self._event = torch.get_device_module(value.device).Event()
+    def __init__(self, values: torch.Tensor) -> None:
+        self._copied = torch.empty(values.shape, dtype=torch.float32, pin_memory=True)
+        self._copied.copy_(values.detach(), non_blocking=True)
+        self._event = torch.get_device_module(values.device).Event()
         self._event.record()
 
     def ready(self) -> bool:
         """Check whether the copy has arrived."""
         return bool(self._event.query())
+
+    def tolist(self) -> list[float]:
+        """All numbers, when they have arrived."""
+        self._event.synchronize()
+        return self._copied.tolist()
 
     def __float__(self) -> float:
         self._event.synchronize()
@@ -158,11 +153,11 @@ class DeviceScalar:
 
 def to_come(value: torch.Tensor) -> bool | DeferredScalar:
     """True if a number is not 0, for `StepOutput.skipped`: at once where it is on the host, else as it comes."""
-    return bool(value) if value.device.type == "cpu" else DeviceScalar(value)
+    return bool(value) if value.device.type == "cpu" else HostCopy(value)
 
 
 def deferred(value: torch.Tensor | float) -> float | DeferredScalar:
     """A number for `StepOutput`: at once where it is on the host, else as it comes."""
     if isinstance(value, torch.Tensor) and value.device.type != "cpu":
-        return DeviceScalar(value)
+        return HostCopy(value)
     return float(value)

@@ -66,11 +66,6 @@ class Waits:
         return self._seconds
 
 
-def waits_of(device: Device) -> Waits | None:
-    """A new sum of waits; None for a device whose events make the host wait."""
-    return None if getattr(type(device.event()), "blocks", False) else Waits(device)
-
-
 @contextmanager
 def waits_of_calls(device: Device) -> Iterator[Waits]:
     """The sum of the times in which this process waits for a collective, or for a message of another rank, on the host.

@@ -125,7 +125,11 @@ class MixtureLayer(nn.Module):
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """[batch, seq_len, width] to the same."""
         tokens = hidden.flatten(0, 1)
-        weights, experts = self.router.choose(tokens, self._forced(hidden))
+        forced = None
+        if self._contract is not None:  # the experts of each token [tokens, top_k] are the contract's
+            places = torch.arange(hidden.shape[1], device=hidden.device) % self.table.shape[0]
+            forced = self.table.index_select(0, places).repeat(hidden.shape[0], 1)
+        weights, experts = self.router.choose(tokens, forced)
         with torch.no_grad():
             flat = experts.flatten()
             order = flat.argsort(stable=True)
@@ -136,23 +140,12 @@ class MixtureLayer(nn.Module):
         rows = Reordered.apply(copies, order, back)
         results = Reordered.apply(self.experts(rows, flat.index_select(0, order), counts), back, order)
         routed = (results.unflatten(0, (-1, self._top_k)) * weights.to(results.dtype).unsqueeze(-1)).sum(1)
-        return self._with_shared(hidden, routed.view(hidden.shape))
-
-    def _forced(self, hidden: torch.Tensor) -> torch.Tensor | None:
-        """The experts of each token [tokens, top_k] where the contract has them."""
-        if self._contract is None:
-            return None
-        batch, seq_len, _ = hidden.shape
-        places = torch.arange(seq_len, device=hidden.device) % self.table.shape[0]
-        return self.table.index_select(0, places).repeat(batch, 1)
-
-    def _with_shared(self, hidden: torch.Tensor, routed: torch.Tensor) -> torch.Tensor:
         if self.shared_expert is None:
-            return routed
+            return routed.view(hidden.shape)
         shared: torch.Tensor = self.shared_expert(hidden)
         if self.shared_expert_gate is not None:
             shared = shared * torch.sigmoid(self.shared_expert_gate(hidden))
-        return routed + shared
+        return routed.view(hidden.shape) + shared
 
     @torch.no_grad()
     def count(self) -> None:

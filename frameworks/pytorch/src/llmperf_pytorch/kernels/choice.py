@@ -23,8 +23,6 @@ from llmperf_pytorch.kernels.rope import rope, rotate
 from llmperf_pytorch.precision import compute_dtype, without_autocast
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from llmperf.types import Model, Plan
 
 GROUPED = getattr(functional, "grouped_mm", getattr(torch, "_grouped_mm", None))
@@ -45,23 +43,11 @@ def grouped_product(
         if one_kernel and GROUPED is not None and rows.device.type != "cpu":
             product: torch.Tensor = GROUPED(rows, matrices.transpose(-2, -1), offs=ends.to(torch.int32))
             return product
-        parts = rows.tensor_split(_read_places(ends, rows))
+        places: torch.Tensor | list[int] = ends[:-1].cpu()  # the host waits for them
+        if detect_fake_mode(rows) is not None:  # a trace has no values: equal parts
+            places = [rows.shape[0] * (place + 1) // len(ends) for place in range(len(ends) - 1)]
+        parts = rows.tensor_split(places)
         return torch.cat([part @ matrix.t() for part, matrix in zip(parts, matrices.unbind(), strict=True)])
-
-
-def _read_places(ends: torch.Tensor, rows: torch.Tensor) -> torch.Tensor | Sequence[int]:
-    """The places between experts, for which the host waits; equal parts if the rows have no data, in a trace."""
-    places = ends[:-1].cpu()
-    if detect_fake_mode(rows) is None:
-        return places
-    return [rows.shape[0] * (place + 1) // len(ends) for place in range(len(places))]
-
-
-def grouped_kernel(device_type: str, *, one_kernel: bool) -> str:
-    """By what grouped products are computed, for the result."""
-    if one_kernel and GROUPED is not None and device_type != "cpu":
-        return "torch.nn.functional.grouped_mm"
-    return "one product for each expert"
 
 
 def rms_norm(hidden: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -170,7 +156,8 @@ class Kernels:
             "optimizer": optimizer,
         }
         if model.mixture is not None:
-            names["experts"] = grouped_kernel(device_type, one_kernel=self.groups_products)
+            one_kernel = self.groups_products and GROUPED is not None and device_type != "cpu"
+            names["experts"] = "torch.nn.functional.grouped_mm" if one_kernel else "one product for each expert"
         if model.position_encoding != "rope":
             del names["rope"]
         if model.activation != "swiglu":

@@ -55,19 +55,13 @@ class BucketedModule(nn.Module):
         self._views: dict[int, tuple[Bucket, torch.Tensor]] = {}
         parameters = [parameter for parameter in module.parameters() if parameter.requires_grad]
         for group in _bucket_groups(parameters[::-1]):
-            self._make_bucket(group)
-
-    def _make_bucket(self, parameters: list[nn.Parameter]) -> None:
-        with torch.no_grad():
-            first, size = parameters[0], sum(parameter.numel() for parameter in parameters)
-            flat = torch.zeros(size, dtype=first.dtype, device=first.device)
-        bucket, start = Bucket(flat), 0
-        for parameter in parameters:
-            view = flat[start : start + parameter.numel()].view(parameter.shape)
-            self._views[id(parameter)] = bucket, view
-            bucket.missing.add(id(parameter))
-            parameter.register_post_accumulate_grad_hook(self._ready)
-            start += parameter.numel()
+            with torch.no_grad():
+                sizes = [parameter.numel() for parameter in group]
+                flat = torch.zeros(sum(sizes), dtype=group[0].dtype, device=group[0].device)
+            bucket = Bucket(flat)
+            for parameter, part in zip(group, flat.split(sizes), strict=True):
+                self._views[id(parameter)] = bucket, part.view(parameter.shape)
+                parameter.register_post_accumulate_grad_hook(self._ready)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """As the module."""

@@ -6,7 +6,7 @@ Its autocast has CUDA's lists of operations (torch/csrc/autograd, autocast_mode.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache
 from types import SimpleNamespace, TracebackType
 from typing import Any
@@ -229,22 +229,12 @@ class TracedDevice:
 class HostWaitNotes:
     """Where the device reports that the host waits for it."""
 
-    def __init__(self) -> None:
-        self._listener: Any = None
+    listener: Any = None
 
     def note(self, operation: str) -> None:
         """The host waits; forgotten while nothing is traced."""
-        if self._listener is not None:
-            self._listener.note(operation)
-
-    @contextlib.contextmanager
-    def to(self, listener: Any) -> Iterator[None]:
-        """Until the context ends, waits go to `listener.note(operation)`."""
-        before, self._listener = self._listener, listener
-        try:
-            yield
-        finally:
-            self._listener = before
+        if self.listener is not None:
+            self.listener.note(operation)
 
 
 HOST_WAITS = HostWaitNotes()

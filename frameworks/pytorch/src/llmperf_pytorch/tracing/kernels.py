@@ -62,45 +62,29 @@ def chosen_attention(
     enable_gqa: bool = False,
 ) -> torch.Tensor:
     """`torch.nn.functional.scaled_dot_product_attention`, by the first allowed kernel that takes these inputs."""
-    query, key, value = _autocast(query), _autocast(key), _autocast(value)
-    for allowed, kernel in (
-        (torch.backends.cuda.flash_sdp_enabled(), _flash),
-        (torch.backends.cuda.cudnn_sdp_enabled() and not torch.backends.cuda.mem_efficient_sdp_enabled(), _cudnn),
-        (torch.backends.cuda.mem_efficient_sdp_enabled(), _efficient),
-    ):
-        output = kernel(query, key, value, attn_mask, dropout_p, is_causal, scale) if allowed else None
-        if output is not None:
-            return output
-    raise RuntimeError("No available kernel. Aborting execution.")
-
-
-def _autocast(tensor: torch.Tensor) -> torch.Tensor:
-    kind = tensor.device.type
-    return tensor.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else tensor
-
-
-def _flash(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
-    width = query.shape[-1]
-    if mask is not None or query.dtype not in HALF or width > LARGEST_FLASH_HEAD or value.shape[-1] != width:
-        return None
-    return torch.ops.aten._scaled_dot_product_flash_attention(query, key, value, dropout, causal, scale=scale)[0]
-
-
-def _cudnn(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
-    if query.dtype not in HALF:
-        return None
-    kernel = torch.ops.aten._scaled_dot_product_cudnn_attention
-    return kernel(query, key, value, mask, query.requires_grad, dropout, causal, scale=scale)[0]
-
-
-def _efficient(query: Any, key: Any, value: Any, mask: Any, dropout: float, causal: bool, scale: float | None) -> Any:
-    groups = query.shape[1] // key.shape[1]
-    if groups > 1:  # this kernel wants as many heads of keys and values
-        key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
-    if mask is not None:
-        mask = mask.expand(query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    kernel = torch.ops.aten._scaled_dot_product_efficient_attention
-    return kernel(query, key, value, mask, query.requires_grad, dropout, causal, scale=scale)[0]
+    kind, cuda = query.device.type, torch.backends.cuda
+    if torch.is_autocast_enabled(kind):
+        query, key, value = (tensor.to(torch.get_autocast_dtype(kind)) for tensor in (query, key, value))
+    width, groups = query.shape[-1], query.shape[1] // key.shape[1]
+    half = query.dtype in HALF
+    outputs: tuple[torch.Tensor, ...]
+    flash = half and attn_mask is None and width <= LARGEST_FLASH_HEAD and value.shape[-1] == width
+    if flash and cuda.flash_sdp_enabled():
+        kernel = torch.ops.aten._scaled_dot_product_flash_attention
+        outputs = kernel(query, key, value, dropout_p, is_causal, scale=scale)
+        return outputs[0]
+    if half and cuda.cudnn_sdp_enabled() and not cuda.mem_efficient_sdp_enabled():
+        kernel = torch.ops.aten._scaled_dot_product_cudnn_attention
+    elif cuda.mem_efficient_sdp_enabled():
+        kernel = torch.ops.aten._scaled_dot_product_efficient_attention
+        if groups > 1:  # this kernel wants as many heads of keys and values
+            key, value = key.repeat_interleave(groups, dim=1), value.repeat_interleave(groups, dim=1)
+        if attn_mask is not None:
+            attn_mask = attn_mask.expand(*query.shape[:3], key.shape[2])
+    else:
+        raise RuntimeError("No available kernel. Aborting execution.")
+    outputs = kernel(query, key, value, attn_mask, query.requires_grad, dropout_p, is_causal, scale=scale)
+    return outputs[0]
 
 
 @contextmanager

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,22 +123,14 @@ class LiveMemory:
             if live > peak:
                 peak, when, last = live, time, allocation
         widths = set(logits_widths)
-        held = _by_kind((one for one in allocations if _lives(one, when)), start, widths)
-        before = _by_kind((one for one in allocations if _lives(one, start)), start, widths)
+        held, before = Counter[MemoryKind](), Counter[MemoryKind]()
+        for time, sums in ((when, held), (start, before)):
+            for one in allocations:
+                if one.bytes and one.made <= time and (one.freed is None or one.freed > time):
+                    sums[kind_of(one, start, widths)] += one.bytes
         place = "" if last is None else f"{last.operation} {list(last.shape)}"
         phase: Phase = "forward" if last is None else last.phase
         return TracedMemory(peak_bytes=peak, at_peak=held, phase=phase, operation=place, between_steps=before)
-
-
-def _lives(allocation: Allocation, time: int) -> bool:
-    return allocation.made <= time and (allocation.freed is None or allocation.freed > time)
-
-
-def _by_kind(allocations: Iterable[Allocation], start: int, widths: set[int]) -> Mapping[MemoryKind, int]:
-    sums: Counter[MemoryKind] = Counter()
-    for allocation in allocations:
-        sums[kind_of(allocation, start, widths)] += allocation.bytes
-    return {kind: size for kind, size in sums.items() if size}
 
 
 def kind_of(allocation: Allocation, start: int, logits_widths: set[int]) -> MemoryKind:

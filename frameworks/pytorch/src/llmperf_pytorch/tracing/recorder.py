@@ -88,7 +88,7 @@ class Recorder(TorchDispatchMode):
 
     def __enter__(self) -> Any:
         enter, only_shapes = self._stack.enter_context, self._learning(getattr(ShardingPropagator, SHAPES))
-        enter(HOST_WAITS.to(self))
+        enter(patch.object(HOST_WAITS, "listener", self))
         self._stack.callback(torch._C._set_only_lift_cpu_tensors, torch._C._only_lift_cpu_tensors())
         torch._C._set_only_lift_cpu_tensors(True)  # torch.tensor(..., device=...) then copies as a dispatched operation
         enter(self._phases())
