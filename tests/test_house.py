@@ -38,7 +38,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "frameworks/megatron_core": 900,
     "frameworks/megatron_deepspeed": 1900,
     "frameworks/paddle": 2000,
-    "frameworks/pytorch": 5850,
+    "frameworks/pytorch": 5750,
     "frameworks/torchtitan": 800,
     "frameworks/transformers": 650,
     "frameworks/zero": 850,
@@ -63,7 +63,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/tracking": 400,
     "extensions/verify": 4450,
     "extensions/zh": 50,
-    "outside tests": 92800,
+    "outside tests": 92700,
     "tests": 50100,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
