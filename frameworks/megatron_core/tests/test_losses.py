@@ -6,13 +6,17 @@ pytestmark = pytest.mark.slow
 
 QWEN3 = {"family": "qwen3", "qk_norm": "head", "head_width": 32}
 MIXTURE = {"family": "qwen3_moe", "qk_norm": "head", "mixture": {"experts": 4, "top_k": 2, "expert_width": 32}}
-MODELS = {"llama": {}, "tied": {"tied_embeddings": True}, "qwen3": QWEN3, "mixture": MIXTURE, "balanced": MIXTURE}
+STRETCHED = {"rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 16,
+                              "low_frequency": 1.0, "high_frequency": 4.0}}  # fmt: skip
+MODELS = {"llama": {}, "tied": {"tied_embeddings": True}, "qwen3": QWEN3, "mixture": MIXTURE, "balanced": MIXTURE,
+          "stretched": STRETCHED}  # fmt: skip
 SEQUENCE = {"tensor_parallel": 2, "sequence_parallel": True}
 LAYOUTS = {
     ("llama", "data"): {"micro_batch": 1},
     ("llama", "distributed optimiser"): {"micro_batch": 1, "sharding_stage": 1},
     ("qwen3", "tensor"): {"tensor_parallel": 2},
     ("qwen3", "sequence"): SEQUENCE,
+    ("stretched", "tensor"): {"tensor_parallel": 2},
     ("tied", "pipeline"): {"pipeline_parallel": 2},
     ("llama", "checkpointed"): {"pipeline_parallel": 2, "gradient_checkpointing": True},
     ("mixture", "experts"): {"expert_parallel": 2, "sharding_stage": 1},

@@ -114,7 +114,7 @@ def model_chunk(plan: Plan, config: TransformerConfig, *, first: bool, last: boo
             parts.input_layernorm = parts.pre_mlp_layernorm = RMSNorm
             if model.qk_norm == "head":
                 attention.q_layernorm = attention.k_layernorm = RMSNorm
-    return GPTModel(
+    chunk = GPTModel(
         config,
         layers,
         vocab_size=model.vocab_size,
@@ -125,10 +125,14 @@ def model_chunk(plan: Plan, config: TransformerConfig, *, first: bool, last: boo
         position_embedding_type="rope",
         rotary_percent=model.rotated_share,
         rotary_base=model.rope_theta,
-        rope_scaling=scaling is not None,
-        **({} if scaling is None else {"rope_scaling_factor": scaling.factor}),
         vp_stage=stage,
     )
+    if scaling is not None:  # by its own function, which GPTModel calls with the numbers of Llama 3.1 alone
+        rotary = chunk.rotary_pos_emb
+        rotary.inv_freq = rotary._apply_scaling(
+            rotary.inv_freq, scaling.factor, scaling.low_frequency, scaling.high_frequency, scaling.original_positions
+        )
+    return chunk
 
 
 def data_parallel_config(plan: Plan) -> DistributedDataParallelConfig:

@@ -43,6 +43,9 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     if model.position_encoding != "rope" or model.family == "baichuan":
         message = f"megatron-core has rotary positions and separate projections; {model.name} has others"
         yield problem("model.family", f"{message}; the nearest is --framework pytorch")
+    if (scaling := model.rope_scaling) is not None and scaling.method != "llama3":
+        message = f"megatron-core's GPTModel stretches positions only as Llama 3.1 does, found {scaling.method}"
+        yield problem("model.rope_scaling", f"{message}; the nearest is --framework pytorch")
     if "o" in model.attention_bias:
         yield problem("model.attention_bias", "expected biases of q, k and v alone; the nearest is --framework pytorch")
     if (mixture := model.mixture) is not None and (
