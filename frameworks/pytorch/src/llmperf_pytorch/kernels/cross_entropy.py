@@ -6,7 +6,6 @@ scales them. Made of torch's operations, so it runs on every device, and where r
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,7 +72,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         state_gradient = torch.empty_like(states) if of_states else None
         weight_gradient = None
         total = torch.zeros((), dtype=torch.float32, device=states.device)
-        parts = list(_parts(states, weight))
+        # equal runs of tokens whose float32 logits have about the size that suits the device
+        tokens, most = states.shape[0], LOGIT_BYTES.get(states.device.type, LARGEST_PART)
+        each = -(-tokens // max(1, -(-tokens * weight.shape[0] * 4 // most)))
+        parts = [slice(first, min(first + each, tokens)) for first in range(0, tokens, each)]
         for part in parts:
             rows = states[part]
             logits = rows @ weight.t()
@@ -105,15 +107,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
             None,
             None,
         )
-
-
-def _parts(states: torch.Tensor, weight: torch.Tensor) -> Iterator[slice]:
-    """Equal runs of tokens whose float32 logits have about the size that suits the device."""
-    tokens, most = states.shape[0], LOGIT_BYTES.get(states.device.type, LARGEST_PART)
-    parts = max(1, -(-tokens * weight.shape[0] * 4 // most))
-    each = -(-tokens // parts)
-    for first in range(0, tokens, each):
-        yield slice(first, min(first + each, tokens))
 
 
 def _losses(

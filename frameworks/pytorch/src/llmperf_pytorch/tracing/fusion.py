@@ -117,7 +117,10 @@ class Chain:
 
     def takes(self, name: str, kind: OperationKind) -> bool:
         """Check whether an operation is part of a chain now."""
-        if not COMPILED.inside or kind in SEPARATE or name.startswith(NOT_JOINED) or _accumulates():
+        if not COMPILED.inside or kind in SEPARATE or name.startswith(NOT_JOINED):
+            return False
+        node = torch._C._current_autograd_node()
+        if node is not None and "AccumulateGrad" in type(node).__name__:  # the engine adds up a weight's gradient
             return False
         return name.startswith("aten.") or name in JOINED
 
@@ -183,9 +186,3 @@ class Chain:
         if isinstance(arguments, (list, tuple)):
             return tuple(map(self._values, arguments))
         return repr(arguments)
-
-
-def _accumulates() -> bool:
-    """Check whether the engine adds up the gradient of a weight, outside of what is compiled."""
-    node = torch._C._current_autograd_node()
-    return node is not None and "AccumulateGrad" in type(node).__name__

@@ -22,21 +22,16 @@ _libraries: list[torch.library.Library] = []
 @contextmanager
 def kernels_of_accelerators() -> Iterator[str]:
     """`scaled_dot_product_attention` and `rms_norm` by the kernels that CUDA has for them."""
-    _register_fused()
+    if not _libraries:  # without a kernel for the device type, torch would take these operations apart
+        library = torch.library.Library("aten", "IMPL")
+        for name in ("_fused_rms_norm", "silu_backward"):
+            library.impl(name, _never_called, "PrivateUse1")
+        _libraries.append(library)
     with ExitStack() as stack:
         stack.enter_context(patch.object(functional, "scaled_dot_product_attention", chosen_attention))
         stack.enter_context(patch.object(functional, "rms_norm", rms_norm))
         stack.enter_context(patch.object(optimizers, "FUSED_DEVICES", (*optimizers.FUSED_DEVICES, NAME)))
         yield "kernels of scaled_dot_product_attention, rms_norm and AdamW chosen as on CUDA"
-
-
-def _register_fused() -> None:
-    """Without a kernel for the device type, torch would take these operations apart."""
-    if not _libraries:
-        library = torch.library.Library("aten", "IMPL")
-        for name in ("_fused_rms_norm", "silu_backward"):
-            library.impl(name, _never_called, "PrivateUse1")
-        _libraries.append(library)
 
 
 def _never_called(*_: object) -> Any:

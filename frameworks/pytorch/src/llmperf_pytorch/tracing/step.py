@@ -68,7 +68,9 @@ def traced_step(
     register_device_type()
     logging.getLogger("torch").setLevel(logging.ERROR)
     plan = with_recomputed_activations(plan)
-    change = with_micro_batches or with_gradient_accumulation
+    change = with_micro_batches or (
+        lambda plan, count: replace(plan, batch=replace(plan.batch, gradient_accumulation=count))
+    )
     # enough micro batches to fill a pipeline
     accumulation, most = plan.batch.gradient_accumulation, plan.layout.pipeline_parallel + 1
     counts = (accumulation,) if accumulation <= most else (most - 1, most)
@@ -90,11 +92,6 @@ def traced_step(
             replaced.append(stack.enter_context(context))
         steps = [_record(change(plan, count), build) for count in counts]
     return _trace(plan, rank, steps, tuple(replaced))
-
-
-def with_gradient_accumulation(plan: Plan, micro_batches: int) -> Plan:
-    """The plan with another number of micro batches in a step, for trainers that read it from `Plan.batch`."""
-    return replace(plan, batch=replace(plan.batch, gradient_accumulation=micro_batches))
 
 
 def _record(plan: Plan, build: Build) -> RecordedStep:
