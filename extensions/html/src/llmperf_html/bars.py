@@ -19,6 +19,7 @@ from llmperf.reporting import (
     UNKNOWN,
     printable,
     rounded,
+    sheet_values,
     shown,
     value_text,
     word,
@@ -38,6 +39,7 @@ MAX_STANDINGS = 60
 """Contracts with bars; the table of runs has all."""
 IDENTITY = ("precision", "seq_len", "global_batch", "dataset")
 """Parts of a contract that its heading always names."""
+LOOKS = "Pale bars are not verified, dotted bars are estimated, bars with a dashed edge are disturbed or computed."
 RANKS = "token/p/s: tokens per second of one rank, which has a whole device unless the row says otherwise."
 """Unit of the throughput."""
 
@@ -131,7 +133,7 @@ def arranged(standings: Sequence[Standing]) -> list[Standing]:
     devices: dict[str, set[str]] = {}
     for standing in standings:
         for entry in standing.entries:
-            hosts.setdefault(standing.model, set()).add(entry.sheets[0].cell("vendor").value == "cpu")
+            hosts.setdefault(standing.model, set()).add(sheet_values(entry.sheets[0]).get("vendor") == "cpu")
             devices.setdefault(standing.model, set()).add(entry.device)
     return sorted(standings, key=lambda standing: (False not in hosts[standing.model], -len(devices[standing.model])))
 
@@ -200,9 +202,9 @@ def _row(
     link = f'<a href="{escape(href)}">{name}</a>' if href else name
     more = ' class="further"' if rank > SHOWN else ""
     first = entry.sheets[0]
-    names = {"vendor": "vendor", "precision": "precision"}
-    facets = {name: shown(first.cell(key)) for name, key in names.items()}
-    facets["device"] = entry.device.split(" ", 1)[-1].strip()
+    values = sheet_values(first)
+    facets = {name: str(values.get(name) or UNKNOWN) for name in ("vendor", "precision")}
+    facets["device"] = str(values.get("device_model") or entry.device.split(" ", 1)[-1])
     data = "".join(f' data-{name}="{escape(printable(text))}"' for name, text in facets.items())
     signatures = {signature_text(sheet, language) for sheet in entry.sheets} - {""}
     signed = "".join(f"<small>{escape(text)}</small>" for text in sorted(signatures))

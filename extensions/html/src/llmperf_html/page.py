@@ -20,7 +20,7 @@ from llmperf.types import Row, Sheet
 from llmperf_compare.comparison import compare, speed_line
 from llmperf_compare.ranking import Entry, Standing, standings
 
-from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, arranged, standings_html
+from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, arranged, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, document
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
@@ -74,7 +74,7 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
     if len(data["currencies"]) > 1:
         note = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
         currencies = f'<p class="note">{escape(note.format(currencies=", ".join(data["currencies"])))}</p>'
-    notes = " ".join(map(text, (ranked, legend, RANKS, *[VERDICT_LEGEND] * imported)))
+    notes = " ".join(map(text, (ranked, legend, LOOKS, RANKS, *[VERDICT_LEGEND] * imported)))
     return f"""<a id="skip" href="#table">{text(WORDS["skip"])}</a>
 <header><h1>{text("llmperf report")}</h1><p><span id="summary">{escape(data["summary"])}</span>
 <time id="made" datetime="{data["made_iso"]}">{escape(data["made"])}</time></p></header>

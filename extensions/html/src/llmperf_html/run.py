@@ -165,7 +165,9 @@ def _cells(sheet: Sheet, rows: Mapping[str, Row], language: str) -> tuple[list[s
         if column.field == "run":
             row = Row(key="run", label="run", value=printable(sheet.name))
         elif column.cost:
-            row = next((row for row in sheet.overview if row.key == column.key), None)
+            adapters = shown(sheet.cell("model")).endswith("LoRA")  # nobody pretrains with adapters
+            shown_rows = () if adapters and column.field.startswith("train_") else sheet.overview
+            row = next((row for row in shown_rows if row.key == column.key), None)
         text = UNKNOWN if row is None else printable(value_text(row, language))
         value = None if row is None else row.value
         if column.rounding is None:

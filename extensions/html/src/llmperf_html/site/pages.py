@@ -8,7 +8,7 @@ from llmperf.reporting import finding_text, shown, value_text
 from llmperf.types import Section, Sheet
 from llmperf_compare.ranking import Entry, Standing
 
-from llmperf_html.bars import RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
+from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
 from llmperf_html.run_curves import curves_of
 from llmperf_html.site.content import Content, SiteRun, slug
@@ -64,8 +64,9 @@ def _index(frame: Frame, content: Content) -> str:
 
 
 def _explained(frame: Frame) -> Html:
-    return element("p", frame.word(COMPARABLE), element("br"), f"{frame.word(BARS)} {frame.word(RANKS)}", element("br"),
-                   frame.word(VERDICT_LEGEND), class_="note")  # fmt: skip
+    looks = " ".join(map(frame.word, (BARS, LOOKS, RANKS)))
+    lines: list[Child] = [frame.word(COMPARABLE), element("br"), looks, element("br"), frame.word(VERDICT_LEGEND)]
+    return element("p", lines, class_="note")
 
 
 def _links_of(content: Content, up: str) -> Links:
