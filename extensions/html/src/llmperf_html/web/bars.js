@@ -70,10 +70,12 @@ llmperf.bars = (function () {
     const key = titles.has(metric) ? metric : titles.keys().next().value, head = titles.get(key);
     selects.figure.replaceChildren(...options);
     selects.figure.value = key;
+    for (const row of document.querySelectorAll(".standing tbody tr")) {
+      row.hidden = !FACETS.every(function (facet) { return !selects[facet].value || row.dataset[facet] === selects[facet].value; });
+    }
     for (const section of own) {
       const column = section.querySelector('th[data-metric="' + key + '"]');
       for (const row of section.querySelectorAll("tbody tr")) {
-        row.hidden = !FACETS.every(function (facet) { return !selects[facet].value || row.dataset[facet] === selects[facet].value; });
         const cell = column && row.cells[column.cellIndex];
         if (!row.hidden && cell && cell.dataset.value !== "") rows.push({ row: row, cell: cell, value: Number(cell.dataset.value), contract: own.length > 1 ? section.querySelector(".contract").textContent : "" });
       }
