@@ -79,7 +79,7 @@ def undisturbed(result: Result) -> Iterator[Violation]:
         )
         if all_disturbed(result) and (stragglers := costly_stragglers(result)) is not None:
             message = Text("{}; the others waited for {} there, which may have cost {}", message, *stragglers)
-        yield "/metrics/other_cpu_share", message
+        yield "/metrics/other_cpu_share", Text("{}; run again when the host is idle: --wait-until-idle", message)
     if others:
         message = Text("{} other processes used the devices during the run, expected none", others)
         yield "/metrics/other_processes", message

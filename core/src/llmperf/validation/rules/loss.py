@@ -185,7 +185,8 @@ def ends_lower(result: Result) -> Iterator[Violation]:
     most = began + RISE_NATS + STANDARD_ERRORS * TOKEN_SPREAD / math.sqrt(result.batch.tokens_per_step)
     if (found := sum(last) / len(last)) > most:
         message = Text(
-            "expected a mean of the last {} losses of at most {} (begun at {}), found {}: training diverged",
+            "expected a mean of the last {} losses of at most {} (begun at {}), found {}: training diverged, try a"
+            " lower --set optimizer.lr",
             *(len(last), figure(most), figure(began), figure(found)),
         )
         yield "/loss_curve", message

@@ -85,7 +85,7 @@ def window_holds_steps(result: Result) -> Iterator[Violation]:
     yield from deviates("/metrics/window_seconds", metrics.window_seconds, expected, because, STEP_TIME_SLACK)
 
 
-UNEVEN_STEPS = Text("the steps are very uneven, so something else probably disturbed the run")
+UNEVEN_STEPS = Text("the steps are very uneven; run again when the host is idle: --wait-until-idle")
 
 
 @rule("LP209", "warning", "The steps take about the same time")
@@ -109,7 +109,7 @@ def no_drift(result: Result) -> Iterator[Violation]:
         first, last = result.metrics.step_seconds.quarters[0], result.metrics.step_seconds.quarters[-1]
         medians = Text("median {} s in the first quarter, {} s in the last", figure(first.median), figure(last.median))
         message = Text("{} ({}), expected at most {:.0f} %", drift_text(change), medians, 100 * DRIFT)
-        yield "/metrics/step_seconds/quarters", message
+        yield "/metrics/step_seconds/quarters", Text("{}; measure longer: --set warmup_steps, --set steps", message)
 
 
 @rule("LP238", "note", "The mean step is known well")
