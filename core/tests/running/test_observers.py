@@ -92,7 +92,7 @@ def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_pat
     assert [step["measured"] for step in steps] == [False] * 2 + [True] * 10
     assert last == {"status": "complete"}
     assert warnings == []
-    assert "step 0/12" in capsys.readouterr().err  # the core's own observer, through the same hook
+    assert "step 12/12" in capsys.readouterr().err  # the core's own observer, through the same hook
 
 
 @pytest.mark.slow
