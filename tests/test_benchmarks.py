@@ -29,7 +29,7 @@ SMALLEST = {
     "peers/hf_trainer.py": (("--framework", "pytorch", "--rounds", "1", *SHORT), r"\d\.\d{2,}"),
     "peers/torchtitan_run.py": (("--rounds", "1", *SHORT), r"\d\.\d{2,}"),
     "same_curve.py": (("--only", "zero", "--models", "qwen3_tiny", "--steps", "2", "--out", "{out}"),
-                      r"\| zero \| stage 3 \| \d\.\de-\d+ \|"),
+                      r"\| zero \| stage 3 \| \d\.\de[+-]\d+ \|"),
     "spot_check.py": (("llama_tiny",), r"fp32 +largest \d\.\de-\d+, mean"),
     "startup.py": (("--pairs", "1"), r"llmperf validate: \d+ ms of CPU, \d+\.\d x `python -c pass`"),
     "tune_space.py": (("--simulated", "--searches", "1", "--trials", "4"), r"1 searches of 4 trials .* worst \d\.\d+"),

@@ -46,7 +46,7 @@ def parameters():
         yield pytest.param(words, id=" ".join(words), marks=[pytest.mark.slow] * (words[0] == "check-plugin"))
 
 
-ELSEWHERE = {"peak", "profile", "tune", "recover"}
+ELSEWHERE = {"peak", "profile", "tune", "recover", "fuzz"}
 """Commands that measure for a minute, or need a run that was cut off: their options are parsed alone."""
 
 
