@@ -32,6 +32,7 @@ ATTENTION = {
     "flex": "flex_attention",
 }
 """`attn_implementation` of transformers by `tuning.attention`."""
+ALWAYS_SHARED = ("deepseek_v2", "deepseek_v3")
 CPU_ATTENTION = ("auto", "sdpa", "eager")
 ARCHITECTURE = tuple(name for name in llmperf.ARCHITECTURE if name not in ("multi_token_layers", "counted"))
 
@@ -77,6 +78,12 @@ def problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
                 yield problem(f"model.{key}", f"{message} ({spec.model.name}); nearest: --framework pytorch")
     except UserError as error:
         yield problem("model.family", str(error).removeprefix("model.family: "))
+    mixture = spec.model.mixture
+    if mixture is not None and spec.model.family in ALWAYS_SHARED and not mixture.shared_experts:
+        message = (
+            f"transformers' classes of family {spec.model.family} have shared experts: expected 1 or more, found 0"
+        )
+        yield problem("model.mixture.shared_experts", f"{message}; nearest: --framework pytorch")
     if spec.model.multi_token_layers:
         yield problem(
             "model.multi_token_layers", "no class of transformers trains them: expected 0; nearest: --framework pytorch"
