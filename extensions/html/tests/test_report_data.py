@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import llmperf_schemas
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
@@ -167,6 +168,8 @@ def test_repeats_are_one_bar_with_their_range():
         == "101.0 100.0 to 102.0 in 3 runs, a rank has 1/2 of a device; whole device 202.0"
     )
     assert 'class="track"' not in page
+    hardware = llmperf_schemas.example("result")["hardware"] | {"device_model": "Another CPU"}
+    assert html([*some(3), *some(3, hardware=hardware)], "en").count('<svg class="whisker"') == 2 * 3  # figures
 
 
 def test_bars_hold_no_markup_of_documents():
