@@ -177,7 +177,11 @@ def resume(archive: Path, folder: Path) -> bool:
     if (folder / STATE).is_file():
         return False
     with tarfile.open(archive) as tar:
-        tar.extractall(folder, filter="data")
+        for member in tar:  # extractall has its filter from Python 3.11.4 on only
+            path, file = (folder / member.name).resolve(), tar.extractfile(member) if member.isfile() else None
+            if file is not None and path.is_relative_to(folder.resolve()):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.read())
     return True
 
 
