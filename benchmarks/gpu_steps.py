@@ -59,6 +59,7 @@ SMALL: Settings = {
     **{"precision": "fp32", "steps": 4, "warmup_steps": 1},
 }
 GPU_TESTS = (
+    "frameworks/kit/tests",
     "frameworks/pytorch/tests",
     "frameworks/zero/tests",
     "frameworks/lora/tests",

@@ -30,8 +30,8 @@ MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-vendorkit", "llmperf-cpu", "llmperf-nvidia"),
     *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-peak", "llmperf-published"),
     *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify", "llmperf-zh"),
-    *("llmperf-scripts", "llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed", "llmperf-lora"),
-    "llmperf-datasets",
+    *("llmperf-scripts", "llmperf-torchkit", "llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed"),
+    *("llmperf-lora", "llmperf-datasets"),
 )
 """Whose requirements are collected. The wheels of all members are built."""
 EXTRAS = ("torchao",)

@@ -21,10 +21,10 @@ from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.decoder.positions import Rotary
 from llmperf_pytorch.kernel_limits import FUSED_OPS
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.kernels.compiled import FAILED
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
-from llmperf_pytorch.losses import mean_cross_entropy
-from llmperf_pytorch.precision import DTYPES
+from llmperf_torchkit.compiled import FAILED
+from llmperf_torchkit.losses import mean_cross_entropy
+from llmperf_torchkit.precision import DTYPES
 
 HEAD_WIDTH = 64
 Work = Callable[[], torch.Tensor]
@@ -120,7 +120,7 @@ def block_facts(seq_len: int, width: int, inner: int) -> Model:
 
 def block_seconds(states: torch.Tensor, width: int, inner: int, repetitions: int) -> dict[str, float]:
     """A Llama block with separate operations, with fused ones, and compiled."""
-    from llmperf_pytorch.kernels.compiled import compile_blocks
+    from llmperf_torchkit.compiled import compile_blocks
 
     facts = block_facts(states.shape[1], width, inner)
     works: dict[str, Work] = {}

@@ -88,7 +88,7 @@ FAULTS = {
     ),
     "data": Fault(
         "all data-parallel ranks train on the same sequences", "pytorch",
-        "llmperf_pytorch.feed:Feed.__init__", "plan.layout.data_parallel_rank(own_rank())", "0",
+        "llmperf_torchkit.feed:Feed.__init__", "plan.layout.data_parallel_rank(own_rank())", "0",
     ),
 }  # fmt: skip
 

@@ -25,7 +25,7 @@ PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "ll
 
 SHARED = {
     "vendors": {"llmperf_vendorkit"},
-    "frameworks": {"llmperf_pytorch", "llmperf_zero"},
+    "frameworks": {"llmperf_torchkit", "llmperf_pytorch", "llmperf_zero"},
     "examples": {"llmperf_vendorkit"},
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare", "llmperf_huggingface", "llmperf_trace"},

@@ -79,7 +79,7 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
     plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
     assert "2 ranks = TP1 x PP1 x DP2" in plan
-    hint = " ./frameworks/pytorch ./frameworks/zero  # in a clone of llmperf"
+    hint = " ./frameworks/kit ./frameworks/pytorch ./frameworks/zero  # in a clone of llmperf"
     assert hint in plan
     refused = call(llmperf, "run", "default", cwd=tmp_path, expected=2).stderr
     assert hint in refused
@@ -148,7 +148,7 @@ def test_frameworks_without_torch_are_refused_before_ranks_start(wheels, tmp_pat
 
 
 def test_core_and_one_framework_train_from_wheels(wheels, tmp_path):
-    members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-pytorch")
+    members = ("llmperf-core", "llmperf-schemas", "llmperf-cpu", "llmperf-torchkit", "llmperf-pytorch")
     pins = [f"{name}=={version(name)}" for name in ("torch", "transformers", "numpy")]
     llmperf = environment(tmp_path / "env", wheels, members, *pins)
     settings = ["--set", "steps=4", "--set", "warmup_steps=1", "--set", "model=llama_tiny", "--devices", "1"]

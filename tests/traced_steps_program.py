@@ -14,7 +14,7 @@ from llmperf.planning.states import Selection, Site
 from llmperf_estimate.traces import wrong_trace
 
 IMPORTED = (
-    "llmperf_pytorch.tracing.step", "torch._dynamo", "torch._inductor.compile_fx",
+    "llmperf_torchkit.tracing.step", "torch._dynamo", "torch._inductor.compile_fx",
     "transformers.models.llama.modeling_llama", "peft", "deepspeed", "deepspeed.runtime.zero.muon.muon_optimizer",
     "deepspeed.runtime.zero.stage3",
 )  # fmt: skip

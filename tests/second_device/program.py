@@ -52,7 +52,7 @@ def error_of(task, plan, device):
     from unittest import mock
 
     import torch
-    from llmperf_pytorch import feed
+    from llmperf_torchkit import feed
 
     with mock.patch.object(torch.Tensor, "to", lambda tensor, *_, **__: tensor):
         assert feed.Feed(plan, torch.device("accel", 0)).next()[0].device.type == "cpu"

@@ -192,7 +192,7 @@ def test_in_another_environment_only_the_missing_distributions_are_installed(els
     assert install_own("llmperf-tracking") == f"uv pip install --python {python} {CLONE}/extensions/tracking"
     monkeypatch.setattr(mending, "find_spec", lambda name: object())
     assert install_own("llmperf-tracking") == f"{python} -m pip install {CLONE}/extensions/tracking"
-    both = f"{CLONE}/frameworks/pytorch {CLONE}/frameworks/zero"
+    both = " ".join(f"{CLONE}/frameworks/{name}" for name in ("pytorch", "kit", "zero"))
     assert install_own("llmperf-zero") == f"{python} -m pip install {both}"
     monkeypatch.setattr(mending, "source", lambda distribution: None)
     assert install_own("llmperf-tracking") == f"{python} -m pip install ./extensions/tracking  # in a clone of llmperf"

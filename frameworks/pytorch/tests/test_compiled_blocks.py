@@ -44,8 +44,8 @@ def test_a_compiler_that_fails_ends_a_run_in_one_line(program):
 @pytest.mark.slow
 def test_operations_do_without_a_compiler_that_fails(monkeypatch):
     import torch
-    from llmperf_pytorch.kernels import compiled
     from llmperf_pytorch.kernels.choice import Kernels
+    from llmperf_torchkit import compiled
 
     def fails(*_, **__):
         raise RuntimeError("no Python.h\nand more")

@@ -96,7 +96,7 @@ def test_every_framework_trains_in_every_precision_and_stage_as_on_a_cpu(train):
 
 def test_numbers_from_the_device_are_not_waited_for():
     import torch
-    from llmperf_pytorch.losses import deferred
+    from llmperf_torchkit.losses import deferred
 
     torch.cuda._sleep(200_000_000)
     number = deferred(torch.tensor(1.5, device="cuda"))

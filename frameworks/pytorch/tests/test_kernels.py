@@ -48,7 +48,7 @@ def test_swiglu_and_rope_are_the_separate_operations(torch, dtype):
 @pytest.mark.parametrize("parts", [1, 3])
 def test_linear_cross_entropy_is_projection_and_loss(torch, monkeypatch, dtype, parts):
     from llmperf_pytorch.kernels import cross_entropy
-    from llmperf_pytorch.losses import mean_cross_entropy
+    from llmperf_torchkit.losses import mean_cross_entropy
 
     dtype = getattr(torch, dtype)
     monkeypatch.setitem(cross_entropy.LOGIT_BYTES, "cpu", -(-2 * 15 * 50 * 4 // parts))

@@ -62,7 +62,7 @@ def test_autocast_does_not_widen_16_bits(torch, monkeypatch):
 def test_every_norm_of_a_model_is_one_operation_if_fused(torch, program, family, precision, fused, count):
     from llmperf_pytorch.kernels.choice import Kernels
     from llmperf_pytorch.models import construct_model
-    from llmperf_pytorch.precision import DTYPES, default_dtype
+    from llmperf_torchkit.precision import DTYPES, default_dtype
     from torch.profiler import profile
 
     model = {} if family == "llama" else program.BAICHUAN

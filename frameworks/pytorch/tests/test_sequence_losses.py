@@ -3,7 +3,7 @@
 import pytest
 import torch
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
-from llmperf_pytorch.losses import SequenceLosses, mean_cross_entropy, recorded_in
+from llmperf_torchkit.losses import SequenceLosses, mean_cross_entropy, recorded_in
 
 pytestmark = pytest.mark.slow
 

@@ -107,8 +107,8 @@ def test_a_model_makes_its_block_masks_once_a_pass_and_outside_of_its_blocks(tor
 
 
 def test_the_host_never_asks_the_device_for_a_value(torch, program):
-    from llmperf_pytorch.losses import mean_cross_entropy
     from llmperf_pytorch.models import build_model
+    from llmperf_torchkit.losses import mean_cross_entropy
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Waits(TorchDispatchMode):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from llmperf_pytorch.processes import own_rank
+from llmperf_torchkit.processes import own_rank
 
 from llmperf_lora.adapters import save_adapters
 from llmperf_lora.limits import read_options

@@ -95,7 +95,7 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """The trainer on torch's fake tensors."""
-    from llmperf_pytorch.tracing.step import traced_step
+    from llmperf_pytorch.tracing import traced_step
 
     if not plan.spec.tuning.sharding_stage:
         return traced_step(plan, rank, llmperf_build_trainer)
@@ -107,6 +107,6 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
 @llmperf.hookimpl
 def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
     """The steps under torch.profiler."""
-    from llmperf_pytorch.profiling import profiled_steps
+    from llmperf_torchkit.profiling import profiled_steps
 
     return profiled_steps(device, step, steps, trace)

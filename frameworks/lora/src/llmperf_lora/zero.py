@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from llmperf_pytorch.processes import own_rank
+from llmperf_torchkit.processes import own_rank
 from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
 

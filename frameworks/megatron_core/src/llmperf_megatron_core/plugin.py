@@ -91,6 +91,6 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
 @llmperf.hookimpl
 def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
     """The steps under torch.profiler."""
-    from llmperf_pytorch.profiling import profiled_steps
+    from llmperf_torchkit.profiling import profiled_steps
 
     return profiled_steps(device, step, steps, trace)

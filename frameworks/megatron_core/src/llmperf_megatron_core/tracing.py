@@ -11,14 +11,14 @@ from unittest.mock import patch
 import torch
 import torch.distributed
 from llmperf.errors import UserError
-from llmperf_pytorch.tracing.device import HOST_WAITS, NAME
-from llmperf_pytorch.tracing.step import traced_step
+from llmperf_torchkit.tracing.device import HOST_WAITS, NAME
+from llmperf_torchkit.tracing.step import traced_step
 
 from llmperf_megatron_core.cpu import stand_in_for_cuda
 
 if TYPE_CHECKING:
     from llmperf.types import Plan, StepTrace
-    from llmperf_pytorch.tracing.step import Build
+    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

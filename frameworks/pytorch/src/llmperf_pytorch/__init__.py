@@ -23,31 +23,32 @@ from typing import TYPE_CHECKING
 from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
-    from llmperf_pytorch.feed import Feed as Feed
+    from llmperf_torchkit.feed import Feed as Feed
+    from llmperf_torchkit.losses import StepSums as StepSums
+    from llmperf_torchkit.losses import deferred as deferred
+    from llmperf_torchkit.losses import mean_cross_entropy as mean_cross_entropy
+    from llmperf_torchkit.operations import TorchOperations as TorchOperations
+    from llmperf_torchkit.optimizers import adamw as adamw
+    from llmperf_torchkit.optimizers import adamw_kernel as adamw_kernel
+    from llmperf_torchkit.optimizers import parameter_groups as parameter_groups
+    from llmperf_torchkit.optimizers import set_learning_rate as set_learning_rate
+    from llmperf_torchkit.precision import rest_dtype as rest_dtype
+    from llmperf_torchkit.precision import set_matmul_precision as set_matmul_precision
+    from llmperf_torchkit.processes import join_ranks as join_ranks
+    from llmperf_torchkit.processes import joined as joined
+    from llmperf_torchkit.processes import leave_ranks as leave_ranks
+    from llmperf_torchkit.processes import meeting_point as meeting_point
+    from llmperf_torchkit.processes import torch_device as torch_device
+    from llmperf_torchkit.profiling import profiled_steps as profiled_steps
+    from llmperf_torchkit.tracing.data_parallel import BucketedModule as BucketedModule
+
     from llmperf_pytorch.kernel_limits import used_fused_ops as used_fused_ops
     from llmperf_pytorch.kernels.choice import Kernels as Kernels
     from llmperf_pytorch.limits import common_problems as common_problems
-    from llmperf_pytorch.losses import StepSums as StepSums
-    from llmperf_pytorch.losses import deferred as deferred
-    from llmperf_pytorch.losses import mean_cross_entropy as mean_cross_entropy
     from llmperf_pytorch.models import build_model as build_model
     from llmperf_pytorch.models import count_parameters as count_parameters
     from llmperf_pytorch.models import fill_weights as fill_weights
-    from llmperf_pytorch.operations import TorchOperations as TorchOperations
-    from llmperf_pytorch.optimizers import adamw as adamw
-    from llmperf_pytorch.optimizers import adamw_kernel as adamw_kernel
-    from llmperf_pytorch.optimizers import parameter_groups as parameter_groups
-    from llmperf_pytorch.optimizers import set_learning_rate as set_learning_rate
-    from llmperf_pytorch.precision import rest_dtype as rest_dtype
-    from llmperf_pytorch.precision import set_matmul_precision as set_matmul_precision
-    from llmperf_pytorch.processes import join_ranks as join_ranks
-    from llmperf_pytorch.processes import joined as joined
-    from llmperf_pytorch.processes import leave_ranks as leave_ranks
-    from llmperf_pytorch.processes import meeting_point as meeting_point
-    from llmperf_pytorch.processes import torch_device as torch_device
-    from llmperf_pytorch.profiling import profiled_steps as profiled_steps
-    from llmperf_pytorch.tracing.data_parallel import BucketedModule as BucketedModule
-    from llmperf_pytorch.tracing.step import traced_step as traced_step
+    from llmperf_pytorch.tracing import traced_step as traced_step
     from llmperf_pytorch.trainer import TorchTrainer as TorchTrainer
 
 _MOVED: dict[str, str] = {}

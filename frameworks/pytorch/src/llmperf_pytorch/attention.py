@@ -12,10 +12,9 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import torch
+from llmperf_torchkit.precision import compute_dtype
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from torch.nn.attention.flex_attention import BlockMask

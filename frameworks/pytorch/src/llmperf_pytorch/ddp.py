@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import torch
 from llmperf import learning_rate
 from llmperf.types import StepOutput
+from llmperf_torchkit.feed import Feed
+from llmperf_torchkit.losses import StepSums, deferred, to_come
+from llmperf_torchkit.optimizers import adamw, set_learning_rate
+from llmperf_torchkit.precision import held_dtype, rest_dtype, set_matmul_precision
+from llmperf_torchkit.processes import join_ranks, joined, leave_ranks, torch_device
 from torch.nn.parallel import DistributedDataParallel
 
 from llmperf_pytorch.decoder.mixture import expert_tokens
-from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.losses import StepSums, deferred, to_come
 from llmperf_pytorch.models import build_model, count_parameters
-from llmperf_pytorch.optimizers import adamw, set_learning_rate
-from llmperf_pytorch.precision import held_dtype, rest_dtype, set_matmul_precision
-from llmperf_pytorch.processes import join_ranks, joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer, Waits
 
 if TYPE_CHECKING:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 import torch
 from llmperf.errors import RunFailed
+from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.decoder.feed_forward import Projection
-from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import RunSpec

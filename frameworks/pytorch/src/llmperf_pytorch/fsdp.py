@@ -19,14 +19,15 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from llmperf_torchkit.optimizers import adamw_of
+from llmperf_torchkit.precision import default_dtype, held_dtype, rest_dtype
+from torch.distributed import device_mesh
+from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.models import blocks_of, construct_model, count_parameters, fill_part, set_buffers
-from llmperf_pytorch.optimizers import adamw_of
-from llmperf_pytorch.precision import default_dtype, held_dtype, rest_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Model, Plan, RunSpec
@@ -150,7 +151,7 @@ class ShardedTrainer(DdpTrainer):
         layout = self._plan.layout
         shards = layout.sharding_degree
         sizes = (layout.data_parallel // shards, shards)
-        mesh = init_device_mesh(self._device.type, sizes, mesh_dim_names=("replicate", "shard"))
+        mesh = device_mesh.init_device_mesh(self._device.type, sizes, mesh_dim_names=("replicate", "shard"))
         self._sharded = shard_model(model, spec, mesh)
         self._materialise(model)
         self._shards = [self._shard(name, parameter) for name, parameter in model.named_parameters()]

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 import torch
 from llmperf.errors import absent_name
+from llmperf_torchkit.compiled import compile_blocks
+from llmperf_torchkit.precision import default_dtype, held_dtype
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.float8 import scale_projections
 from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
-from llmperf_pytorch.kernels.compiled import compile_blocks
-from llmperf_pytorch.precision import default_dtype, held_dtype
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -91,7 +91,7 @@ def llmperf_screening() -> Iterable[ScreeningCheck]:
 
     def check(name: str, unit: str, scope: Literal["device", "pair"], tolerance: float) -> ScreeningCheck:
         def measure(argument: int | PairEnd) -> float:
-            from llmperf_pytorch import screening
+            from llmperf_torchkit import screening
 
             figure: float = getattr(screening, name.replace("-", "_").replace(" ", "_"))(argument)
             return figure
@@ -122,7 +122,7 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
 @llmperf.hookimpl
 def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     """Matrix products, attention, copies and collectives by torch."""
-    from llmperf_pytorch.operations import TorchOperations
+    from llmperf_torchkit.operations import TorchOperations
 
     return TorchOperations(plan, device)
 
@@ -130,7 +130,7 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
 @llmperf.hookimpl
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """The trainer on torch's fake tensors."""
-    from llmperf_pytorch.tracing.step import traced_step
+    from llmperf_pytorch.tracing import traced_step
 
     return traced_step(plan, rank, llmperf_build_trainer)
 
@@ -138,6 +138,6 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
 @llmperf.hookimpl
 def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
     """The steps under torch.profiler."""
-    from llmperf_pytorch.profiling import profiled_steps
+    from llmperf_torchkit.profiling import profiled_steps
 
     return profiled_steps(device, step, steps, trace)

@@ -14,12 +14,12 @@ import torch
 import torch.distributed
 from llmperf.errors import RunFailed
 from llmperf.types import StepOutput
+from llmperf_torchkit.compiled import compile_seconds, compiler_failure
+from llmperf_torchkit.losses import SequenceLosses, recorded_in
+from llmperf_torchkit.optimizers import adamw_kernel
 from typing_extensions import Self
 
 from llmperf_pytorch.float8 import projections_text
-from llmperf_pytorch.kernels.compiled import compile_seconds, compiler_failure
-from llmperf_pytorch.losses import SequenceLosses, recorded_in
-from llmperf_pytorch.optimizers import adamw_kernel
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

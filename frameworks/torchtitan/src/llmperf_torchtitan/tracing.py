@@ -9,10 +9,10 @@ from unittest.mock import patch
 
 import torch
 import torch._utils
-from llmperf_pytorch.kernels import compiled
-from llmperf_pytorch.tracing.device import NAME
-from llmperf_pytorch.tracing.kernels import attention_by_pairs, visible_pairs
-from llmperf_pytorch.tracing.step import traced_step
+from llmperf_torchkit import compiled
+from llmperf_torchkit.tracing.device import NAME
+from llmperf_torchkit.tracing.kernels import attention_by_pairs, visible_pairs
+from llmperf_torchkit.tracing.step import traced_step
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import stage as stages
@@ -20,7 +20,7 @@ from torch.nn.attention.flex_attention import AuxOutput, BlockMask
 
 if TYPE_CHECKING:
     from llmperf.types import Plan, StepTrace
-    from llmperf_pytorch.tracing.step import Build
+    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

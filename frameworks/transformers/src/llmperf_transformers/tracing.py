@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from llmperf_pytorch.tracing.device import HOST_WAITS, NAME
-from llmperf_pytorch.tracing.step import traced_step
+from llmperf_torchkit.tracing.device import HOST_WAITS, NAME
+from llmperf_torchkit.tracing.step import traced_step
 
 from llmperf_transformers.limits import by_deepspeed
 
 if TYPE_CHECKING:
     from llmperf.types import Plan, StepTrace
-    from llmperf_pytorch.tracing.step import Build
+    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

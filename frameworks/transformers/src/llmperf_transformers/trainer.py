@@ -11,11 +11,11 @@ import torch
 from llmperf_huggingface.export import huggingface_config
 from llmperf_pytorch import ddp, fsdp
 from llmperf_pytorch.fsdp import Shard, settle_shards
-from llmperf_pytorch.kernels.compiled import compile_blocks
-from llmperf_pytorch.losses import mean_cross_entropy
 from llmperf_pytorch.models import blocks_of, count_parameters
-from llmperf_pytorch.optimizers import adamw_kernel
-from llmperf_pytorch.precision import held_dtype
+from llmperf_torchkit.compiled import compile_blocks
+from llmperf_torchkit.losses import mean_cross_entropy
+from llmperf_torchkit.optimizers import adamw_kernel
+from llmperf_torchkit.precision import held_dtype
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 

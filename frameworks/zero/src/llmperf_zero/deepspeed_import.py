@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import deepspeed
 import torch
 from deepspeed.runtime.zero import stage3, stage_1_and_2
-from llmperf_pytorch.processes import meeting_point, set_timeouts
+from llmperf_torchkit.processes import meeting_point, set_timeouts
 
 if TYPE_CHECKING:
     from llmperf.types import Plan

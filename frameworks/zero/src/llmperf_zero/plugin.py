@@ -143,7 +143,7 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
 
     if offloads(plan.spec) != "none":
         raise UserError("zero does not trace steps with states on the host: expected framework.offload=none")
-    from llmperf_pytorch.tracing.step import traced_step
+    from llmperf_pytorch.tracing import traced_step
 
     from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
@@ -153,6 +153,6 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
 @llmperf.hookimpl
 def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
     """The steps under torch.profiler."""
-    from llmperf_pytorch.profiling import profiled_steps
+    from llmperf_torchkit.profiling import profiled_steps
 
     return profiled_steps(device, step, steps, trace)

@@ -12,7 +12,7 @@ from unittest.mock import patch
 import torch
 from deepspeed.accelerator import real_accelerator
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
-from llmperf_pytorch.tracing.device import DEFAULT_STREAM, MEMORY_BYTES, NAME, Event, Stream, answer_always
+from llmperf_torchkit.tracing.device import DEFAULT_STREAM, MEMORY_BYTES, NAME, Event, Stream, answer_always
 
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import skip_inference_kernel
@@ -92,7 +92,7 @@ def deepspeed_without_device() -> Iterator[str]:
 
 
 STAND_INS: tuple[Callable[[], AbstractContextManager[str]], ...] = (deepspeed_without_device,)
-"""For `llmperf_pytorch.tracing.step.traced_step`."""
+"""For `llmperf_torchkit.tracing.step.traced_step`."""
 
 
 def with_micro_batches(plan: Plan, micro_batches: int) -> Plan:

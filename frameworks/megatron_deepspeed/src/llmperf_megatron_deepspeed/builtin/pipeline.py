@@ -11,8 +11,8 @@ from deepspeed.runtime.pipe.topology import PipelineParallelGrid, PipeModelDataP
 from llmperf.types import Model
 from llmperf_pytorch.decoder.feed_forward import gated_activation
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.kernels.compiled import compile_blocks
-from llmperf_pytorch.precision import default_dtype, rest_dtype
+from llmperf_torchkit.compiled import compile_blocks
+from llmperf_torchkit.precision import default_dtype, rest_dtype
 from torch import nn
 
 from llmperf_megatron_deepspeed.builtin.attention import SelfAttention

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 import torch.distributed
 from llmperf_pytorch.kernels.cross_entropy import VocabularyShard, linear_cross_entropy
-from llmperf_pytorch.losses import mean_cross_entropy, record_token_losses
+from llmperf_torchkit.losses import mean_cross_entropy, record_token_losses
 from torch import distributed
 from torch.nn import functional
 

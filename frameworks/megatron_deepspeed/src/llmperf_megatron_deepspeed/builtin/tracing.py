@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from deepspeed.runtime.pipe.engine import PipelineEngine
-from llmperf_pytorch.precision import rest_dtype
-from llmperf_pytorch.tracing.step import traced_step
+from llmperf_pytorch.tracing import traced_step
+from llmperf_torchkit.precision import rest_dtype
 from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
 from llmperf_megatron_deepspeed.builtin.attention import forget_positions

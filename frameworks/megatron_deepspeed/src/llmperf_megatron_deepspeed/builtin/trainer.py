@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import torch
 from llmperf import learning_rate
 from llmperf.types import StepOutput
-from llmperf_pytorch.feed import Feed
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.losses import deferred
-from llmperf_pytorch.optimizers import adamw, set_learning_rate
-from llmperf_pytorch.precision import set_matmul_precision
-from llmperf_pytorch.processes import joined, leave_ranks, torch_device
 from llmperf_pytorch.trainer import TorchTrainer
+from llmperf_torchkit.feed import Feed
+from llmperf_torchkit.losses import deferred
+from llmperf_torchkit.optimizers import adamw, set_learning_rate
+from llmperf_torchkit.precision import set_matmul_precision
+from llmperf_torchkit.processes import joined, leave_ranks, torch_device
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 

@@ -92,7 +92,7 @@ def main(run: Path, home: Path, arguments: list[str]) -> int:
     sys.dont_write_bytecode = True
     sys.argv = [str(home / SCRIPT), *(word.replace(DATA, str(data)) for word in arguments)]
     sys.path.insert(0, str(home))
-    from llmperf_pytorch.processes import meet_as_agent_says, set_timeouts
+    from llmperf_torchkit.processes import meet_as_agent_says, set_timeouts
     from llmperf_zero.deepspeed_import import skip_inference_kernel
 
     set_timeouts(plan)

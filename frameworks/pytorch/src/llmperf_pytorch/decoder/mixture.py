@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import llmperf
 import torch
+from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection, gated_activation
 from llmperf_pytorch.kernels.choice import Kernels, grouped_product
-from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Contract, Model

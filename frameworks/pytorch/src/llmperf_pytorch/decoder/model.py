@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import torch
+from llmperf_torchkit.losses import head_loss
+from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 from torch.nn import functional
 
@@ -14,8 +16,6 @@ from llmperf_pytorch.decoder.mixture import MixtureLayer
 from llmperf_pytorch.decoder.positions import PositionEncoding, Positions
 from llmperf_pytorch.kernels.choice import Kernels, norm_of
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
-from llmperf_pytorch.losses import head_loss
-from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Contract, Model

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import llmperf
 import torch
+from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 
 from llmperf_pytorch import attention as kernels
-from llmperf_pytorch.precision import compute_dtype
 
 if TYPE_CHECKING:
     from llmperf.types import Model

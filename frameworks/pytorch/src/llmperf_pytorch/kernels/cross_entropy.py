@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from llmperf_torchkit.losses import record_token_losses, recording
+from llmperf_torchkit.precision import compute_dtype, without_autocast
 from torch import distributed
-
-from llmperf_pytorch.losses import record_token_losses, recording
-from llmperf_pytorch.precision import compute_dtype, without_autocast
 
 IGNORED = -100
 """Label of a token that is left out of the mean."""

@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-
-from llmperf_pytorch.kernels.compiled import compiled
+from llmperf_torchkit.compiled import compiled
 
 
 def rotate(states: torch.Tensor, cosines: torch.Tensor, sines: torch.Tensor) -> torch.Tensor:

@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from llmperf_torchkit.compiled import compiled
 from torch.nn import functional
-
-from llmperf_pytorch.kernels.compiled import compiled
 
 
 def _product(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from llmperf.types import OperationToTime
-from llmperf_pytorch.operations import TorchOperations
+from llmperf_torchkit.operations import TorchOperations
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ from unittest.mock import patch
 import torch
 from torch.nn import functional
 
-from llmperf_pytorch import attention, optimizers
-from llmperf_pytorch.tracing.device import NAME
+from llmperf_torchkit import optimizers
+from llmperf_torchkit.tracing.device import NAME
 
 LARGEST_FLASH_HEAD = 256
 """Width of a head from which torch's flash kernel is not chosen."""
@@ -82,25 +82,10 @@ def chosen_attention(
     return outputs[0]
 
 
-@contextmanager
-def flex_attention_by_pairs() -> Iterator[str]:
-    """FlexAttention's compiled kernels, which torch has for few types of devices, are single operations."""
-    with (
-        patch.object(attention, "_compiled_flex", lambda: _run),
-        patch.object(attention, "block_mask", lambda seq_len, window, _: visible_pairs(seq_len, window)),
-    ):
-        yield "FlexAttention: one operation each way, which leaves out masked pairs"
-
-
 def visible_pairs(seq_len: int, window: int | None) -> int:
     """Pairs of query and key that a causal mask with a window leaves, each diagonal counted half."""
     width = seq_len if window is None else min(window, seq_len)
     return width * (2 * seq_len - width) // 2
-
-
-def _run(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, **options: Any) -> Any:
-    output, log_sums = attention_by_pairs(query, key, value, options["block_mask"])
-    return (output, log_sums) if options["return_lse"] else output
 
 
 @torch.library.custom_op("llmperf::flex_attention", mutates_args=())

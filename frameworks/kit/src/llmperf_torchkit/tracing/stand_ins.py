@@ -14,8 +14,8 @@ import numpy as np
 import torch
 import torch.distributed
 
-from llmperf_pytorch.tracing.device import NAME
-from llmperf_pytorch.tracing.operations import tensors_in
+from llmperf_torchkit.tracing.device import NAME
+from llmperf_torchkit.tracing.operations import tensors_in
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -94,9 +94,8 @@ def streams_in_order() -> Iterator[str]:
 def meshes_with_ranks() -> Iterator[str]:
     """Device meshes are made of tensors that have values: they say which ranks share what."""
     from torch._subclasses.fake_tensor import unset_fake_temporarily
+    from torch.distributed import device_mesh
     from torch.distributed.device_mesh import DeviceMesh
-
-    from llmperf_pytorch import fsdp
 
     def with_values(make: Callable[..., Any]) -> Callable[..., Any]:
         def made(*arguments: Any, **named: Any) -> Any:
@@ -106,7 +105,7 @@ def meshes_with_ranks() -> Iterator[str]:
         return made
 
     with ExitStack() as stack:
-        stack.enter_context(patch.object(fsdp, "init_device_mesh", with_values(vars(fsdp)["init_device_mesh"])))
+        stack.enter_context(patch.object(device_mesh, "init_device_mesh", with_values(device_mesh.init_device_mesh)))
         for name in ("__init__", "_create_flatten_mesh", "_create_unflatten_mesh"):
             if hasattr(DeviceMesh, name):
                 stack.enter_context(patch.object(DeviceMesh, name, with_values(getattr(DeviceMesh, name))))

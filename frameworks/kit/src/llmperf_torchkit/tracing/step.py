@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from llmperf.types.tracing import HostWait, StepTrace, TracedCollective, TracedMemory, TracedOperation
 
-from llmperf_pytorch.tracing.device import TracedDevice, register_device_type
-from llmperf_pytorch.tracing.memory import LiveMemory
-from llmperf_pytorch.tracing.recorder import CollectiveKey, OperationKey, Recorder
+from llmperf_torchkit.tracing.device import TracedDevice, register_device_type
+from llmperf_torchkit.tracing.memory import LiveMemory
+from llmperf_torchkit.tracing.recorder import CollectiveKey, OperationKey, Recorder
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan, Trainer
@@ -53,10 +53,10 @@ def traced_step(
     gives the plan another number of micro batches in a step; `stand_ins` are contexts of the framework, each of which
     gives a line that says what it replaces. To be called in a process of its own.
     """
-    from llmperf_pytorch.tracing.data_parallel import bucketed_data_parallel
-    from llmperf_pytorch.tracing.fusion import chains_of_compiled_blocks, with_recomputed_activations
-    from llmperf_pytorch.tracing.kernels import flex_attention_by_pairs, kernels_of_accelerators
-    from llmperf_pytorch.tracing.stand_ins import (
+    from llmperf_torchkit.tracing.data_parallel import bucketed_data_parallel
+    from llmperf_torchkit.tracing.fusion import chains_of_compiled_blocks, with_recomputed_activations
+    from llmperf_torchkit.tracing.kernels import kernels_of_accelerators
+    from llmperf_torchkit.tracing.stand_ins import (
         conversion_of_modules,
         meshes_with_ranks,
         no_communication,
@@ -84,7 +84,6 @@ def traced_step(
             streams_in_order(),
             meshes_with_ranks(),
             kernels_of_accelerators(),
-            flex_attention_by_pairs(),
             *((chains_of_compiled_blocks(),) if plan.spec.tuning.compile else ()),
             bucketed_data_parallel(),
             *(make() for make in stand_ins),

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from llmperf_pytorch.tracing.operations import work_of
+from llmperf_torchkit.tracing.operations import work_of
 
 pytestmark = pytest.mark.slow
 

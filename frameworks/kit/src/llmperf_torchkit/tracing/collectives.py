@@ -9,7 +9,7 @@ import torch
 import torch.distributed
 from llmperf.types.tracing import Collective, Phase
 
-from llmperf_pytorch.tracing.operations import operation_name, tensors_in
+from llmperf_torchkit.tracing.operations import operation_name, tensors_in
 
 PATTERNS: tuple[tuple[Collective, str, str], ...] = (
     ("all_reduce", "input", "allreduce_ allreduce_coalesced_ all_reduce all_reduce_ all_reduce_coalesced"),

@@ -18,12 +18,12 @@ from torch.distributed.tensor._sharding_prop import ShardingPropagator
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass_type
 
-from llmperf_pytorch.tracing.collectives import Call, call_of, is_communication
-from llmperf_pytorch.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
-from llmperf_pytorch.tracing.fusion import COMPILED, Chain
-from llmperf_pytorch.tracing.fusion import NAME as CHAIN
-from llmperf_pytorch.tracing.memory import LiveMemory
-from llmperf_pytorch.tracing.operations import (
+from llmperf_torchkit.tracing.collectives import Call, call_of, is_communication
+from llmperf_torchkit.tracing.device import DEFAULT_STREAM, HOST_WAITS, NAME, Stream
+from llmperf_torchkit.tracing.fusion import COMPILED, Chain
+from llmperf_torchkit.tracing.fusion import NAME as CHAIN
+from llmperf_torchkit.tracing.memory import LiveMemory
+from llmperf_torchkit.tracing.operations import (
     Work,
     caller,
     is_free,
@@ -35,7 +35,7 @@ from llmperf_pytorch.tracing.operations import (
     within,
     work_of,
 )
-from llmperf_pytorch.tracing.stand_ins import without_constants
+from llmperf_torchkit.tracing.stand_ins import without_constants
 
 SYNCHRONOUS = {"aten._local_scalar_dense", "aten.nonzero", "aten.masked_select", "aten.equal", "aten._unique2"}
 """Operations whose result the host needs at once."""

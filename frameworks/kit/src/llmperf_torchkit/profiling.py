@@ -12,8 +12,8 @@ import torch
 from llmperf.types import ProfiledOperation, StepProfile
 from torch.profiler import profile, record_function, supported_activities
 
-from llmperf_pytorch.processes import own_rank, torch_device
-from llmperf_pytorch.tracing.operations import FREE, known_kind
+from llmperf_torchkit.processes import own_rank, torch_device
+from llmperf_torchkit.tracing.operations import FREE, known_kind
 
 if TYPE_CHECKING:
     from llmperf.types import Device

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from llmperf_pytorch.profiling import _intervals, _length, _operations, profiled_steps
+from llmperf_torchkit.profiling import _intervals, _length, _operations, profiled_steps
 
 pytestmark = pytest.mark.slow
 
@@ -38,7 +38,7 @@ def test_operations_idle_time_and_trace(tmp_path, monkeypatch):
 
 def test_a_trace_that_is_too_large_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setenv("RANK", "0")
-    monkeypatch.setattr("llmperf_pytorch.profiling.MAX_TRACE_BYTES", 10)
+    monkeypatch.setattr("llmperf_torchkit.profiling.MAX_TRACE_BYTES", 10)
     profile = profiled_steps(DEVICE, lambda: torch.ones(2) + 1, 1, tmp_path / "trace.json.gz")
     assert profile.trace is None
     assert "larger than" in profile.notes[0]

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from llmperf_pytorch.tracing.fusion import COMPILED, Chain
-from llmperf_pytorch.tracing.memory import LiveMemory
-from llmperf_pytorch.tracing.operations import is_free, known_kind, operation_name, tensors_in
+from llmperf_torchkit.tracing.fusion import COMPILED, Chain
+from llmperf_torchkit.tracing.memory import LiveMemory
+from llmperf_torchkit.tracing.operations import is_free, known_kind, operation_name, tensors_in
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import llmperf
 import torch
 
-from llmperf_pytorch.processes import own_rank
+from llmperf_torchkit.processes import own_rank
 
 if TYPE_CHECKING:
     from llmperf.types import Plan

@@ -20,8 +20,8 @@ from unittest.mock import patch
 import torch
 from llmperf.types.tracing import OperationKind, Phase
 
-from llmperf_pytorch.tracing.memory import Allocation, LiveMemory
-from llmperf_pytorch.tracing.operations import Work, size_of, tensors_in, work_of, written_arguments
+from llmperf_torchkit.tracing.memory import Allocation, LiveMemory
+from llmperf_torchkit.tracing.operations import Work, size_of, tensors_in, work_of, written_arguments
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -82,7 +82,7 @@ def _marked(forward: Callable[..., torch.Tensor], hidden: torch.Tensor, *others:
 @contextmanager
 def chains_of_compiled_blocks() -> Iterator[str]:
     """Blocks that would be compiled are not, and say when they run."""
-    from llmperf_pytorch.kernels import compiled
+    from llmperf_torchkit import compiled
 
     with patch.object(compiled, "compiled_forward", lambda forward: partial(_marked, forward)):
         yield "torch.compile: chains of elementwise operations modelled as one kernel each, in compiled blocks"

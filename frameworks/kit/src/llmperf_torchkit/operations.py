@@ -12,8 +12,8 @@ import torch
 import torch.distributed
 from torch.nn import functional
 
-from llmperf_pytorch.precision import DTYPES
-from llmperf_pytorch.processes import join_ranks, leave_ranks, torch_device
+from llmperf_torchkit.precision import DTYPES
+from llmperf_torchkit.processes import join_ranks, leave_ranks, torch_device
 
 if TYPE_CHECKING:
     from llmperf.types import Device, OperationToTime, Plan, PreparedOperation, TimedOperations

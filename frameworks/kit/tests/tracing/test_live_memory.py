@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 import torch
-from llmperf_pytorch.tracing.memory import Allocation, LiveMemory, blocks, kind_of
-from llmperf_pytorch.tracing.operations import kind_by_caller, tensors_in
-from llmperf_pytorch.tracing.step import split_counts
+from llmperf_torchkit.tracing.memory import Allocation, LiveMemory, blocks, kind_of
+from llmperf_torchkit.tracing.operations import kind_by_caller, tensors_in
+from llmperf_torchkit.tracing.step import split_counts
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow
