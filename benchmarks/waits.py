@@ -14,7 +14,7 @@ import time
 
 import torch
 from llmperf_cpu.device import CpuDevice
-from llmperf_pytorch.trainer import Waits
+from llmperf_torchkit.trainer import Waits
 
 PASSES = 200
 """Backward passes in one stretch."""

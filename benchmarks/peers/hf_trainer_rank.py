@@ -22,7 +22,7 @@ def main() -> None:
     from llmperf.files.json_files import load
     from llmperf.types import Plan
     from llmperf_huggingface.export import huggingface_config
-    from llmperf_pytorch.models import fill_weights
+    from llmperf_torchkit.weights import fill_weights
     from transformers import LlamaConfig, LlamaForCausalLM, Trainer, TrainerCallback, TrainingArguments
 
     plan = load(folder / "plan.json", Plan)

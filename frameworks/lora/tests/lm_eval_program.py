@@ -23,7 +23,7 @@ from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu_evaluation import Ranks, answers, figures
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.models import fill_weights
+from llmperf_torchkit.weights import fill_weights
 from lm_eval.models.huggingface import HFLM
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 

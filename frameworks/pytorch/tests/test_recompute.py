@@ -10,8 +10,9 @@ from llmperf.cases.library import whole_library
 from llmperf.types import Tuning, Workload
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.models import blocks_of, fill_weights, recompute_blocks
+from llmperf_pytorch.models import blocks_of, recompute_blocks
 from llmperf_torchkit.losses import mean_cross_entropy
+from llmperf_torchkit.weights import fill_weights
 from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow

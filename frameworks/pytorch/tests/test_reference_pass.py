@@ -8,7 +8,7 @@ import torch
 from llmperf import library
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import NONE_FUSED
-from llmperf_pytorch.models import fill_weights
+from llmperf_torchkit.weights import fill_weights
 from llmperf_verify.reference.decoder import first_losses
 
 pytestmark = pytest.mark.slow

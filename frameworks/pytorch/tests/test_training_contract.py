@@ -13,9 +13,9 @@ import torch
 from llmperf.cases.library import whole_library
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels, rms_norm
-from llmperf_pytorch.models import count_parameters, fill_weights
 from llmperf_testing import reference
 from llmperf_torchkit.losses import StepSums, mean_cross_entropy
+from llmperf_torchkit.weights import count_parameters, fill_weights
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ def bare(tmp_path, monkeypatch):
     for name in ("CC", "CXX", "CUDA_PATH"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-cuda"))
-    monkeypatch.setattr("llmperf_pytorch.kernel_limits.USUAL_CUDA", str(tmp_path / "no-cuda"))
+    monkeypatch.setattr("llmperf_torchkit.limits.USUAL_CUDA", str(tmp_path / "no-cuda"))
 
     def put(*names):
         for name in names:

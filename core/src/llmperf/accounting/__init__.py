@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llmperf.accounting.counting import known_conventions as known_conventions
     from llmperf.accounting.flops import utilisation as utilisation
     from llmperf.accounting.layout import layout_text as layout_text
-    from llmperf.accounting.layout import reports_loss as reports_loss
     from llmperf.accounting.parameters import attention_parameters as attention_parameters
     from llmperf.accounting.parameters import attention_shapes as attention_shapes
     from llmperf.accounting.parameters import count_parameters as count_parameters

@@ -33,12 +33,6 @@ def standard_layout(spec: RunSpec) -> Layout:
     )
 
 
-def reports_loss(layout: Layout, rank: int) -> bool:
-    """Check whether a rank reports a loss: the first of those that share its sequences, on the last pipeline stage."""
-    shared = layout.coordinate(rank, "tensor") or layout.coordinate(rank, "context")
-    return not shared and layout.coordinate(rank, "pipeline") == layout.pipeline_parallel - 1
-
-
 def data_parallel_of(tuning: Tuning) -> int:
     """Groups of ranks that see different sequences: world / (tensor x pipeline x context parallel), at least 1."""
     return max(1, tuning.nodes * tuning.devices // _ranks_of_one_sequence(tuning))

@@ -15,12 +15,12 @@ from llmperf.cli.options import Folder, Minutes, Utf8, paths_argument
 from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
+from llmperf.reporting import spread
 from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
 from llmperf.reporting.result_sheets import figure_rows, result_sheet
 from llmperf.reporting.safe_text import printable as one_line
 from llmperf.reporting.words import finding_text, sentence, word
-from llmperf.results.statistics import spread
 from llmperf.types.result import Result
 from llmperf.types.sheet import Column
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from llmperf.accounting.precisions import precision_recipe
 from llmperf.cases.settings import setting_text
 from llmperf.errors import Refused, UserError
 from llmperf.files import json_files
@@ -16,7 +15,7 @@ from llmperf.files.text import utc_time
 from llmperf.measuring.processes import left_of_run
 from llmperf.planning.build import plan_on, run_id
 from llmperf.planning.nodes import NodesInUse, nodes_wanted
-from llmperf.planning.ready import ready, with_peak
+from llmperf.planning.ready import ready, sought_peak, with_peak
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.faults import printing_aside
 from llmperf.plugins.loading import Plugins, load_for
@@ -169,7 +168,7 @@ class Series:
         """
         refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
         planned = ready(startable(self._planned(choice)), refused)
-        key = (planned.machine.vendor, precision_recipe(planned.spec.contract.precision).products)
+        key = sought_peak(planned)
         if self._ready is not None:
             self._ready(planned)
             planned = planned if key in self._refused_peaks else with_peak(planned)

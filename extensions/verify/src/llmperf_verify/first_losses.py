@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from llmperf import decode
-from llmperf.accounting import reports_loss
 from llmperf.errors import PluginError, UserError
-from llmperf.types import DeferredScalar, Plan, RankRecords, Text, Trainer, Violation
+from llmperf.types import DeferredScalar, Layout, Plan, RankRecords, Text, Trainer, Violation
 from llmperf.types.units import Count, Positive
 from llmperf.validation import RunRecords, figure, pointer, rule
 
@@ -41,6 +40,12 @@ class SequencesRecord:
     """Mean cross entropy of each sequence in nats per token, by micro step, then row."""
     tokens: tuple[Positive, ...] | None = None
     """Tokens of each sequence that are learnt, of padded data; None if each is `contract.seq_len`."""
+
+
+def reports_loss(layout: Layout, rank: int) -> bool:
+    """Check whether a rank reports a loss: the first of those that share its sequences, on the last pipeline stage."""
+    shared = layout.coordinate(rank, "tensor") or layout.coordinate(rank, "context")
+    return not shared and layout.coordinate(rank, "pipeline") == layout.pipeline_parallel - 1
 
 
 def first_losses(plan: Plan, rank: int, trainer: Trainer) -> Iterator[RankRecords]:

@@ -1,13 +1,20 @@
-"""Precision recipes in torch: dtypes of held and computed values; autocast."""
+"""Precision recipes in torch: dtypes of held and computed values; autocast; the names of products in fp8."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any
 
 import llmperf
 import torch
+from llmperf.errors import RunFailed
 
+if TYPE_CHECKING:
+    from llmperf.types import RunSpec
+
+BLOCK = 128
+"""Rows and columns of a block of weights in fp8, and length of a block of activations."""
 DTYPES = {"fp32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -53,3 +60,28 @@ def without_autocast(states: torch.Tensor) -> AbstractContextManager[object]:
 def _enabled(kind: str) -> bool:
     possible = torch.amp.is_autocast_available(kind)  # the meta device, for one, knows nothing of it
     return possible and torch.is_autocast_enabled(kind)
+
+
+def projections_text(model: torch.nn.Module, spec: RunSpec) -> str:
+    """Kernels of the projections in fp8, such as `fp8 e4m3, rowwise (torchao 0.18.0, emulated)`."""
+    recipe = llmperf.precision_recipe(spec.contract.precision)
+    kinds = {type(module).__name__ for module in model.modules()}
+    if not kinds & {"Float8Linear", "BlockwiseProjection"}:
+        return recipe.rest
+    emulated = ", emulated" if spec.tuning.emulate_precision else ""
+    if recipe.scaling == "blockwise":
+        by = "llmperf" if spec.tuning.emulate_precision else f"torchao {torchao().__version__}"
+        return f"fp8 e4m3, blockwise 1 x {BLOCK} and {BLOCK} x {BLOCK} ({by}{emulated})"
+    formats = "e4m3, gradients of outputs e5m2" if recipe.scaling == "tensorwise" else "e4m3"
+    return f"fp8 {formats}, {recipe.scaling} (torchao {torchao().__version__}{emulated})"
+
+
+def torchao() -> Any:
+    """The package; RunFailed where it cannot be imported."""
+    try:
+        import torchao as package
+        import torchao.float8
+    except ImportError as error:
+        message = f"fp8 needs torchao, which cannot be imported: {error}; pip install llmperf-pytorch[fp8]"
+        raise RunFailed(message) from error
+    return package

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import torch
-from llmperf_pytorch.models import fill_parameter
+from llmperf_torchkit.weights import fill_parameter
 from safetensors import safe_open
 
 from llmperf_lora.base_folder import stored_files

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 import torch
 from llmperf_pytorch.ddp import DdpTrainer
-from llmperf_pytorch.models import construct_model, count_parameters
+from llmperf_pytorch.models import construct_model
 from llmperf_torchkit.precision import default_dtype, rest_dtype
 from llmperf_torchkit.processes import own_rank
+from llmperf_torchkit.weights import count_parameters
 
 from llmperf_lora.adapters import adapt, seed_dropout
 from llmperf_lora.base_weights import BaseWeights

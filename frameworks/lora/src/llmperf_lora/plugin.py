@@ -24,7 +24,7 @@ def llmperf_facts() -> Facts:
     try:
         from llmperf_zero.options import deepspeed_facts as facts
     except ImportError:
-        from llmperf_pytorch.limits import torch_facts as facts
+        from llmperf_torchkit.limits import torch_facts as facts
     return replace(facts(*packages), framework_options=llmperf.option_choices(CHECKS))
 
 

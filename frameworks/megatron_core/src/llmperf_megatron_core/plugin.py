@@ -26,7 +26,7 @@ def llmperf_facts() -> Facts:
     """Those of torch, megatron-core and Transformer Engine."""
     from dataclasses import replace
 
-    from llmperf_pytorch.limits import torch_facts
+    from llmperf_torchkit.limits import torch_facts
 
     from llmperf_megatron_core.limits import OPTIONS
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 import torch
 from llmperf.types import StepOutput
-from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_token_losses
 from llmperf_torchkit.precision import set_matmul_precision
 from llmperf_torchkit.processes import join_ranks, joined, leave_ranks, torch_device
+from llmperf_torchkit.trainer import TorchTrainer
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, finalize_model_grads
 from megatron.core.optimizer import get_megatron_optimizer

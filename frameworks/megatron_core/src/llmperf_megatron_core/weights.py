@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import llmperf
 import torch
-from llmperf_pytorch.models import fill_part
+from llmperf_torchkit.weights import fill_part
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Model

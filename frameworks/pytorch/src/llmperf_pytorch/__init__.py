@@ -41,15 +41,15 @@ if TYPE_CHECKING:
     from llmperf_torchkit.processes import torch_device as torch_device
     from llmperf_torchkit.profiling import profiled_steps as profiled_steps
     from llmperf_torchkit.tracing.data_parallel import BucketedModule as BucketedModule
+    from llmperf_torchkit.trainer import TorchTrainer as TorchTrainer
+    from llmperf_torchkit.weights import count_parameters as count_parameters
+    from llmperf_torchkit.weights import fill_weights as fill_weights
 
     from llmperf_pytorch.kernel_limits import used_fused_ops as used_fused_ops
     from llmperf_pytorch.kernels.choice import Kernels as Kernels
     from llmperf_pytorch.limits import common_problems as common_problems
     from llmperf_pytorch.models import build_model as build_model
-    from llmperf_pytorch.models import count_parameters as count_parameters
-    from llmperf_pytorch.models import fill_weights as fill_weights
     from llmperf_pytorch.tracing import traced_step as traced_step
-    from llmperf_pytorch.trainer import TorchTrainer as TorchTrainer
 
 _MOVED: dict[str, str] = {}
 """Replacements of the names that this module once had."""

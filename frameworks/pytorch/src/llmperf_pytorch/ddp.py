@@ -14,12 +14,13 @@ from llmperf_torchkit.losses import StepSums, deferred, to_come
 from llmperf_torchkit.optimizers import adamw, set_learning_rate
 from llmperf_torchkit.precision import held_dtype, rest_dtype, set_matmul_precision
 from llmperf_torchkit.processes import join_ranks, joined, leave_ranks, torch_device
+from llmperf_torchkit.trainer import TorchTrainer, Waits
+from llmperf_torchkit.weights import count_parameters
 from torch.nn.parallel import DistributedDataParallel
 
 from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.models import build_model, count_parameters
-from llmperf_pytorch.trainer import TorchTrainer, Waits
+from llmperf_pytorch.models import build_model
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import llmperf
 import torch
-from llmperf.errors import RunFailed
-from llmperf_torchkit.precision import compute_dtype
+from llmperf_torchkit.precision import BLOCK, compute_dtype, torchao
 from torch import nn
 from torch.nn import functional
 
@@ -20,8 +19,6 @@ from llmperf_pytorch.decoder.feed_forward import Projection
 if TYPE_CHECKING:
     from llmperf.types import RunSpec
 
-BLOCK = 128
-"""Rows and columns of a block of weights, and length of a block of activations."""
 LARGEST = torch.finfo(torch.float8_e4m3fn).max
 
 
@@ -36,36 +33,12 @@ def scale_projections(blocks: list[nn.Module], spec: RunSpec) -> None:
                 if isinstance(child, Projection):
                     setattr(part, name, BlockwiseProjection.of(child, emulate))
         return
-    float8 = _torchao().float8
+    float8 = torchao().float8
     config = replace(float8.Float8LinearConfig.from_recipe_name(recipe.scaling), emulate=emulate)
     for block in blocks:
         float8.convert_to_float8_training(
             block, config=config, module_filter_fn=lambda module, _: isinstance(module, Projection)
         )
-
-
-def projections_text(model: nn.Module, spec: RunSpec) -> str:
-    """Kernels of the projections in fp8, such as `fp8 e4m3, rowwise (torchao 0.18.0, emulated)`."""
-    recipe = llmperf.precision_recipe(spec.contract.precision)
-    kinds = {type(module).__name__ for module in model.modules()}
-    if not kinds & {"Float8Linear", "BlockwiseProjection"}:
-        return recipe.rest
-    emulated = ", emulated" if spec.tuning.emulate_precision else ""
-    if recipe.scaling == "blockwise":
-        by = "llmperf" if spec.tuning.emulate_precision else f"torchao {_torchao().__version__}"
-        return f"fp8 e4m3, blockwise 1 x {BLOCK} and {BLOCK} x {BLOCK} ({by}{emulated})"
-    formats = "e4m3, gradients of outputs e5m2" if recipe.scaling == "tensorwise" else "e4m3"
-    return f"fp8 {formats}, {recipe.scaling} (torchao {_torchao().__version__}{emulated})"
-
-
-def _torchao() -> Any:
-    try:
-        import torchao
-        import torchao.float8
-    except ImportError as error:
-        message = f"fp8 needs torchao, which cannot be imported: {error}; pip install llmperf-pytorch[fp8]"
-        raise RunFailed(message) from error
-    return torchao
 
 
 class BlockwiseProjection(Projection):

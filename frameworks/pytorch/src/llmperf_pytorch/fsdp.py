@@ -13,25 +13,23 @@ gathers and reduces:
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import torch
 from llmperf_torchkit.optimizers import adamw_of
 from llmperf_torchkit.precision import default_dtype, held_dtype, rest_dtype
+from llmperf_torchkit.weights import Shard, count_parameters, local_part, total_norm
 from torch.distributed import device_mesh
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 
 from llmperf_pytorch.ddp import DdpTrainer
-from llmperf_pytorch.models import blocks_of, construct_model, count_parameters, fill_part, set_buffers
+from llmperf_pytorch.models import blocks_of, construct_model, set_buffers
 
 if TYPE_CHECKING:
-    from llmperf.types import Device, Model, Plan, RunSpec
-    from torch.distributed import ProcessGroup
+    from llmperf.types import Device, Plan, RunSpec
 
 
 def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDPModule:
@@ -64,72 +62,6 @@ def settle_shards(model: torch.nn.Module) -> None:
         if isinstance(module, FSDPModule):
             module.unshard()
             module.reshard()
-
-
-class Shard:
-    """One parameter. `local` shares the memory of this rank's part, and is what the optimiser updates."""
-
-    def __init__(self, name: str, parameter: torch.nn.Parameter) -> None:
-        self.name = name
-        self.parameter = parameter
-        self.local = _local(parameter).detach().requires_grad_(parameter.requires_grad)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the whole parameter."""
-        return tuple(self.parameter.shape)
-
-    @property
-    def groups(self) -> tuple[ProcessGroup, ...]:
-        """The groups of ranks that hold different parts of it."""
-        if not isinstance(self.parameter, DTensor):
-            return ()
-        mesh = self.parameter.device_mesh
-        cut = enumerate(self.parameter.placements)
-        return tuple(mesh.get_group(axis) for axis, placement in cut if _dimension(placement) is not None)
-
-    def ranges(self) -> list[range]:
-        """Ranges of indexes, by dimension of the whole parameter, that this rank holds."""
-        ranges = [range(size) for size in self.parameter.shape]
-        if isinstance(self.parameter, DTensor):
-            mesh = self.parameter.device_mesh
-            for axis in reversed(range(mesh.ndim)):
-                dimension = _dimension(self.parameter.placements[axis])
-                if dimension is not None:
-                    whole = ranges[dimension]
-                    part = -(-len(whole) // mesh.size(axis))  # as torch.chunk divides
-                    first = mesh.get_local_rank(axis) * part
-                    ranges[dimension] = whole[first : first + part]
-        return ranges
-
-    def fill(self, facts: Model, seed: int) -> None:
-        """Set this rank's part to its initial values."""
-        fill_part(self.name, self.shape, self.local, self.ranges(), facts, seed)
-
-
-def total_norm(shards: Sequence[Shard]) -> torch.Tensor:
-    """The norm of the whole gradient."""
-    by_groups: dict[tuple[ProcessGroup, ...], list[torch.Tensor]] = defaultdict(list)
-    for shard in shards:  # in the same order on each rank
-        if shard.local.grad is not None:
-            by_groups[shard.groups].append(shard.local.grad)
-    sums: list[torch.Tensor] = []
-    for groups, gradients in by_groups.items():
-        squares = torch.stack(torch._foreach_norm(gradients)).square().sum()
-        for group in groups:
-            torch.distributed.all_reduce(squares, group=group)
-        sums.append(squares)
-    return torch.stack(sums).sum().sqrt()
-
-
-def _local(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to_local() if isinstance(tensor, DTensor) else tensor
-
-
-def _dimension(placement: Any) -> int | None:
-    """The dimension that a placement divides; None for a replica."""
-    dimension: int | None = getattr(placement, "dim", None)
-    return dimension
 
 
 class ShardedTrainer(DdpTrainer):
@@ -192,7 +124,7 @@ class ShardedTrainer(DdpTrainer):
             gradient: Any = shard.parameter.grad
             if isinstance(gradient, DTensor) and isinstance(shard.parameter, DTensor):
                 gradient = gradient.redistribute(placements=shard.parameter.placements)
-            shard.local.grad = None if gradient is None else _local(gradient)
+            shard.local.grad = None if gradient is None else local_part(gradient)
 
     def _clip(self, largest: float) -> torch.Tensor:
         norm = total_norm(self._shards)

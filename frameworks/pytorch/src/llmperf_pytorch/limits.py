@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 from llmperf import architecture_problems, parallelism_problems, setting_problem
 from llmperf.errors import absent_name
-from llmperf.types import Facts, Problem
+from llmperf.types import Problem
+from llmperf_torchkit.limits import adapter_problems, compile_problems
 
 from llmperf_pytorch.kernel_limits import (
     attention_problems,
-    compile_problems,
     compiled_block_problems,
     possible_fused_ops,
     recipe_problems,
@@ -38,13 +38,6 @@ def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Pro
     """Problems of every torch framework that trains all weights, data parallel."""
     yield from adapter_problems(framework, spec)
     yield from data_parallel_problems(framework, spec, probe)
-
-
-def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
-    """Adapters, where all weights are trained."""
-    if spec.contract.lora is not None:
-        message = f"{framework} trains all weights; framework 'lora' trains adapters"
-        yield setting_problem(framework, "contract.lora", message)
 
 
 def data_parallel_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -129,18 +122,3 @@ _MOVED = {
 
 def __getattr__(name: str) -> Any:
     raise absent_name(__name__, name, _MOVED)
-
-
-def torch_facts(*packages: str) -> Facts:
-    """Variables, waiting calls and packages of torch, and further packages."""
-    return Facts(
-        environment_names=("HF_HUB_OFFLINE", "PYTORCH_ALLOC_CONF", "TOKENIZERS_PARALLELISM"),
-        environment_prefixes=("ATEN_", "DNNL_", "GLOO_", "MKL_", "ONEDNN_", "TORCH_"),
-        waiting_frames=(
-            "torch/distributed/",
-            "torch/nn/parallel/distributed.py",
-            "torch/cuda/__init__.py",
-            "_engine_run_backward",
-        ),
-        packages=("torch", "tokenizers", "triton", *packages),
-    )

@@ -6,16 +6,15 @@ once.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-import llmperf
 import torch
 from llmperf.errors import absent_name
 from llmperf_torchkit.compiled import compile_blocks
 from llmperf_torchkit.precision import default_dtype, held_dtype
+from llmperf_torchkit.weights import fill_weights
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
 from llmperf_pytorch.decoder.model import LanguageModel
@@ -25,7 +24,7 @@ from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from llmperf.types import Model, RunSpec, Tuning
+    from llmperf.types import RunSpec, Tuning
 
 KEPT = (
     "mm", "addmm", "bmm", "baddbmm", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
@@ -64,82 +63,6 @@ def _kept_operations() -> frozenset[Any]:
     """KEPT in this version of torch."""
     packets = (getattr(torch.ops.aten, name, None) for name in KEPT)
     return frozenset(packet.default for packet in packets if packet is not None)
-
-
-CHUNK = 2**24
-"""Elements drawn on the host at a time: 64 MiB of float32."""
-
-
-def count_parameters(model: torch.nn.Module) -> int:
-    """Parameters of a model, tied ones once; those that ZeRO-3 has sharded count with their whole size."""
-    return sum(int(getattr(parameter, "ds_numel", parameter.numel())) for parameter in model.parameters())
-
-
-def fill_weights(model: torch.nn.Module, facts: Model, seed: int) -> None:
-    """Set every parameter of an unsharded model. Tied parameters are one, under the name of the input embedding."""
-    for name, parameter in model.named_parameters():
-        fill_parameter(name, parameter, facts, seed)
-
-
-@torch.no_grad()
-def fill_parameter(name: str, parameter: torch.Tensor, facts: Model, seed: int) -> None:
-    """Set a whole parameter, or the first experts of one that stacks experts."""
-    fill_part(name, tuple(parameter.shape), parameter, tuple(map(range, parameter.shape)), facts, seed)
-
-
-@torch.no_grad()
-def fill_slice(name: str, shape: tuple[int, ...], values: torch.Tensor, start: int, facts: Model, seed: int) -> None:
-    """Set a slice of a flattened parameter of a shape: `values` [length] are its elements from `start` on.
-
-    What lies beyond the end of the parameter is padding, and stays as it is.
-    """
-    constant = llmperf.initial_constant(name, facts)
-    values = values[: max(0, math.prod(shape) - start)]
-    if constant is not None:
-        values.fill_(constant)
-        return
-    if len(shape) == 3:
-        layer, projection = name.rsplit(".", 1)
-        each, position = math.prod(shape[1:]), 0
-        while position < len(values):
-            expert, inside = divmod(start + position, each)
-            part = values[position : position + each - inside]
-            fill_slice(f"{layer}.{expert}.{projection}.weight", shape[1:], part, inside, facts, seed)
-            position += len(part)
-        return
-    for position in range(0, len(values), CHUNK):
-        part = values[position : position + CHUNK]
-        first = start + position
-        drawn = llmperf.initial_normal(seed, name, shape, facts.initializer_std, first, first + len(part))
-        part.copy_(torch.from_numpy(drawn))
-
-
-@torch.no_grad()
-def fill_part(
-    name: str, shape: tuple[int, ...], part: torch.Tensor, ranges: Sequence[range], facts: Model, seed: int
-) -> None:
-    """Set a part of a parameter of a shape: the part with the indexes `ranges` of each dimension.
-
-    What is not constant is drawn with the model's standard deviation, no more rows than are needed. Expert 3 of
-    `experts.gate_proj` is drawn as `experts.3.gate_proj.weight`.
-    """
-    constant = llmperf.initial_constant(name, facts)
-    if constant is not None:
-        part.fill_(constant)
-        return
-    if len(shape) == 3:
-        layer, projection = name.rsplit(".", 1)
-        for place, expert in enumerate(ranges[0]):
-            fill_part(f"{layer}.{expert}.{projection}.weight", shape[1:], part[place], ranges[1:], facts, seed)
-        return
-    rows, columns = ranges
-    each = max(1, CHUNK // shape[1])
-    for start in range(0, len(rows), each):
-        drawn_rows = rows[start : start + each]
-        ends = drawn_rows[0] * shape[1], (drawn_rows[-1] + 1) * shape[1]
-        drawn = llmperf.initial_normal(seed, name, shape, facts.initializer_std, *ends)
-        values = torch.from_numpy(drawn).view(len(drawn_rows), shape[1])
-        part[start : start + len(drawn_rows)].copy_(values[:, columns.start : columns.stop])
 
 
 def construct_model(spec: RunSpec, kernels: Kernels = NONE_FUSED) -> torch.nn.Module:

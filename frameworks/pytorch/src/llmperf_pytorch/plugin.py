@@ -31,7 +31,9 @@ def llmperf_facts() -> Facts:
     """Those of torch."""
     from dataclasses import replace
 
-    from llmperf_pytorch.limits import OPTIONS, torch_facts
+    from llmperf_torchkit.limits import torch_facts
+
+    from llmperf_pytorch.limits import OPTIONS
 
     return replace(torch_facts(), framework_options=llmperf.option_choices(OPTIONS))
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 import llmperf
 from llmperf import setting_problem
 from llmperf.types import Problem
-from llmperf_pytorch.kernel_limits import compile_problems
-from llmperf_pytorch.limits import adapter_problems
+from llmperf_torchkit.limits import adapter_problems, compile_problems
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Precision, Probe, RunSpec

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @llmperf.hookimpl
 def llmperf_facts() -> Facts:
     """Those of torch and torchtitan."""
-    from llmperf_pytorch.limits import torch_facts
+    from llmperf_torchkit.limits import torch_facts
 
     return torch_facts("torchtitan")
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 import torch
 from llmperf.types import StepOutput
-from llmperf_pytorch.trainer import TorchTrainer
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_logits
 from llmperf_torchkit.precision import set_matmul_precision
 from llmperf_torchkit.processes import joined, leave_ranks, meet_as_agent_says, own_rank, set_timeouts, torch_device
+from llmperf_torchkit.trainer import TorchTrainer
 from torchtitan.distributed import ParallelDims
 from torchtitan.distributed import utils as titan_distributed
 from torchtitan.trainer import Trainer

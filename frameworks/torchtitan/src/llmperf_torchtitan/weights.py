@@ -6,8 +6,7 @@ import re
 from typing import TYPE_CHECKING
 
 import torch
-from llmperf_pytorch.fsdp import Shard
-from llmperf_pytorch.models import fill_part
+from llmperf_torchkit.weights import Shard, fill_part
 
 if TYPE_CHECKING:
     from llmperf.types import Model

@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 import torch._dynamo  # while zero.Init replaces torch.Tensor.__new__ it cannot be imported
-from llmperf_pytorch.models import count_parameters
 from llmperf_torchkit.losses import mean_cross_entropy
 from llmperf_torchkit.precision import rest_dtype
+from llmperf_torchkit.weights import count_parameters
 from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
 from transformers.initialization import no_init_weights

@@ -10,9 +10,10 @@ import llmperf
 from llmperf import setting_problem
 from llmperf.errors import UserError
 from llmperf.types import Problem
-from llmperf_pytorch.kernel_limits import compile_problems, has_grouped_products
+from llmperf_pytorch.kernel_limits import has_grouped_products
 from llmperf_pytorch.limits import OPTIONS as SHARDING_OPTIONS
-from llmperf_pytorch.limits import adapter_problems, shares_model
+from llmperf_pytorch.limits import shares_model
+from llmperf_torchkit.limits import adapter_problems, compile_problems
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Precision, Probe, RunSpec

@@ -18,7 +18,7 @@ def llmperf_facts() -> Facts:
     """Those of torch and transformers."""
     from dataclasses import replace
 
-    from llmperf_pytorch.limits import torch_facts
+    from llmperf_torchkit.limits import torch_facts
 
     from llmperf_transformers.limits import OPTIONS
 

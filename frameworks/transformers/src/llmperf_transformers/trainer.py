@@ -10,12 +10,13 @@ import llmperf
 import torch
 from llmperf_huggingface.export import huggingface_config
 from llmperf_pytorch import ddp, fsdp
-from llmperf_pytorch.fsdp import Shard, settle_shards
-from llmperf_pytorch.models import blocks_of, count_parameters
+from llmperf_pytorch.fsdp import settle_shards
+from llmperf_pytorch.models import blocks_of
 from llmperf_torchkit.compiled import compile_blocks
 from llmperf_torchkit.losses import mean_cross_entropy
 from llmperf_torchkit.optimizers import adamw_kernel
 from llmperf_torchkit.precision import held_dtype
+from llmperf_torchkit.weights import Shard, count_parameters
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -24,7 +25,7 @@ from llmperf_transformers.weights import Values, fill, without_memory
 
 if TYPE_CHECKING:
     from llmperf.types import Model, Plan, RunSpec
-    from llmperf_pytorch.trainer import TorchTrainer
+    from llmperf_torchkit.trainer import TorchTrainer
 
     Base = TorchTrainer
 else:

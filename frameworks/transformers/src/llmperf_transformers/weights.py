@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import llmperf
 import torch
-from llmperf_pytorch.models import fill_part
+from llmperf_torchkit.weights import fill_part
 from torch import nn
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf import option_problems, whole_number
 from llmperf.types import Facts, HostCheck, Problem
-from llmperf_pytorch.kernel_limits import extension_problems
+from llmperf_torchkit.limits import extension_problems
 
 if TYPE_CHECKING:
     from llmperf import OptionCheck
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def deepspeed_facts(*packages: str) -> Facts:
     """The facts of torch and of DeepSpeed, which compiles its own optimisers, and further packages."""
-    from llmperf_pytorch.limits import torch_facts
+    from llmperf_torchkit.limits import torch_facts
 
     torch = torch_facts("deepspeed", *packages)
     return replace(
@@ -33,7 +33,7 @@ def deepspeed_facts(*packages: str) -> Facts:
 
 
 def _compiler_problem() -> str | None:
-    from llmperf_pytorch.kernel_limits import host_compiler
+    from llmperf_torchkit.limits import host_compiler
 
     if host_compiler() is not None:
         return None
@@ -41,7 +41,7 @@ def _compiler_problem() -> str | None:
 
 
 def _cuda_problem() -> str | None:
-    from llmperf_pytorch.kernel_limits import cuda_compiler
+    from llmperf_torchkit.limits import cuda_compiler
 
     if shutil.which("nvidia-smi") is None or cuda_compiler() is not None:
         return None

@@ -262,7 +262,7 @@ def attention_flops(operation: Any, args: tuple[Any, ...], kwargs: dict[str, Any
     return flops * backward * (0.5 if given.get("is_causal") else 1.0)
 
 
-OWN = ("/torch/", "/llmperf_pytorch/tracing/", "/tracing.py", "/unittest/", "/contextlib.py")
+OWN = ("/torch/", "/llmperf_torchkit/tracing/", "/tracing.py", "/unittest/", "/contextlib.py")
 """Files that are never the place of a host wait."""
 FLAGS = ("overflow", "check_using_norm", "_maybe_opt_step")
 """Parts of names of functions that read whether a gradient overflowed: in a steady step none has."""

@@ -12,7 +12,7 @@ import torch
 import torch.distributed
 from llmperf.types import Model
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_pytorch.models import CHUNK
+from llmperf_torchkit.weights import CHUNK
 from torch import nn
 from torch.nn import functional
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 
 import torch
 from llmperf_torchkit.compiled import FAILED
+from llmperf_torchkit.limits import host_compiler
 from llmperf_torchkit.precision import compute_dtype, without_autocast
 from torch import nn
 from torch._guards import detect_fake_mode
 from torch.nn import functional
 
-from llmperf_pytorch.kernel_limits import has_grouped_products, host_compiler
+from llmperf_pytorch.kernel_limits import has_grouped_products
 from llmperf_pytorch.kernels.rope import rope, rotate
 
 if TYPE_CHECKING:

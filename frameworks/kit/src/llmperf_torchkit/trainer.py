@@ -14,18 +14,16 @@ import torch
 import torch.distributed
 from llmperf.errors import RunFailed
 from llmperf.types import StepOutput
+from typing_extensions import Self
+
 from llmperf_torchkit.compiled import compile_seconds, compiler_failure
 from llmperf_torchkit.losses import SequenceLosses, recorded_in
 from llmperf_torchkit.optimizers import adamw_kernel
-from typing_extensions import Self
-
-from llmperf_pytorch.float8 import projections_text
+from llmperf_torchkit.precision import projections_text
 
 if TYPE_CHECKING:
     from llmperf.types import Device, Plan
     from llmperf.types.devices import DeviceEvent
-
-    from llmperf_pytorch.kernels.choice import Kernels
 
 
 class Waits:
@@ -104,7 +102,8 @@ class TorchTrainer(ABC):
     parameter_count: int
     """Parameters of the whole model, set while it is built."""
     _plan: Plan
-    _kernels: Kernels
+    _kernels: Any
+    """llmperf-pytorch's `Kernels`, where a model is made of its blocks; other trainers name theirs."""
     _device: torch.device
     _optimizer: torch.optim.Optimizer
     _waits: Waits | None = None
