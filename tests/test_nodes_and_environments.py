@@ -58,9 +58,7 @@ def test_a_controller_without_torch_trains_by_another_environment(tmp_path):
     python = folder / "bin" / "python"
     install = [UV, "pip", "install", "-q", "--python", python]
     subprocess.run([*install, "-e", ROOT / "core", "-e", ROOT / "schemas"], check=True)
-    plugins = [
-        word for folder in ("vendors/cpu", "frameworks/kit", "frameworks/pytorch") for word in ("-e", ROOT / folder)
-    ]
+    plugins = (ROOT / name for name in ("vendors/cpu", "frameworks/kit", "frameworks/pytorch"))
     subprocess.run([*install, "--no-deps", *plugins], check=True)
     (tmp_path / "llmperf.toml").write_text(f'[environments]\ntorch = "{sys.executable}"\n')
     llmperf = [folder / "bin" / "llmperf"]

@@ -16,8 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 UV = os.environ.get("UV") or shutil.which("uv")
-FRAMEWORKS = ("frameworks/kit", "frameworks/pytorch", "frameworks/zero", "frameworks/lora")
-MEMBERS = ("core", "schemas", "vendors/cpu", *FRAMEWORKS)
+MEMBERS = ("core", "schemas", "vendors/cpu", *(f"frameworks/{name}" for name in ("kit", "pytorch", "zero", "lora")))
 TINY = ("model=llama_tiny", "dataset=synthetic", "seq_len=64", "global_batch=2", "steps=2", "warmup_steps=1")
 RUNS = {
     "pytorch": ("default", "--framework", "pytorch", "--set", "sharding_stage=0"),

@@ -26,12 +26,12 @@ def main() -> None:
     contract, model, batch = plan["spec"]["contract"], plan["spec"]["model"], plan["batch"]
     steps, warmup = contract["steps"], contract["warmup_steps"]
     stand_in_for_accelerator()
+    from llmperf_torchtitan.configuration import NoTokenizer
     from torchtitan.components.checkpoint import CheckpointManager
     from torchtitan.components.dataloader import BaseDataLoader
     from torchtitan.components.loss import ChunkedLossWrapper, CrossEntropyLoss
     from torchtitan.components.metrics import MetricsProcessor
     from torchtitan.components.optimizer import LRSchedulersContainer, default_adamw
-    from torchtitan.components.tokenizer import BaseTokenizer
     from torchtitan.config import CompileConfig, DebugConfig, ParallelismConfig, TrainingConfig
     from torchtitan.models import llama3
     from torchtitan.models.common import ComplexRoPE, Embedding, Linear, RMSNorm
@@ -61,25 +61,6 @@ def main() -> None:
 
         def load_state_dict(self, state_dict: dict[str, Any]) -> None:
             pass
-
-    class NoTokenizer(BaseTokenizer):
-        """Text is tokens already."""
-
-        @dataclass(kw_only=True, slots=True)
-        class Config(BaseTokenizer.Config):
-            pass
-
-        def __init__(self, config: Config, **_: Any) -> None:
-            super().__init__()
-
-        def encode(self, *_: Any, **__: Any) -> list[int]:
-            raise NotImplementedError
-
-        def decode(self, *_: Any, **__: Any) -> str:
-            raise NotImplementedError
-
-        def get_vocab_size(self) -> int:
-            return int(model["vocab_size"])
 
     width, heads = model["hidden_size"], model["attention_heads"]
     shape = Llama3Model.Config(

@@ -35,7 +35,6 @@ def llmperf_catalogue():
         ("from llmperf.vendorkit import PeakTable", None),
         ("from llmperf import types", None),
         ("from llmperf_pytorch import Feed", None),
-        ("from llmperf_torchkit.losses import StepSums", None),
         ("from llmperf_nowhere import anything", None),
         ("llmperf.standard_layout", None),
         ("llmperf.__version__", None),

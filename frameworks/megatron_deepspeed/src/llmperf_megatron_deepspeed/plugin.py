@@ -6,10 +6,11 @@ user's own checkout of Megatron-DeepSpeed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf_torchkit.hooks import llmperf_profile_steps as llmperf_profile_steps
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
         Plan,
         Probe,
         RunSpec,
-        StepProfile,
         StepTrace,
         Trainer,
         WorkerPlan,
@@ -105,11 +105,3 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_megatron_deepspeed.builtin.tracing import trace_builtin
 
     return trace_builtin(plan, rank)
-
-
-@llmperf.hookimpl
-def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
-    """The steps under torch.profiler."""
-    from llmperf_torchkit.profiling import profiled_steps
-
-    return profiled_steps(device, step, steps, trace)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Literal
 
 import llmperf
+from llmperf_torchkit.hooks import llmperf_profile_steps as llmperf_profile_steps
+from llmperf_torchkit.hooks import llmperf_worker_env as llmperf_worker_env
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from llmperf.types import (
         Device,
         Facts,
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         Probe,
         RunSpec,
         ScreeningCheck,
-        StepProfile,
         StepTrace,
         TimedOperations,
         Trainer,
@@ -81,12 +80,6 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 
 @llmperf.hookimpl
-def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """The network interface of the ranks, if there are several nodes."""
-    return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
-
-
-@llmperf.hookimpl
 def llmperf_screening() -> Iterable[ScreeningCheck]:
     """Matrix product and memory copy of each accelerator, and an all-reduce between two nodes."""
     from llmperf.types import ScreeningCheck
@@ -135,11 +128,3 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_pytorch.tracing import traced_step
 
     return traced_step(plan, rank, llmperf_build_trainer)
-
-
-@llmperf.hookimpl
-def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
-    """The steps under torch.profiler."""
-    from llmperf_torchkit.profiling import profiled_steps
-
-    return profiled_steps(device, step, steps, trace)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf_torchkit.hooks import llmperf_profile_steps as llmperf_profile_steps
+from llmperf_torchkit.hooks import llmperf_worker_env as llmperf_worker_env
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -48,12 +47,6 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
 
 
 @llmperf.hookimpl
-def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
-    """The network interface of the ranks, if there are several nodes."""
-    return llmperf.interface_variables(plan, "GLOO_SOCKET_IFNAME")
-
-
-@llmperf.hookimpl
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """torchtitan's trainer with the case's weights, tokens and learning rates."""
     if plan.probe.on_cpu:
@@ -71,11 +64,3 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_torchtitan.tracing import trace
 
     return trace(plan, rank, llmperf_build_trainer)
-
-
-@llmperf.hookimpl
-def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
-    """The steps under torch.profiler."""
-    from llmperf_torchkit.profiling import profiled_steps
-
-    return profiled_steps(device, step, steps, trace)

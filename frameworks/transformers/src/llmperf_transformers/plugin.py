@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf_torchkit.hooks import llmperf_profile_steps as llmperf_profile_steps
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepProfile, StepTrace, Trainer, WorkerPlan
+    from llmperf.types import Device, Facts, Plan, Probe, RunSpec, StepTrace, Trainer, WorkerPlan
 
 
 @llmperf.hookimpl
@@ -101,11 +100,3 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_transformers.tracing import trace
 
     return trace(plan, rank, llmperf_build_trainer)
-
-
-@llmperf.hookimpl
-def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
-    """The steps under torch.profiler."""
-    from llmperf_torchkit.profiling import profiled_steps
-
-    return profiled_steps(device, step, steps, trace)

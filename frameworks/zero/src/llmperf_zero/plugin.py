@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf_torchkit.hooks import llmperf_profile_steps as llmperf_profile_steps
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from llmperf.types import (
         Device,
         Facts,
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
         Probe,
         Problem,
         RunSpec,
-        StepProfile,
         StepTrace,
         Trainer,
         WorkerPlan,
@@ -148,11 +146,3 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
     return traced_step(plan, rank, llmperf_build_trainer, with_micro_batches=with_micro_batches, stand_ins=STAND_INS)
-
-
-@llmperf.hookimpl
-def llmperf_profile_steps(device: Device, step: Callable[[], object], steps: int, trace: Path | None) -> StepProfile:
-    """The steps under torch.profiler."""
-    from llmperf_torchkit.profiling import profiled_steps
-
-    return profiled_steps(device, step, steps, trace)
