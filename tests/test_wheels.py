@@ -79,7 +79,7 @@ def test_the_core_alone_works_without_torch_and_says_what_to_install(wheels, tmp
     assert json.loads(call(llmperf, "plugins", "--json").stdout)[0]["name"] == "cpu"
     plan = call(llmperf, "plan", "default", cwd=tmp_path, expected=2).stdout
     assert "2 ranks = TP1 x PP1 x DP2" in plan
-    hint = " ./frameworks/kit ./frameworks/pytorch ./frameworks/zero  # in a clone of llmperf"
+    hint = " ./frameworks/pytorch ./frameworks/kit ./frameworks/zero  # in a clone of llmperf"
     assert hint in plan
     refused = call(llmperf, "run", "default", cwd=tmp_path, expected=2).stderr
     assert hint in refused

@@ -15,7 +15,7 @@ from llmperf_testing.scaffold import PackageName, rendered
 
 pytestmark = pytest.mark.slow
 
-RECORD = Path(__file__).parent / "surface.json"
+RECORD, OURS = Path(__file__).parent / "surface.json", ("llmperf_pytorch", "llmperf_torchkit")
 
 
 def parameters(function):
@@ -31,7 +31,7 @@ def shape(value):
     methods = {
         name: getattr(member, "__func__", member)
         for name, member in inspect.getmembers(value)
-        if inspect.isroutine(member) and name[0] != "_" and (member.__module__ or "").startswith("llmperf_pytorch")
+        if inspect.isroutine(member) and name[0] != "_" and (member.__module__ or "").startswith(OURS)
     }
     return {"()": parameters(value), **{name: parameters(method) for name, method in methods.items()}}
 
@@ -79,11 +79,11 @@ def test_a_lost_name_a_lost_parameter_and_a_needed_one_are_seen():
 def test_generated_frameworks_import_names_of_the_surface_only(kind):
     for file, text in rendered(kind, PackageName("acme"), "0.1.0").items():
         for node in ast.walk(ast.parse(text)) if file.endswith(".py") else ():
-            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("llmperf_pytorch"):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(OURS):
                 assert node.module == "llmperf_pytorch", f"{file} imports {node.module}"
                 assert {alias.name for alias in node.names} <= set(llmperf_pytorch.__all__), file
             elif isinstance(node, ast.Import):
-                assert not any(alias.name.startswith("llmperf_pytorch") for alias in node.names), file
+                assert not any(alias.name.startswith(OURS) for alias in node.names), file
 
 
 @pytest.mark.parametrize(

@@ -18,19 +18,19 @@ PARAMETERS = {
 @given(name=st.sampled_from(sorted(PARAMETERS)), ranks=st.integers(1, 9), chunk=st.integers(1, 80))
 def test_ranks_that_draw_their_own_shards_draw_the_whole_parameter(name, ranks, chunk):
     import torch
-    from llmperf_pytorch import models
+    from llmperf_torchkit import weights
 
     shape, facts = PARAMETERS[name], whole_library().model("mixtral_tiny")
     whole = torch.full(shape, torch.nan)
-    models.fill_parameter(name, whole, facts, seed=3)
+    weights.fill_parameter(name, whole, facts, seed=3)
     each = -(-whole.numel() // ranks)
     shards = torch.full((ranks, each), torch.nan)
-    before, models.CHUNK = models.CHUNK, chunk
+    before, weights.CHUNK = weights.CHUNK, chunk
     try:
         for rank, shard in enumerate(shards):
-            models.fill_slice(name, shape, shard, rank * each, facts, seed=3)
+            weights.fill_slice(name, shape, shard, rank * each, facts, seed=3)
     finally:
-        models.CHUNK = before
+        weights.CHUNK = before
     drawn = shards.flatten()
     assert torch.equal(drawn[: whole.numel()], whole.flatten())
     assert drawn[whole.numel() :].isnan().all()
