@@ -49,6 +49,7 @@ def test_bars_are_ranked_by_another_figure_and_the_address_keeps_it(opened):
     assert set(cells(page, "model")) == {"llama1_7b"}
     page.reload()
     page.wait_for_selector("body[data-ready]")
+    assert page.locator("#device").input_value() == "A100"
     head = page.locator('.standing:not([hidden]) th[data-metric="mfu_nominal"]')
     assert head.get_attribute("aria-sort") == "descending"
 

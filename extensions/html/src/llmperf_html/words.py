@@ -114,7 +114,7 @@ WORDS = {
     "search_hint": "model, device, framework, case, run ...",
     "columns": "Columns",
     "group": "group repeats",
-    "model_choice": "Model",
+    "model_choice": "model",
     "all_models": "all models",
     "skip": "Skip to the runs",
     "as_table": "as a table",

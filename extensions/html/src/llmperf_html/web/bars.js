@@ -32,6 +32,22 @@ llmperf.bars = (function () {
     head.setAttribute("aria-sort", up ? "ascending" : "descending");
   }
 
+  // What the address says: `rank`, `model`, and a value for each filter.
+  function restore(query) {
+    for (const facet of FACETS) {
+      if (selects[facet]) selects[facet].value = Array.from(selects[facet].options).some(function (one) { return one.value === query.get(facet); }) ? query.get(facet) : "";
+    }
+    show(query.get("rank") || "", query.get("model") || "");
+  }
+
+  // Adds to the address what the reader has chosen.
+  function keep(query) {
+    if (metric) query.set("rank", metric);
+    if (model) query.set("model", model);
+    for (const facet of FACETS) if (selects[facet] && selects[facet].value) query.set(facet, selects[facet].value);
+    return query;
+  }
+
   function show(wantedMetric, wantedModel) {
     metric = wantedMetric;
     model = llmperf.data.models && llmperf.data.models.includes(wantedModel) ? wantedModel : "";
@@ -122,7 +138,7 @@ llmperf.bars = (function () {
       place.append(chooser(models), select("figure", words.figure_choice + " ", [], function () { show(selects.figure.value, model); onChange(); }));
       for (const facet of FACETS) {
         const found = new Set(Array.from(document.querySelectorAll(".standing tbody tr"), function (row) { return row.dataset[facet]; }));
-        const label = select(facet, words["choice_" + facet] + " ", [new Option(words.any, ""), ...Array.from(found).sort().map(function (text) { return new Option(text, text); })], draw);
+        const label = select(facet, words["choice_" + facet] + " ", [new Option(words.any, ""), ...Array.from(found).sort().map(function (text) { return new Option(text, text); })], function () { draw(); onChange(); });
         if (found.size > 1) place.append(label);
       }
     }
@@ -142,5 +158,5 @@ llmperf.bars = (function () {
     more.textContent = llmperf.filled(all ? words.show_fewer : words.show_all, { count: all ? 10 : count });
   }
 
-  return { build: build, show: show, state: function () { return { metric: metric, model: model }; } };
+  return { build: build, restore: restore, keep: keep, model: function () { return model; } };
 })();

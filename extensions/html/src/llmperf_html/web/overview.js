@@ -58,21 +58,19 @@ llmperf.overview = (function () {
     search.addEventListener("input", function () { table.update({ q: search.value, page: 1 }); });
     each.addEventListener("change", function () { table.update({ each: !each.checked, page: 1 }); });
     chose([]);
-    llmperf.bars.build(function () { table.update({ model: llmperf.bars.state().model, page: 1 }); });
+    llmperf.bars.build(function () { table.update({ model: llmperf.bars.model(), page: 1 }); });
     table.build(place, { count: shown, changed: changed, chose: chose });
     restore(new URLSearchParams(""));
   }
 
   function state() {
-    const kept = table.kept(), rank = llmperf.bars.state().metric;
-    if (rank) kept.set("rank", rank);
-    return kept.toString();
+    return llmperf.bars.keep(table.kept()).toString();
   }
 
   function restore(query) {
     search.value = query.get("q") || "";
     each.checked = query.get("each") !== "1";
-    llmperf.bars.show(query.get("rank") || "", query.get("model") || "");
+    llmperf.bars.restore(query);
     table.restore(query);
   }
 

@@ -1,8 +1,8 @@
 "use strict";
-// The charts of one run on its page of a site.
+// The bars of a page of a site, and the charts of one run.
 (function () {
-  llmperf.bars.build();
-  llmperf.bars.show("", "");
+  llmperf.bars.build(function () { history.replaceState(null, "", "#" + llmperf.bars.keep(new URLSearchParams())); });
+  llmperf.bars.restore(new URLSearchParams(location.hash.slice(1)));
   if (!llmperf.data.run) return;
   const place = document.getElementById("charts"), line = [{ run: llmperf.data.run, name: "", stroke: "--c0" }];
 
