@@ -43,7 +43,7 @@ class Definitions:
             "type": "object",
             "properties": {
                 field.name: {
-                    "description": described[field.name],
+                    **({"description": described[field.name]} if field.name in described else {}),
                     **self.of(hints[field.name]),
                     **({"default": field.default} if isinstance(field.default, (str, bool, int, float)) else {}),
                 }

@@ -75,10 +75,7 @@ class Terminated(BaseException):
 
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listing: str | None = None) -> UserError:
-    """The error for a name that is not among `choices`: it suggests the closest match, or else lists the choices.
-
-    `where` may be empty if the name alone is clear. `listing`: a command that lists the choices, for too many of them.
-    """
+    """The error for a name that is none of `choices`: the closest match, or else the choices."""
     from difflib import get_close_matches
 
     names, where = sorted(choices), where and f"{where}: "

@@ -83,7 +83,6 @@ class Outcome:
     role: str
     """The plugin's."""
     check: str
-    """Its name."""
     meaning: str
     """Requirement that the check tests."""
     state: State

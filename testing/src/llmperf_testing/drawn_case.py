@@ -104,12 +104,7 @@ def drawn_case(seed: int) -> DrawnCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LateTokens:
-    """Tokens that the kit draws while the ranks train: what nobody can know before the step, nobody computes before it.
-
-    From a step on, each micro batch that `next_micro_batch` returns has other ids than the plan's data, by seed,
-    data-parallel rank and place. A framework that trains on what it is given follows; one that plays back losses does
-    not.
-    """
+    """Tokens that the kit draws while the ranks train: what nobody knows before the step, nobody computes before."""
 
     seed: int
     """The kit's."""

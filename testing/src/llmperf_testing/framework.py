@@ -56,10 +56,8 @@ SAMPLE_SECONDS = 1e6
 class FrameworkSubject(Subject):
     """One installed framework plugin, and the devices and the case that it is tried on.
 
-    `case` is the name or file of a case whose model is trained, a small Llama that is drawn if None; `reference`
-    names a framework whose losses are compared; model, data and contract are drawn from `seed`, itself drawn if None.
-    UserError for invalid settings, a case, model or reference that cannot
-    be used, or a vendor without a device here; PluginError if there is no such reference.
+    `case` is a name or file, a small drawn Llama by default; `reference` a framework whose losses are compared; `seed`
+    draws model, data and contract. UserError for invalid settings, PluginError without such a reference.
     """
 
     def __init__(
@@ -256,7 +254,6 @@ class Trained:
     plan: Plan
     """The plan that was run."""
     result: Result
-    """Its result."""
     steps: dict[int, list[StepRecord]]
     """The records of all ranks, by step."""
     seconds: float
@@ -274,7 +271,6 @@ class Ends:
     """How the ranks of a plan left with an error."""
 
     ranks: tuple[RankEnd, ...]
-    """By rank."""
     clock_was_set: bool = False
     """The host's clock was set in the meantime."""
 

@@ -150,10 +150,7 @@ class Hosts:
     """A controller and some nodes, `node1` and so on, on one network."""
 
     def __init__(self, folder: Path, count: int, tmp_bytes: int = TMP_BYTES, own_names_are_local: bool = False) -> None:
-        """`folder` is for files of the hosts. `own_names_are_local`: each has itself at 127.0.1.1, as on Debian.
-
-        RuntimeError if the hosts cannot be made.
-        """
+        """`folder` is for files of the hosts. `own_names_are_local`: each has itself at 127.0.1.1, as on Debian."""
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
         self._made: list[Host] = []
@@ -190,10 +187,7 @@ class Hosts:
         return tuple(self._made[1:])
 
     def slow_link(self, node: Host, delay_seconds: float, loss: float) -> None:
-        """Delay what the link of a node carries, in each direction, and drop a share of it.
-
-        Frames take a way around, through a process on the controller: many kernels lack netem.
-        """
+        """Delay what the link of a node carries and drop a share, by a process: many kernels lack netem."""
         port, controller = f"port{self.nodes.index(node) + 1}", self.controller
         left, right = f"{port}a", f"{port}b"
         controller._ip("link", "add", left, "type", "veth", "peer", "name", right)

@@ -125,7 +125,6 @@ class RankEnd:
     """Observations of one rank that builds a trainer, takes some steps and leaves with an error."""
 
     rank: int
-    """The rank."""
     error: str | None = None
     """Error of building or stepping; nothing else is known then."""
     losses: tuple[float | None, ...] = ()

@@ -1,8 +1,4 @@
-"""The losses that a plan's weights, tokens and optimiser give: a small Llama in NumPy, in double precision.
-
-Each operation returns its result and a function for the backward pass. `docs/training-contract.md` describes what is
-computed here.
-"""
+"""The losses that a plan's weights, tokens and optimiser give: a small Llama in NumPy, in double precision."""
 
 from __future__ import annotations
 

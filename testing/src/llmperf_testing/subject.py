@@ -41,11 +41,7 @@ def kept(make: Callable[[Any], T]) -> T:
 
 
 class Subject:
-    """One installed plugin. PluginError if there is none of that role and name.
-
-    `vendor` names whose devices a framework is tried on, the best here by default; `settings` are `--set PATH=VALUE`
-    that the default case needs for this plugin.
-    """
+    """One installed plugin, the `vendor` whose devices it is tried on, and its `settings`; PluginError without it."""
 
     seed: int | None = None
     """Seed of the case that a framework trains; None for other plugins."""

@@ -64,10 +64,7 @@ def uncovered(spec: RunSpec) -> str | None:
 
 
 def trajectory(plan: Plan, steps: int, late: LateTokens | None = None) -> Trajectory:
-    """The first steps of a plan, with the kit's own tokens from a step on.
-
-    UserError for a family that transformers has no class for.
-    """
+    """The first steps of a plan, with the kit's own tokens from a step on; UserError without a class for its family."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # operations of small models, whose threads mostly wait on a busy host
     try:
@@ -111,10 +108,7 @@ def _configuration(model: Model) -> Any:
 
 @contextmanager
 def forced_routing(plan: Plan) -> Iterator[None]:
-    """Within it, tokens take the experts of the contract's tables instead of those with the highest scores.
-
-    transformers has no setting for it: the one function by which its routers choose experts is replaced.
-    """
+    """Within it, tokens take the experts of the contract's tables instead of those with the highest scores."""
     model, contract = plan.spec.model, plan.spec.contract
     mixture, chosen = model.mixture, torch.topk
     if mixture is None or contract.routing == "learned":

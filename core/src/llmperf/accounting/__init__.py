@@ -1,7 +1,4 @@
-"""Arithmetic of models: parameters, FLOPs, precisions, layouts and batches.
-
-The names below are public, for plugins that compute with the facts of a plan. Each is imported when it is first used.
-"""
+"""Arithmetic of models: parameters, FLOPs, precisions, layouts and batches. The names below are for plugins."""
 
 from __future__ import annotations
 

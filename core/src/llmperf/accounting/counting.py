@@ -165,10 +165,7 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
 
 
 def attention_terms(model: Model, seq_len: int, attention: Attention, passes: float = 3) -> list[Term]:
-    """FLOPs per token of scores and weighted values of all layers, as products of factor, layers, W and keys.
-
-    `passes` is 1 for a forward pass and 3 with its backward pass.
-    """
+    """FLOPs per token of attention as products of factor, layers, W and keys; `passes`: 3 with the backward pass."""
     if model.counted is not None:
         share = 1 if attention == "full" else 0.5
         return [(passes * share, model.counted.attention_flops, seq_len)] if attention != "none" else []

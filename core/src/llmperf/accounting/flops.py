@@ -51,22 +51,15 @@ def recomputed_share(model: Model, tuning: Tuning) -> float:
 
 
 def flops_of(plugins: Plugins, model: Model, workload: Workload) -> FlopCount:
-    """The FLOP count of a loaded extension, otherwise of the core; `counted_by` names the owner.
-
-    To repeat the count of a document, load the plugins it names with `plugins_for` and compare `counted_by`: if it
-    differs, the extension that counted is not installed here, and the figures cannot be checked.
-
-    PluginError if an extension fails.
-    """
+    """The FLOP count of a loaded extension, otherwise of the core; `counted_by` names the owner."""
     count, owner = plugins.first_answer("llmperf_count_flops", FlopCount, model=model, workload=workload)
     return replace(count, counted_by=owner.name)
 
 
 def count_flops(model: Model, workload: Workload) -> FlopCount:
-    """FLOPs per trained token of `model` under the conventions of results; `nominal` is the headline.
+    """FLOPs per trained token of `model` under the conventions of results, `windowed` only of models with windows.
 
-    `windowed` is left out for models without windows, where it is `causal`. UserError for a family whose layers are no
-    attention: the facts of a model have no place for their sizes.
+    UserError for a family whose layers are no attention: the facts of a model have no place for their sizes.
     """
     if model.family in NO_ATTENTION and model.counted is None:
         expected = "expected a transformer with attention in every layer, or an extension that counts the model"

@@ -133,10 +133,7 @@ def _model_problems(contract: Contract, tuning: Tuning, model: Model) -> Iterato
 
 
 def parallelism_problems(framework: str, spec: RunSpec, supported: Collection[Degree] = ()) -> Iterator[Problem]:
-    """Problems for each degree of parallelism that is asked for and not in `supported`, for framework plugins.
-
-    Data parallelism and sharding are left to the framework.
-    """
+    """Problems for each degree of parallelism, except of data, that is asked for and not in `supported`."""
     for name in DEGREES:
         asked = getattr(spec.tuning, name)
         if name in supported or not (asked is True or asked > 1):

@@ -218,10 +218,7 @@ def stage_experts(model: Model, stages: int) -> tuple[int, ...]:
 
 
 def mixture_layers(model: Model, chunks: int = 1, chunk: int = 0) -> range:
-    """The layers with experts in one of the parts of equally many layers that pipeline stages are made of.
-
-    Layers count from 0; multi-token layers are in the last part and follow the others.
-    """
+    """The layers with experts in one of `parts` equal pipeline stages, from 0; multi-token layers come last."""
     if model.mixture is None:
         return range(0)
     first, last = (place * model.layers // chunks for place in (chunk, chunk + 1))

@@ -107,10 +107,7 @@ def with_unset(table: Mapping[str, Any], kind: type) -> dict[str, Any]:
 
 
 def read_options(table: Mapping[str, Any], kind: type[T], where: str) -> T:
-    """A table of options, such as `NodeRequest.options`, as a dataclass with a field for each option.
-
-    UserError that names `where` and the key, for an unknown key, a value of the wrong type or one outside its bounds.
-    """
+    """A table of options as a dataclass; UserError that names `where` and the wrong key."""
     check_table(table, kind, where)
     return json_files.convert(table, kind, where)
 

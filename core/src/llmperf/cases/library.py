@@ -47,10 +47,7 @@ class Library:
         return found
 
     def model(self, name: str, where: str = "model") -> Model:
-        """A model by name, or from the `.toml` file at a path; UserError with the closest name if it is unknown.
-
-        A user's file may not have the name of a shipped model, because results name models.
-        """
+        """A model by name, or from a `.toml` file, which may not have a shipped model's name; else UserError."""
         paths = self.paths("models")
         if name.endswith(".toml"):
             own = Path(name)

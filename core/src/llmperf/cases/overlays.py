@@ -43,9 +43,8 @@ CONDITIONS = tuple(Facts.__dataclass_fields__)
 def overlay_settings(shelf: Library, actual: Facts, own_model: str, files: Iterable[Path] = ()) -> list[Setting]:
     """The settings of a run before those of the command line; `own_model` is the case's.
 
-    First the contract of a case that the core ships, on a small model and a CPU: a variant, because the model changed.
-    Then every overlay on the shelf whose `[when]` holds, in the order of file names, and then the files that the user
-    names: UserError for a file that cannot be read or is for another run.
+    First the contract of a case that the core ships, on a small model and a CPU. Then every overlay on the shelf whose
+    `[when]` holds, in the order of file names, and then the files that the user names.
     """
     settings: list[Setting] = []
     if actual.kind == "cpu" and actual.model != own_model:

@@ -46,10 +46,7 @@ class Available:
 def resolve(
     case: Case, library: Library, settings: Sequence[Setting], available: Available, challenge: str | None = None
 ) -> tuple[RunSpec, list[Problem]]:
-    """The spec and what does not fit in it. Later settings win over earlier ones. A challenge is given by its nonce.
-
-    Raises UserError for a model that is not known.
-    """
+    """The spec and what does not fit in it; later settings win. A challenge is given by its nonce."""
     parts = {"contract": case.contract, "tuning": case.tuning, "framework": case.framework, "data": case.data}
     tables: dict[str, Any] = builtins(parts)
     for setting in settings:

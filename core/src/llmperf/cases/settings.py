@@ -118,10 +118,7 @@ def describe(annotation: Any) -> str:
 
 
 def read_setting(given: str, value: Any, where: str) -> tuple[str, Any]:
-    """The full path of a setting, whose beginning may be left out, and its value converted to the type of the field.
-
-    UserError that names `where`, for an unknown path with the closest, or for a value of the wrong type.
-    """
+    """A setting's full path, whose beginning may be left out, and converted value; UserError names `where`."""
     path = full_path(given, where)
     return path, typed(path, value, where)
 

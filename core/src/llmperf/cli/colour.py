@@ -1,8 +1,4 @@
-"""Colour of the output: `--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb, then whether it is a terminal.
-
-The order of the environment variables is that of Python's own tracebacks (https://docs.python.org/3/using/cmdline.html,
-"Controlling color"); https://no-color.org and https://force-color.org describe the two names.
-"""
+"""Colour of the output: `--color`, then NO_COLOR, FORCE_COLOR and TERM=dumb, then whether it is a terminal."""
 
 from __future__ import annotations
 
@@ -63,10 +59,7 @@ class ColourOption(click.Option):
 
 
 def painted(word: str, text: str | None = None) -> str:
-    """A status or severity in its colour, or another text in the colour of that word.
-
-    Of a longer word, the part before its first colon or comma decides, in either language.
-    """
+    """A text in the colour of a status or severity: of `word` up to its first colon or comma."""
     shown = word if text is None else text
     if word == "context":
         return click.style(shown, dim=True)

@@ -1,7 +1,4 @@
-"""The commands that list what is installed: cases, plugins, devices, and what is missing (`doctor`).
-
-Each command's function has the command's name; `llmperf.cli.main` finds it by that name.
-"""
+"""The commands that list what is installed: cases, plugins, devices, and what is missing (`doctor`)."""
 
 from __future__ import annotations
 

@@ -151,12 +151,9 @@ class _Output(TextIOWrapper):
 
 
 def command(arguments: list[str] | None) -> int:
-    """Run one command line in its own process, with standard output reserved for llmperf.
+    """Run one command line in its own process and return its exit code; standard output is reserved for llmperf.
 
-    Output of native code or of a plugin's child processes goes to standard error, also when it comes late, so that a
-    program that reads `--json` gets one document and nothing else.
-
-    Returns the exit code: 0, 1 (a run failed, findings), 2 (bad input), 130 (interrupted).
+    Output of native code or of a plugin's child processes goes to standard error, also when it comes late.
     """
     if sys.stdout is not None and sys.stderr is not None:
         given: Any = sys.stdout

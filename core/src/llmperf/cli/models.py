@@ -128,10 +128,7 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
 
 
 def _document(model: Model, seq_len: int) -> dict[str, Any]:
-    """Facts, parameters and FLOPs of a model, as `--json` prints them.
-
-    Where an extension counts, components are null, and the conventions are those that it gives.
-    """
+    """Facts, parameters and FLOPs of a model for `--json`; components are null where an extension counts."""
     from llmperf.accounting.counting import flops_by, forward_flops, known_conventions
     from llmperf.accounting.flops import flops_of
     from llmperf.accounting.parameters import count_parameters

@@ -100,10 +100,7 @@ def print_table(
     remedy: str = "--json",
     language: str = "en",
 ) -> None:
-    """A plain table within the width of the terminal; None is shown as a dash.
-
-    `remedy` says how to see columns for which there is no room.
-    """
+    """A plain table within the width of the terminal; None is a dash. `remedy` says how to see columns without room."""
     from llmperf.reporting.terminal import left_out_text
     from llmperf.reporting.text_table import laid_out
     from llmperf.types.sheet import Column

@@ -112,9 +112,7 @@ class ProgressLine:
 def progress_text(progress: Progress, width: int | None = None, place: Place | None = None, chart: str = "") -> str:
     """The line, such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  step time ▁▁▂▁▁█  MFU 17.9 %  12 s left`.
 
-    Of several runs it begins with `run 3 of 12` and ends with the time left for all. `chart` shows the last steps.
-    If the line is wider than `width`, spaces and labels are dropped (`measuring 12/30 loss 8.101`); if it is
-    still too wide, memory, MFU, the chart, pace and loss are left out, in this order, until it fits.
+    If it is wider than `width`, spaces and labels go first, then memory, MFU, the chart, pace and loss.
     """
     parts = {
         "place": None if place is None else f"run {place.number} of {place.runs}",

@@ -111,10 +111,7 @@ def write_report(
     output: Path | None = None,
     plugins: Plugins | None = None,
 ) -> None:
-    """Write the report of sheets in the format `wanted` to a file, or print it.
-
-    `plugins` may have further formats; without it, those of extensions. UserError for an unknown format.
-    """
+    """Write the report of sheets in a format of `plugins`, by default of extensions, to a file, or print it."""
     from llmperf.files.json_files import write_bytes
     from llmperf.plugins.faults import blaming, of_kind
     from llmperf.plugins.loading import plugins_for

@@ -119,10 +119,7 @@ def request(
 
 
 def say_what_was_left_out(outcome: Outcome) -> None:
-    """Print on standard error which vendor plugins and extensions were skipped, and in what nodes differ.
-
-    Differences of nodes are left out where one of them lacks a plugin of the run: the problem says so.
-    """
+    """Print on standard error which vendor plugins and extensions were skipped, and in what nodes differ."""
     for line in (*outcome.machine.left_out, *outcome.plugins.left_out):
         click.echo(f"left out: {line}", err=True)
     unusable = any(problem.code in ("framework_unusable", "vendor_unusable") for problem in outcome.problems)
@@ -175,10 +172,7 @@ def _with_defaults(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def planned_case(options: dict[str, Any], on: str | None = None) -> PlannedCase:
-    """The case that the options of `case_options` ask for, on this machine or on the one that `--on` names.
-
-    Options that are left out have their defaults. Plugins that were left out of planning are named on standard error.
-    """
+    """The case that the options of `case_options`, or their defaults, ask for, here or on the machine of `--on`."""
     return case_of(request(_with_defaults(options), on))
 
 
@@ -233,10 +227,7 @@ def case_of(asked: Request) -> PlannedCase:
 
 @contextmanager
 def planned_task(options: dict[str, Any]) -> Iterator[PlannedTask]:
-    """The run that the options of `request_options` ask for, planned for a task of its ranks, while its nodes are held.
-
-    Options that are left out have their defaults. Refused with every problem if the run cannot be made here.
-    """
+    """The run that the options of `request_options`, or their defaults, ask for, planned for a task of its ranks."""
     from llmperf.planning.build import plan_run
     from llmperf.planning.ready import ready
     from llmperf.running.launched import Task

@@ -36,10 +36,7 @@ def _plain(value: object) -> str:
 
 
 def encode_pretty(document: Any, indent: int = 2) -> bytes:
-    """Indented JSON with a final newline; characters that control a terminal or hide text are escaped.
-
-    `indent` 0 gives one line.
-    """
+    """Indented JSON, on one line with `indent` 0; characters that control a terminal or hide text are escaped."""
     data = msgspec.json.format(encode(document), indent=indent) + b"\n"
     if data.isascii() and b"\x7f" not in data:
         return data
@@ -84,11 +81,7 @@ _IRREGULAR = (
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading; every file that a user names is opened here.
-
-    OSError for anything else: opening a pipe or reading a device might never end. The check uses the open file, so that
-    the path cannot be replaced between the check and the first read.
-    """
+    """Open a regular file that a user names; OSError for others, such as a pipe, which might never open."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:

@@ -10,10 +10,7 @@ from collections.abc import Iterable, Mapping
 
 
 def printable(text: str, instead: str | None = None, keep: str = "") -> str:
-    """Text that cannot move the cursor of the terminal it is printed on, or start a new line.
-
-    Characters that are not printable become `instead`, by default their escapes; those in `keep` stay.
-    """
+    """Text that cannot control a terminal: such characters, but for `keep`, become `instead` or escapes."""
     if text.isprintable():
         return text
     return "".join(

@@ -32,11 +32,7 @@ _TOKEN = re.compile(
 
 
 def cache_dir(name: str) -> Path:
-    """The folder for one kind of data, in `$LLMPERF_CACHE_DIR` or `~/.cache/llmperf`. It is not created.
-
-    Where several users share `$LLMPERF_CACHE_DIR`, a folder that another user made is not used, as that user could
-    change what is in it: there is a folder `user-UID` for each of the others.
-    """
+    """The folder for one kind of data, in `$LLMPERF_CACHE_DIR` or `~/.cache/llmperf`; never another user's."""
     chosen = os.environ.get(VARIABLE)
     cache = Path(chosen) if chosen else Path.home() / ".cache" / "llmperf"
     user = os.getuid()
@@ -48,30 +44,21 @@ def cache_dir(name: str) -> Path:
 
 
 def config_file(name: str, folder: Path) -> Path | None:
-    """The configuration file of that name in `folder` or the nearest folder above it.
-
-    Without one, the file in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there is none either.
-    """
+    """The configuration file of that name in `folder` or the nearest folder above it, else the user's own, if any."""
     nearest = folder.absolute()
     candidates = (parent / name for parent in (nearest, *nearest.parents))
     return next((path for path in candidates if path.is_file()), None) or own_config_file(name)
 
 
 def own_config_file(name: str) -> Path | None:
-    """The configuration file of that name in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there is none.
-
-    A relative `$XDG_CONFIG_HOME` is ignored, as its specification demands.
-    """
+    """The configuration file of that name in an absolute `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`, if any."""
     chosen = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     path = (chosen if chosen.is_absolute() else Path.home() / ".config") / "llmperf" / name
     return path if path.is_file() else None
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The tables of a configuration file; UserError also if another user could have written it.
-
-    It may name programs to run, and it may be found above the working directory, where others may create files.
-    """
+    """The tables of a configuration file; UserError also if another user could have written it."""
     try:
         with open_regular(path) as file:
             _refuse_of_others(path, path.lstat())  # a link that another user has made chooses the file

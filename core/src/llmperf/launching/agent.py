@@ -41,10 +41,7 @@ STORE_BACKLOG = 1024
 
 
 def python_module(module: str, interpreter: Interpreter | None = None) -> tuple[str, ...]:
-    """The argv that runs a module with an interpreter, this one by default.
-
-    Nothing is imported from the current folder, where the interpreter has an option for that.
-    """
+    """The argv that runs a module with an interpreter, this one by default, without imports from the current folder."""
     path = sys.executable if interpreter is None else interpreter.path
     safe_path = sys.version_info >= (3, 11) if interpreter is None else interpreter.knows_safe_path
     return (path, *(("-P",) if safe_path else ()), "-m", module)
@@ -139,10 +136,7 @@ class RankPhases:
 
 
 def uptime() -> float | None:
-    """Seconds since the host started, as its kernel writes them; None if the system does not.
-
-    A library that replaces the clocks' functions does not change this text.
-    """
+    """Seconds since the host started, by a text of its kernel, which no library replaces; None without it."""
     try:
         return float(UPTIME.read_bytes().split()[0])
     except (OSError, ValueError, IndexError):

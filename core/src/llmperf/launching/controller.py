@@ -66,8 +66,7 @@ class Controller:
     def run(self, wakeup: Wakeup, observe: Observe | None) -> tuple[Cause, tuple[int | None, ...]]:
         """Start every agent, watch them, and end what they leave; returns why the run ended, and their exit codes.
 
-        All are started a second time, after all have ended, with another port for the ranks to meet at, if theirs was
-        taken. Each agent ends when this process ends. UserError if one cannot be started.
+        All are started a second time, with another port, if the port where the ranks meet was taken.
         """
 
         def interrupted(seconds: float) -> bool:
@@ -94,10 +93,7 @@ class Controller:
         return cause, codes
 
     def watch(self, wakeup: Wakeup, observe: Observe | None) -> Cause:
-        """Wait until the agents end, a node is lost, the run hangs, or the user interrupts it.
-
-        `message`, `rank` and `node` say more.
-        """
+        """Wait until the agents end, a node is lost, the run hangs, or the user interrupts it."""
         moved = looked = time.monotonic()
         while True:
             wakeup.wait(TICK_SECONDS)
@@ -144,10 +140,7 @@ class Controller:
         return self._follower.progress(), self._follower.take_steps()
 
     def stop(self, wakeup: Wakeup | None = None) -> tuple[int | None, ...]:
-        """End all processes that still run, first by SIGTERM, then by SIGKILL; returns the agents' exit codes.
-
-        A further signal in `wakeup` skips the wait for SIGTERM.
-        """
+        """End all by SIGTERM, then by SIGKILL, at once if `wakeup` has a further signal; the exit codes."""
         heard = wakeup.count if wakeup else 0
         codes = self._agents.stop(lambda: wakeup is not None and wakeup.count > heard)
         if None in codes and (lost := self._agents.lost()) is not None and self.node is None:
@@ -200,9 +193,7 @@ def find_hanging(
 ) -> tuple[int | None, str]:
     """The rank that hangs, or None if that is unknown, and the reason, from what `dump_stacks` returns.
 
-    It is the rank with the fewest finished steps. Among several such ranks, it is the one that does not wait for
-    others, or the only one that does not answer (a stopped process, a driver call that never returns). `waiting` is
-    `Facts.waiting_frames`.
+    Of the ranks with the fewest steps, it is the one that does not wait for others, or alone does not answer.
     """
     fewest = min(finished_steps)
     behind = [rank for rank, steps in enumerate(finished_steps) if steps == fewest]
@@ -260,11 +251,7 @@ def main_stack(dump: str) -> list[tuple[str, str]]:
 
 
 def is_waiting(dump: str, waiting: Sequence[str]) -> bool:
-    """Check whether the main thread waits for other ranks or for the device, judged by its innermost frames.
-
-    The measured loop waits for the device on a rank whose device waits for others in a collective: the host runs ahead
-    of it, then waits.
-    """
+    """Check whether the main thread waits for other ranks or for the device, judged by its innermost frames."""
     stack = main_stack(dump)
     frames = [f"{file} in {function}" for file, function in stack[:INNERMOST_FRAMES]]
     if any(mark in frame for frame in frames for mark in waiting):

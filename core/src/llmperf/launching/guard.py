@@ -19,11 +19,7 @@ PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def guarded(work: Callable[[], int]) -> int:
-    """Run `work` in a child process and return its exit code, or end by the signal that ended it.
-
-    The first signal that asks to end is passed on to the child; a second one kills everything. On systems other than
-    Linux, `work` runs in this process.
-    """
+    """Run `work` in a child process, on Linux, and return its exit code, or end by the signal that ended it."""
     if not sys.platform.startswith("linux"):
         return work()
     adopt_orphans()

@@ -34,10 +34,7 @@ class LocalLauncher:
 
 
 def of_node(variables: Mapping[str, str], plan: Plan, node_rank: int) -> dict[str, str]:
-    """Variables with `{interface}` and `{address}` filled in for one node.
-
-    Those with `{interface}` are left out on a node whose interface is unknown.
-    """
+    """Variables with `{interface}` and `{address}` filled in for one node, without those whose interface is unknown."""
     node = plan.nodes[node_rank] if node_rank < len(plan.nodes) else None
     known = {"interface": node.interface, "address": node.address} if node and node.interface else {}
     return {name: fill(value, known) for name, value in variables.items() if known or "{interface}" not in value}

@@ -51,10 +51,7 @@ class _Step:
 
 
 class Follower:
-    """Reads the records that the ranks and the samplers have written since the last look.
-
-    What it holds in memory depends on the number of ranks alone.
-    """
+    """Reads the records written since the last look; what it holds in memory depends on the number of ranks alone."""
 
     def __init__(self, run: Path, plan: Plan) -> None:
         layout = plan.layout
@@ -79,10 +76,7 @@ class Follower:
         """Why a record could not be read."""
 
     def look(self, most_seconds: float = math.inf) -> bool:
-        """Read new records, for so many seconds at most; returns whether any rank has written one since the last look.
-
-        A look that was cut short goes on with the next rank in the next look.
-        """
+        """Read new records for so many seconds at most; returns whether a rank has written one."""
         deadline = time.monotonic() + most_seconds
         try:
             for file in self._readings:
@@ -127,10 +121,7 @@ class Follower:
 
     @property
     def longest_step_seconds(self) -> float:
-        """The longest time of a step on any rank so far. The first step, which may compile, counts until the second.
-
-        It is measured by the controller's clock, since a script may report wrong times.
-        """
+        """The longest step on any rank; the first one, which may compile, counts only until the second."""
         return self._later_step_seconds or self._first_step_seconds
 
     def _add(self, record: StepRecord) -> None:

@@ -43,10 +43,7 @@ KILL_SECONDS = 1.0
 
 
 class RunHere:
-    """The part of a run that this machine does: all of it, or that of one node. Its agent ends when this process does.
-
-    Exit codes of the agent are negative for signals.
-    """
+    """The part of a run on this machine. Its agent ends when this process does; codes below 0 are signals."""
 
     def __init__(
         self, run: Path, plan: Plan, plugins: Plugins, tag: str, sample_seconds: float, node: int | None = None
@@ -72,10 +69,7 @@ class RunHere:
         return None if busy is None else f"{busy}; the run will be disturbed"
 
     def start(self, address: str, port: int, env: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        """Start the agent, and the readings with the first one; UserError if it cannot be started.
-
-        The ranks meet at `address` and `port`. `env` are further variables, `descriptors` files for the agent.
-        """
+        """Start the agent, whose ranks meet at `address` and `port`, and the readings with the first one."""
         argv, first = agent_command(self.folder, self.plan, self._rank, address, port), self._agent is None
         variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
         try:
@@ -105,10 +99,7 @@ class RunHere:
         return None if self._agent is None else self._agent.poll()
 
     def stop(self, hurry: Callable[[], bool] = lambda: False) -> int | None:
-        """End the agent and everything below it, first by SIGTERM, then by SIGKILL.
-
-        Returns its exit code, or None if it had to be killed or never ran. `hurry` ends the wait for SIGTERM.
-        """
+        """End the agent and everything below it, by SIGTERM, then by SIGKILL; its exit code, None if it was killed."""
         if self._agent is None:
             return None
 
@@ -176,8 +167,7 @@ class LocalAgents:
 def this_host(planned: Mapping[str, str], facts: Facts) -> Host:
     """The description of this host: system, first processor, memory, and variables without those of secret names.
 
-    Variables that plugins set for the ranks (`planned`) are recorded under any name: the plan has them too. Of the
-    inherited variables only those that the facts name are recorded, with at most MAX_VALUE characters of each.
+    Variables of plugins (`planned`) are recorded under any name, inherited ones only if the facts name them.
     """
     names, prefixes = facts.environment_names, facts.environment_prefixes
     inherited = {name: value for name, value in os.environ.items() if name in names or name.startswith(prefixes)}
@@ -211,10 +201,7 @@ def node_run(plan: bytes, folder: Path, node: int, tag: str, sample_seconds: flo
 
 
 def load_here(vendor: str, devices: tuple[int, ...], on_cpu: bool, seconds: float) -> LoadBefore:
-    """The load of this machine and of these devices of a vendor, over so many seconds.
-
-    `on_cpu`: whether the devices are the cores of the host.
-    """
+    """The load of this machine and of these devices over so many seconds; `on_cpu`: they are the host's cores."""
     query = device_query(load_for(vendor, None))
     known = () if query is None else devices
     sampler = Sampler(Path(os.devnull), query or (lambda _: ()), known, on_cpu=on_cpu)

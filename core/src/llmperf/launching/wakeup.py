@@ -11,11 +11,7 @@ from typing import Any
 
 
 class Wakeup:
-    """While entered, the given signals are recorded instead of ending the process, and end `wait` early.
-
-    The end of a child process ends `wait` early too. Outside the main thread, where Python allows no signal handlers,
-    it only waits.
-    """
+    """While entered, the given signals, and the end of a child process, end `wait` early."""
 
     def __init__(self, *signals: signal.Signals) -> None:
         self._signals = signals

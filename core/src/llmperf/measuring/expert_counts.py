@@ -30,10 +30,7 @@ class ExpertCounts:
         self._before = self._counts()
 
     def end(self) -> ExpertsRecord | None:
-        """At the end of the window: the tokens of its steps; None if the trainer does not count them.
-
-        PluginError if the counts have another shape than the model, or fall.
-        """
+        """The tokens of the window's steps; None if the trainer does not count. PluginError for wrong counts."""
         before, after = self._before, self._counts()
         if before is None or after is None:
             return None

@@ -69,10 +69,7 @@ class MeasuredLoop:
         """Tokens of the measured steps that are recorded, without skipped steps."""
 
     def run(self, steps: int, warmup_steps: int, enter: Enter) -> Window:
-        """All steps, of which the first `warmup_steps` are not measured; `enter` gets the moment of each edge.
-
-        NonfiniteLoss when a loss is NaN or infinite.
-        """
+        """All steps, the first `warmup_steps` not measured; `enter` gets each edge. NonfiniteLoss for a bad loss."""
         self._steps(1, warmup_steps, measured=False)
         for part in self._further:
             if warmup_steps:

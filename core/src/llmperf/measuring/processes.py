@@ -22,10 +22,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 
 
 def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
-    """A `preexec_fn` for `Popen`: the child gets the signal `how` when this process ends for any reason.
-
-    None on systems other than Linux, which cannot do it.
-    """
+    """A `preexec_fn` for `Popen`: the child gets the signal `how` when this process ends. None but on Linux."""
     if not sys.platform.startswith("linux"):
         return None
     import ctypes
@@ -107,8 +104,7 @@ def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
 def end_descendants() -> None:
     """Kill all processes below this one, also those that they start meanwhile, and reap this process's children.
 
-    A process in another session or with a cleared environment is found if `adopt_orphans` was called before it started.
-    A process that the system cannot end within SWEEP_SECONDS is left to the system.
+    A process in another session is found if `adopt_orphans` was called before it started.
     """
     deadline = time.monotonic() + SWEEP_SECONDS
     while time.monotonic() < deadline:
@@ -155,10 +151,7 @@ def _variables() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def sweep(tag: str) -> list[int]:
-    """Kill all processes that carry `tag`, also those that they start meanwhile, until none is left; returns their ids.
-
-    A process that the system cannot end within SWEEP_SECONDS (it waits for a disk or a driver) is left to the system.
-    """
+    """Kill all processes that carry `tag`, for SWEEP_SECONDS at most, until none is left; returns their ids."""
     swept: set[int] = set()
     deadline = time.monotonic() + SWEEP_SECONDS
     while (pids := tagged(tag)) and time.monotonic() < deadline:

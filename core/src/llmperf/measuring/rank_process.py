@@ -35,10 +35,7 @@ def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
 
 
 def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:
-    """Record why this rank ends and end it, without closing anything: that could wait for other ranks forever.
-
-    `place` says in which phase and plugin, for an exit that does not say so itself.
-    """
+    """Record why and where this rank ends, and end it without closing what could wait for other ranks."""
     text = "".join(traceback.format_exception(error))
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
@@ -56,10 +53,7 @@ def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -
 
 
 def leave(code: int) -> NoReturn:
-    """End the process without the interpreter's shutdown, after everything has been closed and recorded.
-
-    Native libraries run code during that shutdown: threads of process groups have aborted there, after the last record.
-    """
+    """End the process, when all is recorded, without the interpreter's shutdown, where native code aborts."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):
             stream.flush()
@@ -71,10 +65,7 @@ MAX_PATH = 200
 
 
 def startup_modules() -> dict[str, str]:
-    """Files of `sitecustomize` and `usercustomize`, by name; without those that came with the interpreter.
-
-    Distributions of Linux ship a `sitecustomize` in the folder of the standard library.
-    """
+    """Files of `sitecustomize` and `usercustomize`, by name; without those that came with the interpreter."""
     names = ["sitecustomize", *(["usercustomize"] if site.ENABLE_USER_SITE else [])]
     shipped = Path(sysconfig.get_path("stdlib")).resolve()
     files = {}

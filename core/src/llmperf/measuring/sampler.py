@@ -35,10 +35,7 @@ FIRST_READING_SECONDS = 2.0
 
 
 class Sampler:
-    """Reads the devices every `interval` seconds and appends the samples to a file.
-
-    An error may end the sampling, but never the run; `problem` then holds the reason.
-    """
+    """Appends samples of the devices to a file every `interval` seconds; an error ends it, never the run."""
 
     def __init__(
         self,
@@ -239,10 +236,7 @@ class HostMeter:
 
 
 def busy_ticks(stat: str, cores: Iterable[int]) -> int:
-    """Ticks from the text of /proc/stat in which these cores were neither idle nor waiting for disks.
-
-    Time that a hypervisor took counts as busy.
-    """
+    """Ticks from /proc/stat in which these cores were neither idle nor waiting for disks."""
     wanted = {f"cpu{core}" for core in cores}
     lines = (line.split() for line in stat.splitlines() if line.startswith("cpu"))
     counters = [[int(field) for field in fields[1:9]] for fields in lines if fields[0] in wanted]
@@ -285,10 +279,7 @@ def names_of(pids: Iterable[int]) -> tuple[str, ...]:
 
 
 def stalled_seconds() -> dict[Resource, float]:
-    """Time since the system started in which some task waited for a resource; {} where the kernel does not count it.
-
-    The lines are `some avg10=0.00 avg60=0.00 avg300=0.00 total=1234`, the total in microseconds.
-    """
+    """Time since the system started in which some task waited for a resource; {} where the kernel does not count it."""
     seconds: dict[Resource, float] = {}
     for resource in RESOURCES:
         with suppress(OSError, ValueError, IndexError):

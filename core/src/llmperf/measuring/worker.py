@@ -168,10 +168,7 @@ class Worker:
         self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
-        """All figures of the evaluation, None for what is not a number; PluginError for anything but figures by name.
-
-        A trainer may give its figures in parts. Each part shows the watchdog that the rank has not hung.
-        """
+        """All figures of the evaluation, None for what is no number; each part shows that the rank lives."""
         given: object = trainer.evaluate()
         if isinstance(given, Mapping):
             return _numbers(given)
@@ -273,10 +270,7 @@ def task_named(name: str, plugins: Plugins) -> RankTask:
 
 
 def plugins_of(plan: Plan) -> Plugins:
-    """The vendor and the framework of a plan, and the extensions that record something, if they are installed here.
-
-    PluginError if another version is installed here.
-    """
+    """The vendor, framework and recording extensions of a plan; PluginError for another installed version."""
     known = list(discover())
     extensions = {found.name for found in known if found.role == "extension"}
     chosen = [find("vendor", plan.vendor, known), find("framework", plan.spec.tuning.framework, known)]

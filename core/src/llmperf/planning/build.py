@@ -49,10 +49,7 @@ USUAL = RunOptions()
 
 
 def plan_run(selection: Selection, site: Site = HERE, options: RunOptions = USUAL) -> Outcome:
-    """The plan of a run, or every reason why it cannot be started; `ready` adds what only a run needs.
-
-    Raises UserError if what is asked for is itself invalid: an unknown case, path, vendor or model, or no device.
-    """
+    """The plan of a run, or all reasons why it cannot be started; UserError for an unknown case, path or model."""
     machine = reach(site, nodes_wanted(selection, site))
     try:
         return plan_on(machine, selection, site, options)

@@ -14,11 +14,7 @@ INTERFACE = "{interface}"
 
 
 def interface_variables(plan: Plan, *names: str) -> dict[str, str]:
-    """Variables that name the network interface of the ranks to a collective library; for `llmperf_worker_env`.
-
-    The agent of each node fills in the interface. A value that the user has set is kept, and reaches all nodes. Empty
-    for runs on one node.
-    """
+    """Variables that name the network interface of the ranks, for each node's agent to fill in."""
     if plan.layout.nodes == 1:
         return {}
     return {name: os.environ.get(name, INTERFACE) for name in names}

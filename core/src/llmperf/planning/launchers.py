@@ -26,11 +26,7 @@ MAX_REASON_CHARACTERS = 500
 
 
 class CheckedLauncher:
-    """A launcher whose answers are checked.
-
-    An exception or a wrong answer of its methods is a PluginError of one line that names the plugin, the hook and the
-    method; a UserError of a launcher is not changed.
-    """
+    """A launcher whose exceptions and wrong answers are PluginErrors that name plugin, hook and method."""
 
     def __init__(self, launcher: Any, owner: Found) -> None:
         """PluginError for an object without the name and the methods of a Launcher."""
@@ -162,10 +158,7 @@ def find_launcher(plugins: Plugins, name: str) -> CheckedLauncher:
 
 
 def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
-    """The launcher of that name from the core, an extension, or the named vendor, or any vendor if none is named.
-
-    UserError if there is none.
-    """
+    """The launcher of that name from the core, an extension, or the named vendor, or any vendor if none is named."""
     installed = discover()
     known: set[str] = set()
     for candidate in (None, *([vendor] if vendor is not None else names("vendor", installed))):

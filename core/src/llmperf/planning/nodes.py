@@ -43,10 +43,7 @@ def node_request(site: Site, nodes: int) -> NodeRequest:
 
 
 def reach(site: Site, nodes: int) -> Machine:
-    """The machine that `--on` names, or else the devices of the nodes that the launcher offers.
-
-    UserError if nodes differ in what a run depends on.
-    """
+    """The devices of `--on` or of a launcher's nodes; UserError if nodes differ in what a run depends on."""
     vendor = site.vendor
     if site.on is not None:
         return machine_elsewhere(site.on, vendor)
@@ -91,20 +88,14 @@ def _machine(vendor: str | None, reached: NodesReached, python: tuple[str, str |
 
 
 class NodesInUse:
-    """The nodes of several runs in a row: a launcher is asked for others only if a run needs others.
-
-    At most one set of nodes is held at a time, since an engine may grant them to one run only.
-    """
+    """The nodes of several runs in a row, one set at a time: others are asked for only if a run needs them."""
 
     def __init__(self) -> None:
         self._asked: tuple[Site, int] | None = None
         self._machine: Machine | None = None
 
     def reach(self, site: Site, nodes: int) -> Machine:
-        """Reach the nodes like the function of that name; the same machine as last time if the same is asked for.
-
-        The launcher that was opened before serves for the first nodes alone.
-        """
+        """Reach the nodes; the same machine as last time if the same is asked for."""
         asked = (site, nodes)
         if self._machine is None or self._asked != asked:
             self.close()
@@ -122,10 +113,7 @@ class NodesInUse:
 def hand_over(
     site: Site, nodes: int, command: Sequence[str], out: Path, say: Callable[[str], None], tasks: int = 1
 ) -> tuple[Site, int | None]:
-    """The exit code of a command that the launcher has had run elsewhere, or None; the site has the opened launcher.
-
-    `command` has the words after `llmperf`. UserError if there is no such launcher, or it refuses.
-    """
+    """The exit code of a `command` that the launcher has had run elsewhere, or None; and the site."""
     if site.launcher == LOCAL:
         return site, None
     launcher = site.opened or installed_launcher(site.launcher, site.vendor)
@@ -160,10 +148,7 @@ def by_interpreter(argv: tuple[str, ...], interpreter: Interpreter | None) -> tu
 
 
 def installed_problem(machine: Machine, role: str, name: str) -> str | None:
-    """One line if a plugin cannot run in the workers' environment of a machine; None if it can.
-
-    Nodes with the same problem are named together.
-    """
+    """One line if a plugin cannot run in the workers' environment of a machine, with all such nodes; None if it can."""
     if not machine.reports:
         return packages_problem(name, "vendor" if role == "vendor" else "framework")
     hosts: dict[str, list[str]] = {}
@@ -185,10 +170,7 @@ def installed_problem(machine: Machine, role: str, name: str) -> str | None:
 
 
 def packages_problem(name: str, role: Role = "framework") -> str | None:
-    """One line on the unmet requirements of an installed plugin, with which ranks would only end in a traceback.
-
-    None if nothing is missing, and for a plugin that is not installed or cannot be loaded.
-    """
+    """One line on the unmet requirements of an installed plugin, if any: ranks would end in a traceback."""
     try:
         found = find(role, name)
         return unmet_problem(found) or required_problem(found)

@@ -126,11 +126,7 @@ ARCHITECTURE = (
 
 
 def architecture_problems(framework: str, spec: RunSpec, supported: Collection[str] = ()) -> Iterator[Problem]:
-    """Problems for each fact of the model that departs from Llama and is not in `supported`, for framework plugins.
-
-    The names are those of fields of `Model`. What has always been a fact (grouped keys, position encoding, tied
-    embeddings, normalised heads) is left to the framework.
-    """
+    """Problems for each fact of the model (by `Model`) that departs from Llama and is not in `supported`."""
     defaults = {field.name: field.default for field in fields(Model)}
     for name in ARCHITECTURE:
         value = getattr(spec.model, name)

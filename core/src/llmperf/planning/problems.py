@@ -63,10 +63,7 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
 
 
 def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
-    """Bytes of model states on a rank of each pipeline stage, without activations.
-
-    Buffers of communication on a host are left out: they take no space before they are written.
-    """
+    """Bytes of model states on a rank of each pipeline stage, without activations and buffers on the host."""
     trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
     transient = Transient(
         update_bytes=worker.update_bytes_per_parameter,

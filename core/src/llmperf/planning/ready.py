@@ -29,10 +29,7 @@ NOT_ASKED = "not asked for"
 
 
 def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -> AnyOutcome:
-    """The outcome with a whole plan: peak, rates, data, variables of the ranks and the expected duration of a step.
-
-    The vendor is not asked for the peaks `refused` before (vendor, dtype, reason).
-    """
+    """The outcome with a whole plan; the vendor is not asked for the peaks `refused` before (vendor, dtype, reason)."""
     plan, machine, plugins = outcome.plan, outcome.machine, outcome.plugins
     if plan is None:
         return outcome
@@ -57,10 +54,7 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
 
 
 def rates_of(plan: Plan, machine: Machine, plugins: Plugins) -> tuple[DeviceRates | None, tuple[str, ...]]:
-    """What the devices achieve: as an extension measured it on this machine, otherwise as their vendor assumes.
-
-    Also a note for each measurement that is not used.
-    """
+    """What the devices achieve, measured here or else assumed; and a note for each measurement not used."""
     hook, notes = "llmperf_measured_rates", list[str]()
     if machine.here and plan.launcher == LOCAL and machine.interpreter is None:
         packages = package_versions(joined_facts(plugins).packages)
@@ -81,10 +75,7 @@ def sought_peak(planned: Planned) -> tuple[str, Dtype]:
 
 
 def with_peak(planned: Planned) -> Planned:
-    """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy to time one.
-
-    The plan stays as it is if the vendor's plugin fails this time.
-    """
+    """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy."""
     if planned.plan.peak is not None:
         return planned
     try:
@@ -97,10 +88,9 @@ def with_peak(planned: Planned) -> Planned:
 def peaks_of(
     spec: RunSpec, machine: Machine, plugins: Plugins, refused: Iterable[tuple[str, Dtype, str]] = ()
 ) -> dict[str, Any]:
-    """The fields of a plan with the peaks of one whole device for a spec's precision recipe, or why they are not known.
+    """The fields of a plan with the peaks of a whole device, or why they are not known; `refused` are not asked for.
 
-    `rest_peak` is that of the products that the recipe does not cover, if they have another dtype. The vendor is not
-    asked for the peaks `refused` before (vendor, dtype, reason).
+    `rest_peak` is that of the products that the precision recipe does not cover, if they have another dtype.
     """
     recipe, model = precision_recipe(spec.contract.precision), machine.probe.devices[0].model
     if spec.tuning.emulate_precision:
@@ -154,10 +144,7 @@ def _check_peak(peak: PeakFlops | None, owner: Found, hook: str = "llmperf_peak_
 
 
 def worker_env(plan: Plan, plugins: Plugins) -> dict[str, str]:
-    """The variables that all plugins set for the ranks.
-
-    PluginError if two set one name differently, or one sets a variable of the loader or the interpreter.
-    """
+    """The variables that all plugins set for the ranks; PluginError for a conflict or a forbidden name."""
     joined: dict[str, str] = {}
     owners: dict[str, str] = {}
     for owner, answer in plugins.collect("llmperf_worker_env", plan=plan):

@@ -1,7 +1,4 @@
-"""The states of planning: what is asked for (Selection, Site, RunOptions) -> Resolved -> Planned | Refused.
-
-`planning.build` leads from one to the next.
-"""
+"""The states of planning, by `planning.build`: Selection, Site and RunOptions -> Resolved -> Planned | Refused."""
 
 from __future__ import annotations
 
@@ -121,7 +118,6 @@ class Arithmetic:
     layout: Layout
     """The core's layout of the ranks; the framework's own layout is in the plan."""
     batch: Batch
-    """Batch arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

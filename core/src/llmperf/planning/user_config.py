@@ -22,9 +22,7 @@ class Defaults:
     """`[default]`: what a run uses unless an option says otherwise."""
 
     vendor: str | None = None
-    """Default of `--vendor`."""
     framework: str | None = None
-    """Default of `--framework`."""
     environment: str | None = None
     """A name from `[environments]`, as `--python`."""
     interface: str | None = None
@@ -74,13 +72,9 @@ class UserConfig:
     path: Path | None = None
     """None if there is no file; the tables are empty then."""
     tables: Tables = Tables()
-    """Its content."""
 
     def python(self, text: str, here: bool = True) -> tuple[Path, str | None]:
-        """The executable for `--python` and the name of its environment, if any; UserError if there is none.
-
-        `here` is whether ranks run on this machine; otherwise the executable may exist on the nodes only.
-        """
+        """The executable for `--python`, which must exist if ranks run `here`, and its environment's name."""
         environments = self.tables.environments
         if text in environments:
             folder = self.path.parent if self.path else Path()
@@ -121,20 +115,12 @@ def _executable(path: Path, where: str, here: bool) -> Path:
 
 
 def user_config(folder: Path) -> UserConfig:
-    """The configuration in `folder` or the nearest folder above it, otherwise the user's own, otherwise an empty one.
-
-    UserError with file and key for an unknown key, with the closest one, or a value of the wrong type; also for a
-    file that another user could have written.
-    """
+    """The configuration in `folder` or above it, else the user's own, else an empty one."""
     return configuration(config_file(NAME, folder))
 
 
 def own_config() -> UserConfig:
-    """The configuration in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`, otherwise an empty one.
-
-    For verifications, which may be started in the folder of a submission: a file there is the submitter's.
-    UserError as from `user_config`.
-    """
+    """The user's own configuration, for verifications: a file in the folder of a submission is the submitter's."""
     return configuration(own_config_file(NAME))
 
 

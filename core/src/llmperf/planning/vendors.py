@@ -63,11 +63,7 @@ def probe(vendor: str) -> Probe:
 
 
 def asked(found: Found, plugins: Plugins) -> Probe:
-    """The devices that a loaded vendor plugin sees here.
-
-    PluginError if it does not answer `llmperf_probe`, raises, or returns anything but a Probe of its vendor. Every run
-    asks every vendor, and a fault of one vendor must not stop the runs of others.
-    """
+    """The devices that a loaded vendor plugin sees here; PluginError for anything but a Probe of its vendor."""
     if not plugins.answers("llmperf_probe"):
         raise PluginError(f"{who(found)} does not answer llmperf_probe")
     with report_if_slow(found, "llmperf_probe"):
@@ -103,9 +99,7 @@ def skipped_entries() -> dict[str, list[str]]:
 def this_machine(vendor: str | None) -> Machine:
     """The devices here: the named vendor's, otherwise the accelerators if one vendor has some, otherwise the host CPU.
 
-    Simulated devices (`Probe.simulated`) are used only if their vendor is named. If several vendors see the host CPU,
-    the vendor plugin of this project is used. Raises UserError if there are no devices, or if several vendors have
-    accelerators and none was named.
+    Simulated devices (`Probe.simulated`) are used only if their vendor is named.
     """
     if vendor is not None:
         return chosen_machine(vendor, [probe(vendor)], [])
@@ -173,8 +167,7 @@ def unknown_device(
 ) -> UserError:
     """The error for a device in no catalogue: it offers the devices whose names contain the text, or the closest name.
 
-    `broken` has the reasons why other catalogues could not be read; `missing` are packages that have
-    catalogues and are not installed, which are listed if no known name is near.
+    `broken` has why other catalogues could not be read; packages that are `missing` are listed if no name is near.
     """
     from difflib import get_close_matches
 

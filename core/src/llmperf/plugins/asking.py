@@ -45,10 +45,7 @@ def limit() -> float:
 
 @contextmanager
 def asking(plugin: str, what: str) -> Iterator[None]:
-    """Report which plugin runs in this context, and its time limit.
-
-    A process that the plugin forks in this context ends with it: the command goes on in one process.
-    """
+    """Report which plugin runs in this context, and its time limit; its forks end with the context."""
     process = os.getpid()
     report = _report if get_ident() == _thread else None
     if report is not None:

@@ -36,11 +36,7 @@ class PackagedCommand(NamedTuple):
     """Every package that announces this name. If there are several, the command cannot be used."""
 
     def load(self) -> click.Command:
-        """Import the command.
-
-        Raises PluginError if several packages claim the name or the object is not a click command, PluginImportError if
-        the module cannot be imported.
-        """
+        """Import the command; PluginError if several packages claim the name or the object is not a click command."""
         import click
 
         from llmperf.plugins.asking import asking
@@ -71,10 +67,7 @@ class PackagedCommand(NamedTuple):
         return f"claimed by {' and '.join(self.distributions)}; uninstall one"
 
     def help_line(self) -> str:
-        """The first line of the module's docstring, read from its source, or the package's name if there is none.
-
-        For a name that several packages claim, their names.
-        """
+        """The first line of the module's docstring, or the names of the packages that claim the command."""
         if len(self.distributions) > 1:
             return f"Cannot be used: {self._claim()}."
         places = (f"{folder}/{self.module.replace('.', '/')}{end}" for folder in sys.path for end in SOURCES)

@@ -50,10 +50,7 @@ def names(role: Role, among: Iterable[Found] | None = None) -> list[str]:
 
 
 def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
-    """The installed plugin of that name.
-
-    PluginError if it is not installed, if two packages claim the name, or if it is for another API version.
-    """
+    """The installed plugin of that name; PluginError if there is none, or two, or if it is for another API version."""
     of_role = [plugin for plugin in (discover() if among is None else among) if plugin.role == role]
     same_name = [plugin for plugin in of_role if plugin.name == name]
     current = [plugin for plugin in same_name if plugin.api_version == API_VERSION]

@@ -23,10 +23,7 @@ def plugins_answering(hook: str, role: Role) -> tuple[str, ...]:
 
 
 def owned_answers(hook: str, role: Role, faults: list[str], **arguments: Any) -> Iterator[tuple[str, Any]]:
-    """Each answer of a role's plugins to a collecting hook, with its plugin as errors name it.
-
-    Plugins are loaded one by one; one that fails is skipped, with a line in `faults`.
-    """
+    """Each answer of a role's plugins to a collecting hook, with its plugin; faults are added to `faults`."""
     for found in (one for one in discover() if one.role == role):
         try:
             answers = Plugins([found]).collect_sound(hook, faults, **arguments)
@@ -46,10 +43,7 @@ def framework_answer(framework: str, hook: str, kind: type[T], **arguments: Any)
 
 
 def joined_facts(plugins: Plugins) -> Facts:
-    """The facts of every loaded plugin and of the core, without duplicates, in the order of the plugins' names.
-
-    PluginError that names the plugin for anything but Facts of texts.
-    """
+    """The facts of the core and every loaded plugin, without duplicates; PluginError for others than Facts."""
     answers = []
     for owner, facts in plugins.collect(HOOK):
         _check(facts, f"{plugins.who(owner)}: {HOOK}")
@@ -70,10 +64,7 @@ def joined_facts(plugins: Plugins) -> Facts:
 
 
 def device_aliases() -> dict[str, tuple[str, ...]]:
-    """Vendor to the names that documents use for it and its devices: regular expressions, case ignored.
-
-    They come from `Facts.device_aliases` of every installed vendor plugin. Plugins that fail are skipped.
-    """
+    """Vendor to the names of it and its devices in documents: regular expressions, from vendors that can be asked."""
     aliases: dict[str, tuple[str, ...]] = {}
     for found in discover():
         if found.role == "vendor":
@@ -84,10 +75,7 @@ def device_aliases() -> dict[str, tuple[str, ...]]:
 
 
 def required_problem(found: Found) -> str | None:
-    """One line if a required check of a plugin fails in this environment; None if all pass.
-
-    PluginError for a plugin that cannot be loaded and for a check that raises.
-    """
+    """One line if a required check of a plugin fails in this environment; PluginError if it raises."""
     for check in joined_facts(Plugins([find(found.role, found.name)])).host_checks:
         if check.required:
             with blaming(found, f"host check {check.subject!r}"):

@@ -42,8 +42,7 @@ def printing_aside() -> redirect_stdout[IO[str]]:
 def blaming(found: Found, hook: str, *, limited: bool = True, prints: bool = False) -> Iterator[None]:
     """Turn any exception of a plugin's hook in this context into a PluginError of one line.
 
-    Exceptions of the core's own hooks are not changed. Output of the hook goes to standard error, unless it `prints`
-    what the command prints. The call is `limited` in time if the command runs in a child process.
+    Output goes to standard error, unless the hook `prints`. In a child process, time is `limited`.
     """
     if found.role == "core":
         with printing_aside():

@@ -40,10 +40,7 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks"),
     "llmperf_reporters": ("llmperf.reporting.hooks",),
 }
-"""The modules that hold the core's own answers to each hook, by dotted name, as in an entry point.
-
-They are imported when the hook is first asked. Their functions are marked `@hookimpl`, as in any plugin.
-"""
+"""The modules with the core's own answers to each hook, by dotted name, as in an entry point; imported when asked."""
 
 CORE = Found("core", "core", "llmperf", f"{PROJECT}-core", "")
 """The core as a plugin: the name under which its answers are given and recorded."""
@@ -64,10 +61,7 @@ class Plugins:
     """Loaded plugins; each hook is called through here.
 
     Registering refuses hooks that the role may not answer, misspelt hooks, and a second answer to a hook that has one
-    owner. The order of registration does not matter.
-
-    With `several_owners`, plugins that answer the same single-owner hook may be loaded together, such as all vendors
-    whose results are reported. Then only collecting hooks can be asked.
+    owner, unless there may be `several_owners`, such as all vendors whose results are reported.
     """
 
     def __init__(self, chosen: Iterable[Found] = (), *, several_owners: bool = False) -> None:
@@ -287,8 +281,7 @@ class Plugins:
 def load_for(vendor: str | None, framework: str | None, installed: Iterable[Found] | None = None) -> Plugins:
     """The plugins of one run: the chosen vendor and framework, and every extension.
 
-    An extension that cannot be imported is skipped and listed in `Plugins.left_out`; an extension that breaks a rule of
-    the hooks is a PluginError. `installed` saves looking for plugins again.
+    An extension that cannot be imported is in `Plugins.left_out`; one that breaks a rule of hooks is a PluginError.
     """
     known = list(discover() if installed is None else installed)
     chosen: list[tuple[Role, str | None]] = [("vendor", vendor), ("framework", framework)]
@@ -306,10 +299,8 @@ def load_for(vendor: str | None, framework: str | None, installed: Iterable[Foun
 def plugins_for(named_plugins: Iterable[tuple[Role, str]] = (), installed: Iterable[Found] | None = None) -> Plugins:
     """Every extension, and the vendors and frameworks that documents name: for their rules, reporters and facts.
 
-    `named_plugins` are pairs of role and name, such as `("vendor", "nvidia")`, as in `Result.plugins`. They come from
-    documents, so that any name is possible: plugins that are not installed are listed in `Plugins.absent`, and broken
-    plugins are skipped and listed in `Plugins.left_out`. Several vendors may be loaded together, so that only
-    collecting hooks can be asked.
+    `named_plugins` are pairs of role and name. Those not installed are listed in `Plugins.absent`, broken ones in
+    `Plugins.left_out`. Only collecting hooks can be asked.
     """
     known = list(discover() if installed is None else installed)
     wanted: set[tuple[Role, str]] = {("extension", name) for name in names("extension", known)}

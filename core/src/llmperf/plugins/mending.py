@@ -1,8 +1,4 @@
-"""The shell commands that mend an installation.
-
-A command names only sources that exist: the distributions of this project are on no package index, and a plugin that
-was installed from a folder, a repository or a file may be on none either.
-"""
+"""The shell commands that mend an installation, with sources that exist: this project is on no package index."""
 
 from __future__ import annotations
 
@@ -74,8 +70,7 @@ def unmet_problem(found: Found) -> str | None:
 def install_own(distribution: str) -> str:
     """The command that installs a distribution of this project, and those of its requirements that are missing.
 
-    In the environment of a clone, `uv sync` installs all of them. In any other environment, only the missing ones are
-    installed, with pip, or with uv if the environment has no pip. Without a clone, the folders are relative to one.
+    That is `uv sync` in the environment of a clone, otherwise pip, or uv if the environment has no pip.
     """
     clone = _clone()
     if clone is not None and Path(sys.prefix) == clone / ".venv":
@@ -103,10 +98,7 @@ def pip_command(command: str, *words: str) -> str:
 
 
 def _uv(clone: Path | None) -> str:
-    """uv as a shell runs it: by the script `dev` of the clone, which installs it, unless the user's PATH has one.
-
-    The uv that `dev` has installed is on the PATH of this process only.
-    """
+    """uv as a shell runs it: by the script `dev` of the clone, which installs it, unless the user's PATH has one."""
     found, root = which("uv"), clone or "."
     if found is not None and Path(root, ".uv") not in Path(found).parents:
         return "uv"

@@ -36,10 +36,7 @@ class Unmet:
 
 
 def unmet_requirements(distribution: str) -> list[Unmet]:
-    """The requirements of a distribution, without its extras, that apply to this machine and are not met.
-
-    The requirements of requirements are checked too, if those belong to this project or are required with extras.
-    """
+    """The unmet requirements of a distribution, and of those of this project or with extras that it requires."""
     return list(dict.fromkeys(_unmet(distribution, frozenset(), {(f"{PROJECT}-core", frozenset())})))
 
 

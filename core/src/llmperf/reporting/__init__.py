@@ -1,8 +1,4 @@
-"""Reports: sheets of labelled rows, and the formats that render them.
-
-The names below are public: what a plugin needs for a kind of document or a report format of its own, beside the types
-in `llmperf.types`. Each is imported when it is first used.
-"""
+"""Reports: sheets of labelled rows, and the formats that render them. The names below are public, for plugins."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Values as text: the one place that rounds figures.
-
-An unknown value is a dash, never 0."""
+"""Values as text: the one place that rounds figures. An unknown value is a dash, never 0."""
 
 from __future__ import annotations
 

@@ -10,10 +10,7 @@ from llmperf.errors import UserError
 
 
 def language_of_locale() -> str:
-    """`zh` if LC_ALL, LC_MESSAGES or LANG, the first of them that is set, names a Chinese locale; otherwise `en`.
-
-    `en` also where the package with the Chinese texts is not installed.
-    """
+    """`zh` if the first of LC_ALL, LC_MESSAGES and LANG names a Chinese locale that is installed, else `en`."""
     locale = next((value for name in ("LC_ALL", "LC_MESSAGES", "LANG") if (value := os.environ.get(name))), "")
     try:
         return require("zh" if locale.lower().startswith("zh") else "en")

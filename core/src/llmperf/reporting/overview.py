@@ -92,9 +92,7 @@ def in_order(
 ) -> list[T]:
     """Models by name; of one model the contract with the fastest item first; of one contract the fastest item first.
 
-    Items that were disturbed come after the others of their contract.
-
-    `sheet_of` gives the model and the contract of an item, `figure_of` its token/p/s; unknown figures come last.
+    Items that were disturbed come after the others of their contract; unknown figures come last.
     """
     places = []
     fastest: dict[Hashable, float] = {}

@@ -21,10 +21,9 @@ from llmperf.validation.document_files import ReadDocument, found_documents, pac
 def read_sheets(
     paths: Sequence[Path], left_out: Callable[[UserError], None] | None = None
 ) -> tuple[list[Sheet], Plugins]:
-    """The sheets of all documents at some paths, and the plugins that these name.
+    """The sheets of all documents at some paths, with findings made here, and the plugins that these name.
 
-    Findings are made here: those that a document lists are not trusted. UserError if there is nothing to report, or for
-    a file that cannot be read; files in a folder that cannot be read are passed to `left_out`, if given.
+    Files in a folder that cannot be read are passed to `left_out`, if given; otherwise UserError.
     """
     forget_catalogues()  # packages may have been installed since this process looked last
     places = [path if path.exists() else document_path(str(path)) for path in paths]
@@ -51,10 +50,7 @@ def sheets_of(documents: Sequence[ReadDocument], left_out: Callable[[UserError],
 
 
 def document_path(name: str, shipped_first: bool = False) -> Path:
-    """The file or folder with this name, or the documents that the kind with this name ships.
-
-    UserError if there is neither, which names the package that reads such documents where that is not installed.
-    """
+    """The file or folder with this name, or what the kind of this name ships; UserError names its package."""
     forget_catalogues()
     path, kind = Path(name), open_catalogue().kinds.get(name)
     if kind is not None and kind.shipped is not None and (shipped_first or not path.exists()):
@@ -70,12 +66,10 @@ Signature = Callable[[Path, Path], Row]
 
 
 def report_sheets(paths: Sequence[Path], warn: Warn, signature: Signature | None = None) -> tuple[list[Sheet], Plugins]:
-    """The sheets of all runs and imported rows at some paths, archives among them, and the plugins they name.
+    """The sheets of all runs and imported rows at some paths, with findings made here, and the plugins they name.
 
-    Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each file that
-    cannot be used. UserError for a path that cannot be read, and for one with nothing. An archive has to be named
-    itself, loads no plugin that it names, and is gone after that. Results in archives have the row that `signature`
-    makes of the result's file and the archive: who signed them.
+    `warn` gets a line for each file that cannot be used. An archive has to be named itself, loads no plugin it names,
+    and its results have a row with who signed them.
     """
     archives = [path for path in paths if archive_kind(path) is not None]
     others = [path for path in paths if path not in archives]

@@ -21,11 +21,7 @@ from llmperf.validation.catalogue import open_catalogue
 
 
 def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding] | None = None) -> Sheet:
-    """The sheet of one result.
-
-    `path` is the file of the result. `findings` are those of a validation, where the findings that the result itself
-    lists are not to be trusted.
-    """
+    """The sheet of one result, whose file is `path`; `findings` of a validation replace those that it lists."""
     if findings is not None:
         result = replace(result, findings=tuple(findings))
     variant = " (variant)" if result.variant else ""

@@ -1,7 +1,4 @@
-"""Setup that the repeats of a run share: its contract, settings and machine, as rows and sections.
-
-These are most of a sheet. A report of many results makes them once for all repeats.
-"""
+"""Setup that the repeats of a run share, most of a sheet: its contract, settings and machine, as rows and sections."""
 
 from __future__ import annotations
 

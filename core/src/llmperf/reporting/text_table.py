@@ -43,10 +43,7 @@ def laid_out(
     paint: Paint | None = None,
     one_line: bool = False,
 ) -> TextTable:
-    """The table within `width` terminal columns, or on one line a row where that is None.
-
-    With `one_line`, cells are cut off in place of being wrapped.
-    """
+    """The table within `width` terminal columns, or a line a row; with `one_line`, cells are cut off."""
     contents = [[row[place] for row in rows] for place in range(len(columns))]
     kept, widths = _widths(columns, contents, width)
     cut, lines = False, list[str]()
@@ -116,10 +113,7 @@ def wrapped_cell(text: str, width: int) -> list[str]:
 
 
 def fitted(text: str, width: int | None) -> str:
-    """Lines of at most `width` terminal columns: longer ones are broken, and go on below the beginning of their value.
-
-    The value of `name  value` begins after the first two spaces; other lines go on two columns further in.
-    """
+    """Lines of at most `width` terminal columns: longer ones go on below the value of `name  value`."""
     lines = []
     for line in text.split("\n"):
         if width is None or _width(line) <= width:

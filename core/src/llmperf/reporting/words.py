@@ -1,7 +1,4 @@
-"""Texts in the language of a reader: labels, values of rows, sentences and findings.
-
-Translations come from the plugins that answer `llmperf_translations`, by English templates.
-"""
+"""Texts in the language of a reader, from the plugins that answer `llmperf_translations`, by English templates."""
 
 from __future__ import annotations
 
@@ -21,10 +18,7 @@ CJK = "\u2e80"
 
 
 def word(english: str, language: str) -> str:
-    """A text of llmperf in a language, a `Text` by its template; English without a translation.
-
-    Texts of users, documents and machines must not be given: use `value_text` for the value of a row.
-    """
+    """A text of llmperf in a language; texts of users, documents and machines are values of rows, for `value_text`."""
     if language == "en":
         return english
     if not isinstance(english, Text):

@@ -102,8 +102,7 @@ def all_disturbed(result: Result) -> bool:
 def drift(result: Result) -> float | None:
     """Share by which the steps became slower; below 0: faster. None if they did not, or nobody can say.
 
-    The medians of the first and the last quarter differ by more than DRIFT, and the middle halves of these quarters do
-    not overlap.
+    The medians of the first and the last quarter differ by more than DRIFT, and their middle halves do not overlap.
     """
     steps = result.metrics.step_seconds
     if steps is None or len(steps.quarters) != 4 or result.metrics.measured_steps < FEWEST_DRIFT_STEPS:
@@ -115,10 +114,7 @@ def drift(result: Result) -> float | None:
 
 
 def clock_fall(node: NodeConditions) -> float | None:
-    """Share by which the clocks of a node's devices fell from the first to the last tenth; None if they did not.
-
-    Windows with a tenth without a reading are too short to say.
-    """
+    """Share by which the clocks of a node's devices fell from the first to the last tenth, if they did."""
     known = [clock for clock in node.clock_hertz if clock]
     if len(known) < max(2, len(node.clock_hertz)):
         return None

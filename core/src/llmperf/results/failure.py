@@ -76,11 +76,7 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
 
 
 def _of_ranks(records: RunRecords) -> Failure | None:
-    """The rank that failed first by the controller's clock.
-
-    Of causes on several nodes whose order is within the errors of their clocks, one that is not an exception comes
-    first: a rank that ends by itself makes the collectives of others fail.
-    """
+    """The rank that failed first by the controller's clock; of those within its error, one that is not an exception."""
     node_of = records.plan.layout.node_of
     failed, causes = {failure.rank: failure for failure in records.failures}, list[_Cause]()
     for rank, failure in failed.items():

@@ -23,10 +23,7 @@ SAME_MEMORY = 0.01
 
 
 def node_facts(records: RunRecords) -> tuple[dict[int, Facts], Facts]:
-    """Recorded facts of each node, without nodes of which nothing is, and those that most of these nodes share.
-
-    Of equally frequent values that of the first node counts.
-    """
+    """Recorded facts of each node, and those that most of these nodes, else the first, have."""
     packages: dict[int, Mapping[str, str]] = {}
     modules: dict[int, dict[str, str]] = defaultdict(dict)
     for rank in records.ranks:

@@ -27,10 +27,7 @@ T = TypeVar("T")
 
 
 def build_result(run_dir: Path, secrets: tuple[str, ...] = ()) -> Result:
-    """Compute the result of a run folder, whatever state the run was left in; UserError if it cannot be read.
-
-    Findings are not filled in: validation does that. `secrets` are replaced where the logs have them.
-    """
+    """Compute the result of a run folder in any state, without findings and without `secrets` in its logs."""
     return result_of(replace(read_run(run_dir), secrets=secrets))
 
 

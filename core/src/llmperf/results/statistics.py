@@ -108,9 +108,7 @@ class Kind:
     """The properties that repeats of a run share."""
 
     case: str
-    """Name of the case."""
     model: str
-    """Name of the model."""
     contract: tuple[tuple[str, object], ...]
     """Changes of the contract, path and value."""
     device: str

@@ -58,7 +58,6 @@ class RunRecords:
     windows: dict[int, Span]
     """Spans in which every rank of a node was in its measured window, by node."""
     readings: dict[int, NodeReadings]
-    """Readings by node."""
     reports: list[AgentReport]
     ending: Ending | None
     hosts: dict[int, Host]
@@ -76,10 +75,7 @@ class RunRecords:
 
 
 def read_run(run: Path) -> RunRecords:
-    """Read a run folder; UserError if the plan or a record is unreadable.
-
-    The memory that this takes depends on the number of ranks, not on that of steps.
-    """
+    """Read a run folder in memory that depends on the number of ranks, not of steps; UserError if it is unreadable."""
     plan = json_files.load(run / filenames.PLAN, Plan)
     steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
     by_rank, experts, phase_of = dict[int, RankTotals](), ExpertTotals(plan), dict[int, str]()

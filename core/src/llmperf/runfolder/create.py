@@ -82,10 +82,7 @@ def release(run: Path) -> None:
 
 @contextmanager
 def held(run: Path) -> Iterator[None]:
-    """Hold the lock of a run folder; UserError if another process holds it, or the folder has no plan.
-
-    A file system without locks is accepted: there, only the processes of a run show that it is going on.
-    """
+    """Hold the lock of a run folder; UserError if another process does, or the folder has no plan."""
     path = run / filenames.PLAN
     try:
         lock = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)

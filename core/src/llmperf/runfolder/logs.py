@@ -53,10 +53,7 @@ class GrowingLog:
 
 
 def shorten(path: Path) -> None:
-    """Reduce a finished log to its first and last bytes, in whole lines, with a note on what is left out.
-
-    A log that cannot be rewritten, for example on a full disk, is left unchanged.
-    """
+    """Reduce a finished log to its first and last bytes, in whole lines, with a note, if it can be."""
     with suppress(OSError, UserError):
         size = path.stat().st_size
         if size <= HEAD_BYTES + TAIL_BYTES + BLOCK_BYTES:

@@ -114,10 +114,7 @@ class RecordFile:
         return [record for block in self.blocks() for record in block]
 
     def next_block(self) -> list[Record]:
-        """The next records, without an incomplete last line; empty where there are none, or no file.
-
-        UserError for a file that cannot be read, is too large, or has a line that is not a record.
-        """
+        """The next records, without an incomplete last line; empty where there is no file or nothing new."""
         try:
             if self._offset and os.stat(self.path).st_size <= self._offset:
                 return []
@@ -204,10 +201,7 @@ class Moment(NamedTuple):
 
 
 class Recorder:
-    """An append-only file of JSON lines. Each line is one write, so a process that is killed leaves whole lines.
-
-    `reserve` is a file that reserves space: it is deleted when the disk is full, so that the failure can be recorded.
-    """
+    """An append-only file of JSON lines, one write each. `reserve` is a file that is deleted when the disk is full."""
 
     def __init__(self, path: Path, reserve: Path | None = None) -> None:
         self.path = path

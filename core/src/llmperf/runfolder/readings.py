@@ -200,10 +200,7 @@ class NodeReadings:
 
     @property
     def load(self) -> HostLoad:
-        """Load by others on the host in the window.
-
-        If the readings inside cover less than half of it, the last one before and the first one after it count too.
-        """
+        """Load by others on the host in the window; readings next to it count if it has few of its own."""
         narrow = self._load.first is None or self._load.seconds < (self.span[1] - self.span[0]) / 2
         return self._wide if narrow else self._load
 

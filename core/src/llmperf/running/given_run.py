@@ -27,17 +27,10 @@ if TYPE_CHECKING:
 
 
 class GivenRun:
-    """A run of facts that another document states, such as a submission: the library of cases is not asked.
-
-    The vendor and the environment are those of the user's own configuration. Nothing is written but a run folder, which
-    has no result file.
-    """
+    """A run of facts that another document states, such as a submission, on the user's own vendor and environment."""
 
     def __init__(self, case: Case, model: Model, vendor: str | None = None) -> None:
-        """Plan it quickly, without peak and environment. `vendor` is used if the user's configuration names none.
-
-        UserError as from `check`, and if no device can be used.
-        """
+        """Plan it quickly, without peak and environment; UserError if it cannot run."""
         self.check(case, model)
         config = own_config()
         default = config.tables.default
@@ -72,10 +65,7 @@ class GivenRun:
         return plan
 
     def train(self, folder: Path, following: Following) -> Result:
-        """Train the prepared plan in a new run folder, and return what it measured from the second step on.
-
-        The result has no findings and is not written. `following` may raise to end the run.
-        """
+        """Train the prepared plan in a new run folder; its result from the second step on, not written."""
         assert self._planned is not None
         plan, launcher = self._planned.plan, self._planned.machine.launcher
         records = run_ranks(

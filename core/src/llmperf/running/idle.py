@@ -98,10 +98,7 @@ def _looks(planned: Planned) -> Iterator[Look]:
 
 
 def with_checked_nodes(planned: Planned, checks: Sequence[NodesCheck]) -> Planned:
-    """The planned run, with what checks of its nodes show among the notes of its plan.
-
-    Nothing is done for runs on one node. UserError if a check refuses the nodes.
-    """
+    """The planned run, with what checks of its nodes show among its notes; UserError if one refuses them."""
     plan, notes = planned.plan, list(planned.plan.notes)
     if plan.layout.nodes < 2 or planned.machine.launcher is None:
         return planned

@@ -67,10 +67,7 @@ def run_plan(
     sample_seconds: float = SAMPLE_SECONDS,
     launcher: CheckedLauncher | None = None,
 ) -> Result:
-    """Run a plan in a new folder and return its result, saved there as `result.json` in every case.
-
-    The caller reports the end of the run to `observers`, since it has the checked result. Otherwise as `run_ranks`.
-    """
+    """Run a plan in a new folder and return its result, saved there; the caller tells `observers` its end."""
     if plan.purpose != "run":
         raise UserError(f"plan.purpose: expected 'run', found {plan.purpose!r}, which has no result")
     return run_ranks(plan, run_dir, plugins, observers, warn, sample_seconds, launcher, save_result)
@@ -88,10 +85,8 @@ def run_ranks(
 ) -> T:
     """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end.
 
-    `launcher` is the one that has given the plan's nodes; by default one of that name is asked. `observers` follow the
-    run. `warn` is called before the start with a line for each thing that disturbs the run. SIGINT, SIGTERM and SIGHUP
-    end the run as `aborted`. UserError if the plan has problems, the folder cannot be made or the launcher is not
-    installed.
+    `launcher` has given the plan's nodes; `warn` gets a line for each thing that disturbs the run. SIGINT, SIGTERM and
+    SIGHUP end it as `aborted`.
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")

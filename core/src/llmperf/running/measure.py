@@ -35,10 +35,7 @@ from llmperf.validation.run_folder import recorded_findings
 
 
 def startable(outcome: Outcome) -> Planned:
-    """The outcome of planning, if it can be run on this machine.
-
-    Refused with every problem, a line each, if there are any; UserError if the machine was named with `--on`.
-    """
+    """The outcome of planning, if it can be run on this machine; otherwise Refused with every problem, a line each."""
     if sys.platform != "linux":
         raise UserError(f"expected Linux to train on, found {sys.platform}; results can be read and estimated here")
     if not isinstance(outcome, Planned):
@@ -60,12 +57,8 @@ def measure(
 ) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
-    Before each run, `ready` may wait until the machine is. The first time, a peak that could not be found is asked for
-    again; the later runs have the same peak, or none for the same reason.
-
-    The observers of the loaded plugins follow each run; `warn` gets a line for each thing that disturbs it. `show` gets
-    each result with the findings of the core's rules, saved, before the rules of plugins are applied: one that hangs
-    ends the command. Raises UserError before anything is started if the folder cannot be written.
+    `ready` may wait before each run. `warn` gets a line for each disturbance; `show` gets each saved result with the
+    findings of the core's rules, before those of plugins, one of which may hang.
     """
     for number in range(repeat):
         if ready is not None:
@@ -99,11 +92,7 @@ def measure_in(
 
 
 def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Finding, ...]) -> Result:
-    """The result with its findings, saved beside its Markdown report.
-
-    The findings come from the core's rules and those of the given plugins; those `recorded` are what is wrong among the
-    records. With the plugins of the run, they are the same as `validate` reports for the folder.
-    """
+    """The result with the findings of all rules and those `recorded`, saved beside its Markdown report."""
     checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded))
     json_files.save(folder / filenames.RESULT, checked)
     json_files.write_bytes(folder / filenames.REPORT, render_results([checked]).encode())
@@ -162,10 +151,7 @@ class Series:
         return plan_on(machine, selection, site, options)
 
     def prepare(self, choice: RunChoice) -> Plan:
-        """Plan the next run; UserError if it cannot run.
-
-        A peak that could not be found, such as on a busy host, is not asked for again by later runs.
-        """
+        """Plan the next run; UserError if it cannot run. A peak that could not be found is not asked for again."""
         refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
         planned = ready(startable(self._planned(choice)), refused)
         key = sought_peak(planned)

@@ -118,10 +118,7 @@ class Observers:
     """All observers of one run."""
 
     def __init__(self, plugins: Plugins, warn: Warn, logs: Sequence[tuple[Found, Observer]] = ()) -> None:
-        """The observers of all plugins, and those of `--log` with the plugins that they come from.
-
-        PluginError if a plugin gives something without the methods of an Observer.
-        """
+        """The observers of all plugins, and those of `--log`; PluginError for what is no Observer."""
         self._warn = warn
         self._threads = [
             _ObserverThread(checked_observer(observer, plugins.who(owner), HOOK), plugins.found(owner), LIMIT_SECONDS)
@@ -177,10 +174,7 @@ def check_logs(logs: Sequence[str], *, opening: bool = True) -> None:
 
 
 def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Observer]]:
-    """New observers of one run, with the plugins that they come from.
-
-    UserError for an unknown name, a value that cannot be used, or a library that is not installed.
-    """
+    """New observers of one run, with their plugins; UserError for an unknown name or a value that cannot be used."""
     opened = []
     for found, logger, value in _named_loggers(plugins, logs) if logs else ():
         with blaming(found, LOGGERS, limited=False):

@@ -31,8 +31,7 @@ NOTE = "llmperf ended without a result; `llmperf recover` made this one from the
 def recover(run: Path, say: Callable[[str], None] = lambda line: None) -> tuple[Result, bool]:
     """The result of a run folder, made from its plan and records if there is none, and whether it was made now.
 
-    Records that are still on the nodes of the run are fetched first; `say` gets a line for each. The result is saved
-    with its findings and its report. UserError for a folder that is no run's, or whose run is going on.
+    Records that are still on the nodes of the run are fetched first; `say` gets a line for each.
     """
     plan, path = load_plan(run), run / filenames.RESULT
     if plan.purpose != "run":

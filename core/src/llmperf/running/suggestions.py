@@ -55,11 +55,7 @@ def _planned_with(outcome: Outcome, request: Request, settings: Sequence[str]) -
 
 
 def _usable_frameworks(outcome: Outcome, request: Request) -> Iterator[str]:
-    """Installed frameworks with which the same run could start.
-
-    Only in place of a known framework that is not installed or misses packages; for a misspelt name, the error has the
-    closest name.
-    """
+    """Installed frameworks that could start the same run, in place of one that is not installed or misses packages."""
     framework, installed = outcome.spec.tuning.framework, names("framework")
     if framework not in installed and published().get(("framework", framework)) is None:
         return

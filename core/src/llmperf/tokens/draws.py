@@ -92,10 +92,7 @@ def is_norm(name: str) -> bool:
 
 
 def decays(name: str) -> bool:
-    """Check whether weight decay applies to a parameter, by its name in published checkpoints.
-
-    Not to weights of norms, biases and sinks of attention.
-    """
+    """Check whether weight decay applies to a parameter, by its published name: not to norms, biases and sinks."""
     return not (is_norm(name) or name.endswith(("bias", ".sinks")))
 
 
@@ -110,10 +107,7 @@ def initial_constant(name: str, model: Model) -> float | None:
 
 
 def position(batch: Batch, steps_before: int, micro_step: int, data_parallel_rank: int, row: int) -> int:
-    """Place in the global order of one row of the step that follows `steps_before` others.
-
-    A step has the same rows in every layout.
-    """
+    """Place in the global order of one row of the step after `steps_before` others, in every layout."""
     slot = micro_step * batch.data_parallel + data_parallel_rank
     return steps_before * batch.global_batch + slot * batch.micro_batch + row
 

@@ -35,10 +35,7 @@ FINGERPRINT_TOKENS = 4096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredSamples:
-    """Samples of stored tokens: a stream cut after every seq_len tokens, or records that are cut or padded there.
-
-    Sample i of a stream begins at token i x seq_len and has seq_len + 1 tokens: neighbours share a token.
-    """
+    """Samples of stored tokens: records cut or padded to seq_len, or a stream, where neighbours share a token."""
 
     where: str
     """The setting that selects the data."""
@@ -64,10 +61,7 @@ class StoredSamples:
         return digest.hexdigest()
 
     def at(self, place: int) -> NDArray[np.int64]:
-        """The sample at a place of the global order, int64 [seq_len + 1]; `IGNORED` after the end of its record.
-
-        DataError after the last sample, unless data are repeated.
-        """
+        """The sample at a place of the global order, int64 [seq_len + 1]; DataError after the last one."""
         start, stop = self._bounds(place)
         row = np.full(self.seq_len + 1, IGNORED, dtype=np.int64)
         row[: stop - start] = self.tokens[start:stop]
@@ -91,10 +85,7 @@ class StoredSamples:
 
 
 def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
-    """The samples of a run; DataError if they cannot be read, are too few for its steps, or have invalid ids.
-
-    Without `batch`, their number is not checked.
-    """
+    """The samples of a run; DataError if they have invalid ids, or are too few for the steps of `batch`."""
     contract, data = spec.contract, spec.data
     if contract.dataset in (SYNTHETIC, PYTHON_STDLIB) and data.path is not None:
         raise DataError(
@@ -130,11 +121,7 @@ def open_samples(spec: RunSpec, batch: Batch | None) -> Samples:
 
 
 def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
-    """The problems with which `open_batches` would fail on this machine; empty if there are none.
-
-    Reads the files, and leaves text tokenised in the cache. If `batch` is None because its arithmetic failed, the
-    number of samples is not checked.
-    """
+    """The problems with which `open_batches` would fail here; without `batch`, the number of samples is not checked."""
     try:
         open_samples(spec, batch)
     except DataError as error:

@@ -46,6 +46,5 @@ class LoggedFailure:
     exception: str
     """Name of its type."""
     message: str
-    """Its message."""
     traceback: str = ""
     """Traceback as Python prints it."""

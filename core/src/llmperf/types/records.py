@@ -104,9 +104,7 @@ class PhaseRecord:
     """A rank enters a phase."""
 
     kind: Literal["phase"] = "phase"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     phase: Phase
     """The phase that begins."""
     at: NonNegative
@@ -121,9 +119,7 @@ class StepRecord:
     """One optimiser step on one rank."""
 
     kind: Literal["step"] = "step"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     step: Positive
     """Number of the step, from 1, warm-up included."""
     measured: bool
@@ -155,9 +151,7 @@ class RankRecord:
     """The figures of a rank over the whole measured window, written at its end."""
 
     kind: Literal["rank"] = "rank"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     measured_steps: Count
     """Steps in the window."""
     measured_tokens: Count
@@ -198,9 +192,7 @@ class ExpertsRecord:
     """
 
     kind: Literal["experts"] = "experts"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     layers: tuple[tuple[Count, ...], ...]
     """Tokens that each expert took, for each layer with experts of the rank's pipeline stage."""
 
@@ -212,7 +204,6 @@ class FurtherRecord:
     kind: str
     """The kind that the extension gave it."""
     rank: Count
-    """The rank."""
     line: bytes
     """The whole record, as JSON."""
 
@@ -240,7 +231,6 @@ class FailureRecord:
     """An exception that ended a rank."""
 
     kind: Literal["failure"] = "failure"
-    """Kind of the record."""
     rank: Count
     """The rank that ended."""
     at: NonNegative
@@ -248,7 +238,6 @@ class FailureRecord:
     exception: str
     """Name of its type."""
     message: str
-    """Its message."""
     traceback: str
     """Traceback as Python prints it."""
 
@@ -300,11 +289,8 @@ class ProfileRecord:
     """Profile of a few steps of a rank."""
 
     kind: Literal["profile"] = "profile"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     profile: StepProfile
-    """The profile."""
 
 
 Record = (

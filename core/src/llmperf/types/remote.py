@@ -39,7 +39,6 @@ class Container:
     image: str
     """Image as the engine takes it."""
     table: Containers
-    """The user's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

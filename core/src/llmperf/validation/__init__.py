@@ -1,8 +1,4 @@
-"""Validation: rules over documents, the kinds of document, and the engine that applies the rules.
-
-The names below are public: packages that bring rules or a kind of document build on them. They are imported when they
-are first used.
-"""
+"""Validation: rules over documents, kinds of document, and the engine. The names below are public, for plugins."""
 
 from __future__ import annotations
 

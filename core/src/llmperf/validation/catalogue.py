@@ -102,10 +102,7 @@ class OwnedRule:
 
 
 class Catalogue:
-    """The rules and kinds of document of the core and of some loaded plugins.
-
-    A rule or a kind that is invalid, or whose code or name is taken, is refused with a line in `faults`.
-    """
+    """The rules and kinds of document of core and loaded plugins; `faults` has a line for each refused one."""
 
     def __init__(self, plugins: Plugins) -> None:
         self.plugins = plugins
@@ -174,10 +171,7 @@ class Catalogue:
         return self._rules[kind]
 
     def _problem(self, rule: Any, owner: Found) -> str | None:
-        """The reason why a rule cannot be used; None where it can.
-
-        Kinds of document that resemble no known one may belong to an extension that is not installed.
-        """
+        """The reason why a rule cannot be used; an unknown kind may belong to an extension that is not installed."""
         if not isinstance(rule, Rule):
             return f"expected a Rule, found {type(rule).__name__}"
         if not isinstance(rule.code, str) or not _CODE.fullmatch(rule.code):
@@ -205,7 +199,6 @@ class Catalogue:
         """The findings of the rules over a document whose codes are wanted: those that are listed, and all.
 
         If the rows of a kind get verdicts, all rules of the kind's own package are applied: verdicts follow from them.
-        A plugin's rule that fails, and one that is refused, is a warning that names the rule and the package.
         """
         rules, faults = self._for(kind)
         listed: list[Finding] = []
@@ -244,10 +237,7 @@ class Catalogue:
         raise self._unknown(code, option)
 
     def prefixes(self, typed: Sequence[str], option: str) -> tuple[str, ...]:
-        """Beginnings of codes in upper case; UserError for one with which no code begins.
-
-        Where a plugin is broken, codes that are not the project's may be its own and are not checked.
-        """
+        """Beginnings of codes in upper case; UserError for one with which no code begins, unless a plugin is broken."""
         codes = [owned.rule.code for owned in self.all_rules()]
         for prefix in typed:
             code = prefix.upper()
@@ -272,10 +262,7 @@ class Catalogue:
 
 
 def open_catalogue(named: Iterable[tuple[str, str]] = ()) -> Catalogue:
-    """The catalogue of the core, every installed extension, and the named vendors and frameworks that are installed.
-
-    `named` are pairs of role and name, such as `("vendor", "acme")`, from a document or from `installed_pairs`.
-    """
+    """The catalogue of core, every extension, and the installed ones of `named`, such as `("vendor", "acme")`."""
     return _opened(frozenset(named) & installed_pairs())
 
 

@@ -38,11 +38,7 @@ def any_code(code: str) -> bool:
 def judgement(
     kind: str, document: Any, catalogue: Catalogue | None = None, wanted: Callable[[str], bool] = any_code
 ) -> Judgement:
-    """Apply the rules over this kind, with codes in `wanted`, to a document.
-
-    `catalogue` is that of the installed extensions and of the vendors and frameworks that the document names, unless
-    another is given.
-    """
+    """Apply the rules over this kind, with codes in `wanted`, to a document, by default of the plugins it names."""
     of = catalogue or open_catalogue()
     definition = of.kinds[kind]
     if catalogue is None and definition.plugins:
@@ -78,10 +74,7 @@ class Validator:
     in that file. 10,000 results take 4 MB at most."""
 
     def validated(self, path: Path) -> Iterator[FileFindings]:
-        """The findings of a file, or of every document in a folder and below it, each as soon as it is checked.
-
-        Links out of the folder are not followed.
-        """
+        """The findings of a file, or of every document below a folder, as they come; links are skipped."""
         count = 0
         try:
             for document in documents_in(path, self.catalogue):

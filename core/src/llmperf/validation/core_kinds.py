@@ -151,10 +151,7 @@ def _fingerprints(result: Result) -> Iterator[Fingerprint]:
 
 
 def _record_file(path: Path, _: object) -> Iterator[FileFindings]:
-    """The findings of each line, with its index from 0 before the pointer; UserError for a line that is not JSON.
-
-    The last line may be cut off. Of a file with many findings, only the first lines are checked.
-    """
+    """The findings of each line, with its index before the pointer; UserError for one that is not JSON."""
     *lines, last = read_bytes(path).split(b"\n")
     findings: list[Finding] = []
     for number, line in enumerate([*lines, last]):

@@ -54,10 +54,7 @@ class Document:
 
 
 def documents_in(path: Path, catalogue: Catalogue) -> Iterator[Document]:
-    """The file, or the documents in a folder in the order of their names; UserError where there are none.
-
-    Files and folders below it that cannot be opened are documents without a kind.
-    """
+    """The file, or the documents in a folder by name; those that cannot be opened have no kind."""
     count = 0
     closed: list[OSError] = []
     try:
@@ -125,12 +122,7 @@ def none_found(catalogue: Catalogue) -> str:
 
 
 def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Path]:
-    """Regular files below a folder; links, pipes, devices and hidden folders are skipped.
-
-    So are the runs of a matrix that were cut off: they do not count.
-
-    `closed` is called with the error for each file or folder that cannot be opened.
-    """
+    """Regular files below a folder, no links, hidden folders or runs cut off; `closed` gets what fails."""
     seen = 0
     for folder, folders, names in os.walk(root, onerror=closed):
         cut_off = filenames.UNFINISHED if filenames.MATRIX in names else None
@@ -150,10 +142,7 @@ def _regular_files(root: Path, closed: Callable[[OSError], None]) -> Iterator[Pa
 
 
 def kind_of(path: Path, catalogue: Catalogue, named: bool = False) -> DocumentKind | None:
-    """The kind of a file by its name and how it begins; None for a file of no known kind. OSError if it cannot be read.
-
-    A kind of a plugin that fails to recognise the file is passed over.
-    """
+    """The kind of a file by its name and how it begins; None for no known kind. OSError if it cannot be read."""
     failed: list[OSError] = []
 
     @cache
@@ -261,10 +250,9 @@ def _whole(path: Path, values: Parsed, schema: Schema | None, type_: type | None
 def found_documents(
     paths: Sequence[Path], wanted: Callable[[DocumentKind], bool], left_out: Callable[[UserError], None] | None = None
 ) -> list[ReadDocument]:
-    """The documents of the wanted kinds in files and folders; UserError for a path where there is none.
+    """The documents of the wanted kinds in files and folders; UserError for a path without one, or an unreadable file.
 
-    A document that cannot be read is a UserError too. If it is in a folder that was given, `left_out` is called with
-    that error instead, if any.
+    For an unreadable one in a folder that was given, `left_out` is called with the error instead, if any.
     """
     documents: list[ReadDocument] = []
     for path in paths:

@@ -140,10 +140,7 @@ def published_device(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | Non
 
 @cache
 def given_peak(vendor: str, model: str, dtype: Dtype) -> PeakFlops | str:
-    """The peak that an installed vendor's plugin gives without timing it, or why there is none, in one line.
-
-    LlmperfError if the plugin fails.
-    """
+    """The peak that an installed vendor's plugin gives without timing it, or why there is none."""
     plugins = Plugins([find("vendor", vendor, installed())])
     if plugins.answers("llmperf_time_peak"):
         return f"{vendor} times the peak of its devices"
@@ -226,10 +223,7 @@ def extensions() -> Plugins:
 
 @lru_cache(maxsize=4096)
 def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpointing: bool) -> FlopCount | None:
-    """The FLOP count of the installed extension that counts this model, or else of the core.
-
-    None for adapters on modules that the model does not have.
-    """
+    """The FLOP count of an extension, or else of the core; None for adapters on modules the model lacks."""
     from llmperf.accounting import flops
     from llmperf.accounting.parameters import lora_parameters
 

@@ -42,10 +42,7 @@ NOT_REBUILT = ("findings", "files")
 
 
 def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -> list[Finding]:
-    """Check whether the files are those the result was computed from, and give its figures.
-
-    A result without its plan and records cannot be computed again: a note, or an error if it is `submitted`.
-    """
+    """Check the files that a result was computed from, and its figures; if `submitted`, they must be there."""
     if submitted and not result.files:
         return [NOT_SUBMITTED.finding("/files", Text("expected the SHA-256 of the plan and the records, found none"))]
     planned = _regular(folder / filenames.PLAN)

@@ -117,10 +117,7 @@ def record_findings(records: RunRecords) -> Iterator[Finding]:
 
 
 def _window_violations(own: OwnRecords, teller: RankRecord | None, script: bool) -> Iterator[tuple[Rule, str]]:
-    """Counts, window and steps of a rank against each other.
-
-    `teller` is the rank that prints the steps of an external script; the other ranks repeat its window.
-    """
+    """Counts, window and steps of a rank; `teller` prints the steps of an external script, others repeat its window."""
     rank, totals, window, seconds = own.rank, own.totals, own.rank.window_seconds, own.totals.measured_seconds
     because = Text("counted in the step records of rank {}", rank.rank)
     for template, count, found in (

@@ -225,10 +225,7 @@ def _validators(schema: Schema) -> _Validators:
 
 
 def _findings(departures: Iterable[Departure]) -> list[Finding]:
-    """Findings without duplicates, by path; of more than `MAX_FINDINGS`, the last says how many more there are.
-
-    A validator reports a missing key for each key that is missing.
-    """
+    """Findings by path, without duplicates; of more than `MAX_FINDINGS`, the last counts the rest."""
     seen: set[Finding] = set()
     all_findings = (finding for departure in departures for finding in _translate(departure))
     found = (finding for finding in all_findings if not (finding in seen or seen.add(finding)))  # type: ignore[func-returns-value]

@@ -1,7 +1,4 @@
-"""llmperf extension: runs compared with each other, ranked, aligned, and what a training costs.
-
-`load_results` is imported when it is first used; the modules have the rest.
-"""
+"""llmperf extension: runs compared with each other, ranked, aligned, and what a training costs."""
 
 from __future__ import annotations
 

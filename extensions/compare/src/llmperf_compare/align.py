@@ -182,10 +182,7 @@ def plots(alignments: Sequence[Alignment], names: Labels, colour: bool, language
 
 
 def drawn(title: str, curves: Mapping[str, Points], colour: bool, log: bool = False) -> str:
-    """A chart of curves given as points (x, y); each has its own mark, which the last line explains.
-
-    `log` draws log10(y), and leaves out y <= 0.
-    """
+    """A chart of curves of points (x, y), each with its own mark; `log` draws log10(y), and leaves out y <= 0."""
     import plotext
 
     figure = plotext.figure

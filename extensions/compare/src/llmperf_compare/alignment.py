@@ -62,7 +62,6 @@ class Alignment:
     """A run compared with a reference."""
 
     run_id: str
-    """The run."""
     reference_id: str
     """The run it is compared with."""
     steps: tuple[Difference, ...]
@@ -96,10 +95,8 @@ def align(
 ) -> Alignment:
     """Compare the losses of `run` with those of `reference`.
 
-    It passes if the mean relative error from `from_step` on is below `mean_limit` and, if there is a `step_limit`,
-    no step at all differs by more than that many nats. A run that failed, or whose loss is not a number, is not
-    aligned. The outcome is unknown for a run on another contract or with the same records. UserError if one has no
-    loss curve, or if they have no step in common.
+    It passes if the mean relative error from `from_step` on is below `mean_limit` and no step differs by more nats than
+    `step_limit`. The outcome is unknown for another contract or the same records. UserError if no step is common.
     """
     ours, theirs = _curve(run), _curve(reference)
     steps = [Difference(step=step, loss=ours[step], reference=theirs[step]) for step in sorted(ours.keys() & theirs)]

@@ -49,11 +49,7 @@ def comparison_page(
     with_figures: Mapping[str, Sequence[BaselineComparison]],
     language: str = "en",
 ) -> Page:
-    """The page that compares the throughputs of some sides, of which the first is the reference of the others.
-
-    `comparisons` are those of the further sides with the first, `with_figures` those of sides with figures of
-    documents.
-    """
+    """The page that compares the throughputs of some sides with the first one, and with figures of documents."""
     kinds = {group_text(group, language) for side in sides.values() for group in side.groups}
     about = list(difference_lines({name: side.results for name, side in sides.items()}, language))
     for name, side in sides.items():
@@ -126,11 +122,7 @@ def answer_lines(
 def median_rows(
     sides: Mapping[str, Side], comparisons: Mapping[str, AgainstReference], language: str = "en"
 ) -> Iterator[tuple[Row, list[str]]]:
-    """For each figure that any side has: a row with its name, the median of each side, and its ratios.
-
-    `comparisons` are those of the further sides with the first; there is none where contracts differ. A median
-    of fewer runs than the side has says of how many.
-    """
+    """A row for each figure that any side has: its name, the median of each side, and its ratios to the first."""
     figures = {name: [figure_rows(result) for result in side.results] for name, side in sides.items()}
     divided = any(result.hardware.divided for side in sides.values() for result in side.results)
     of_devices = any(comparison.device_throughput is not None for comparison in comparisons.values())

@@ -1,8 +1,4 @@
-"""Copies of one run among results: which of them is used, and different runs that claim one identity.
-
-Anybody can write a `run_id` or a digest into a file. So the identity alone does not make a copy, and of several copies
-the one that its records prove is used, wherever it lies.
-"""
+"""Copies of one run among results: the one that its records prove is used, since anybody can write a `run_id`."""
 
 from __future__ import annotations
 
@@ -57,9 +53,8 @@ def _distinct(
 ) -> list[tuple[Path, Result]]:
     """One result of each run, in order; `say` gets a line for copies, and for different runs with one identity.
 
-    Copies have the same records, or figures that are equal to the last digit. Of these, one is used that lies beside
-    its records and has no validation error, else one with the fewest errors, else the first. `errors` and `recorded`,
-    which finds results beside their records, are called for copies alone.
+    Copies have the same records or figures. One beside its records and without an error is used, else one with the
+    fewest errors, else the first. `errors` and `recorded` are called for copies alone.
     """
     marks = [tuple(_marks(result)) for _, result in listed]
     common = Counter(mark for own in marks for mark in own)

@@ -1,7 +1,4 @@
-"""Time, energy and money of a training, extrapolated from the throughput of a run; as rows of sheets.
-
-Unknown is None, never a guess, and every figure says what it assumes.
-"""
+"""Time, energy and money of a training, extrapolated from the throughput of a run, with what each figure assumes."""
 
 from __future__ import annotations
 
@@ -142,10 +139,8 @@ class Costing:
 def costing_for(prices: Path | None, train_tokens: int | str | None, warn: Callable[[str], None]) -> Costing | None:
     """Inputs of costs; None if no price is known and no number of tokens was asked for.
 
-    `prices` is the file of `--prices`; without it, those of the user's own configuration file are used, never those of
-    a `llmperf.toml` in the working directory, which may have come with the results: `warn` is called with its name.
-    `train_tokens` is a number or a text such as `1.4T`. UserError for a file without prices and for another number of
-    tokens.
+    Without a file of `prices`, those of the user's own configuration count, never of a `llmperf.toml` in the working
+    directory, which may have come with the results. `train_tokens` is a number or a text such as `1.4T`.
     """
     count = token_count(train_tokens) if isinstance(train_tokens, str) else train_tokens
     if count is None and train_tokens is not None:
@@ -171,10 +166,7 @@ def used_prices(prices: Prices) -> str:
 
 
 def with_cost(sheets: Iterable[Sheet], costing: Costing, warn: Callable[[str], None] | None = None) -> list[Sheet]:
-    """The sheets with a section on cost and, where devices have a price, its column in a table of many.
-
-    `warn` is called if prices fit no device.
-    """
+    """The sheets with a section on cost and, where devices have a price, its column in a table of many."""
     sheets = list(sheets)
     values = [sheet_values(sheet) for sheet in sheets]
     if costing.prices is not None:
@@ -235,10 +227,7 @@ def cost_rows(sheet: Sheet, costing: Costing) -> Iterator[Row]:
 def training_rows(
     rates: Rates, costing: Costing, *, device: str | None, model: Model | None, adapters: bool
 ) -> Iterator[Row]:
-    """The cost of a training at measured, printed or estimated rates, with what it assumes.
-
-    `model` is None if its facts are unknown; `adapters`: only these are trained.
-    """
+    """The cost of a training at some rates, with what it assumes; `adapters`: only these are trained."""
     price = None if costing.prices is None else costing.prices.of(device)
     electricity = None if costing.prices is None else costing.prices.electricity
     tokens, source = _tokens(model, adapters, costing.train_tokens)

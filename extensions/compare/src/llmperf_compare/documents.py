@@ -17,10 +17,7 @@ Signature = Callable[[Path, Path], Row]
 
 
 def read_results(path: Path, left_out: Callable[[UserError], None] | None = None) -> tuple[tuple[Path, Result], ...]:
-    """The results at a path, each with its file; empty if there are only documents of other kinds.
-
-    `left_out` as for `read_sheets`; without it, a file that cannot be read is an error.
-    """
+    """The results at a path, each with its file; empty if there are only documents of other kinds."""
     return results_and_others(path, left_out)[0]
 
 
@@ -34,10 +31,7 @@ def results_and_others(
 
 
 def read_baselines(name: str) -> tuple[str, list[Baseline]]:
-    """The figures at a path, or those that the kind of document with this name ships; and the name of the kind.
-
-    UserError if there are none, which names the package that reads such documents where that is not installed.
-    """
+    """The figures at a path, or those that the kind of this name ships, and its name; UserError without any."""
     path = document_path(name, shipped_first=True)
     figures: dict[str, list[Baseline]] = {}
     for read in found_documents([path], lambda kind: kind.baselines is not None or kind.sheets is not None):
@@ -59,14 +53,10 @@ def summaries(paths: Sequence[Path]) -> Iterator[Section]:
 
 
 def opened_results(paths: Sequence[Path], warn: Warn, *, signature: Signature | None = None) -> list[Sheet]:
-    """The sheets of all runs and imported rows at some paths. Archives are unpacked one at a time, and are gone then.
+    """The sheets of all runs and imported rows at some paths, with findings made here; archives are gone then.
 
-    `published` names the rows that ship with llmperf, unless there is a file or folder of that name.
-
-    Findings are made here, those that a document lists are not trusted. `warn` is called with a line for each file and
-    archive of a folder that cannot be used. UserError for a path that cannot be read, and for one with nothing.
-
-    Results in archives have the row that `signature` makes of the result's file and the archive: who signed them.
+    `published` names the rows that ship with llmperf. `warn` gets a line for each file that cannot be used. Results in
+    archives have the row of `signature`: who signed them.
     """
     return [opened for path in paths for opened in _opened(document_path(str(path)), warn, signature)]
 

@@ -39,11 +39,7 @@ def _escaped(value: str, beside: str = "") -> str:
 
 
 def sarif(files: Files, rules: Mapping[str, tuple[str, str]] | None = None, names: Sequence[str] | None = None) -> str:
-    """SARIF 2.1.0 (OASIS), for code-scanning services and editors.
-
-    `rules` are title and severity by code, by default those of validation. `names`, by default the paths, tell files
-    apart from one invocation to the next: the fingerprint of a finding is made of them.
-    """
+    """SARIF 2.1.0 (OASIS), for code-scanning services and editors; `names` tell files apart in later invocations."""
     from hashlib import sha256
 
     from llmperf import __version__
@@ -94,11 +90,7 @@ def _uri(path: Path) -> str:
 
 
 def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[str] | None = None) -> str:
-    """JUnit's XML with a test case for each file: a file with error findings fails, an unreadable file is an error.
-
-    `names` are those of the test cases, by default the paths of the files. Elements and attributes are those of
-    the schemas of Jenkins (junit-10.xsd) and Maven (surefire-test-report.xsd).
-    """
+    """JUnit's XML by the schemas of Jenkins and Maven, with a test case for each file, by `names` or its path."""
     from xml.etree import ElementTree
 
     errors = sum(file.unreadable for file in files)
@@ -127,10 +119,7 @@ def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[st
 
 
 def answer_findings(files: Files, wanted: str, command: str, names: Sequence[str], titles: Mapping[str, str]) -> str:
-    """Findings of another command than `validate`, in `junit`, `github` or `sarif`.
-
-    `names` are those of the files for people, `titles` say what each code means.
-    """
+    """Findings of another command, in `junit`, `github` or `sarif`; `titles` say what each code means."""
     if wanted == "junit":
         return junit(files, command, names)
     if wanted == "github":

@@ -1,8 +1,4 @@
-"""Kinds of run and sides of a comparison: which runs belong together, and how they compare with a baseline.
-
-Runs of one kind have the same case, model, changes, device and share of it, framework and layout. A baseline is other
-runs, or a figure from a document.
-"""
+"""Kinds of run, equal in case, changes, device, framework and layout, and how they compare with a baseline."""
 
 from __future__ import annotations
 
@@ -67,7 +63,6 @@ class RunComparison:
     """Runs of one kind compared with other runs."""
 
     group: Group
-    """The runs."""
     baseline: Group
     """The runs they are compared with: of the same kind if there are any."""
     comparison: Comparison | None
@@ -123,10 +118,7 @@ AnyComparison = RunComparison | BaselineComparison
 
 
 def compared_with_runs(group: Group, baselines: Sequence[Group]) -> RunComparison | None:
-    """The group compared with the same kind; else the fastest on the same case, contract, device and part of it.
-
-    None if there is neither.
-    """
+    """The group compared with the same kind, else the fastest on the same case, contract, device and part of it."""
     known = [baseline for baseline in baselines if baseline.spread is not None]
     same = [baseline for baseline in known if baseline.kind == group.kind]
     alike = [
@@ -142,10 +134,7 @@ def compared_with_runs(group: Group, baselines: Sequence[Group]) -> RunCompariso
 
 
 def compared_with_figures(group: Group, kind: str, baselines: Sequence[Baseline]) -> BaselineComparison:
-    """The group compared with the figure that fits: of several, the one that differs least.
-
-    `kind` is the name of the kind of document that the figures come from.
-    """
+    """The group compared with the figure of a `kind` of document that fits: of several, the one that differs least."""
 
     def comparison(why: str, best: Baseline | None = None, differs: tuple[str, ...] = ()) -> BaselineComparison:
         figure = None if best is None else best.tokens_per_second_per_device

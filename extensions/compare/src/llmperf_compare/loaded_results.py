@@ -59,10 +59,7 @@ class LoadedResult:
         return self.sheet.source.document
 
     def steps(self) -> tuple[StepFigures, ...]:
-        """The steps of a run, from its records; from its loss curve alone where there are none.
-
-        Empty for imported rows. UserError for records that cannot be read. An archive is unpacked for each call.
-        """
+        """The steps of a run, from its records or else its loss curve; empty for imported rows."""
         return recorded_steps(self.sheet)
 
     def steps_frame(self) -> pandas.DataFrame:
@@ -107,8 +104,7 @@ class LoadedResults(Sequence[LoadedResult]):
     def standings_frame(self) -> pandas.DataFrame:
         """The standings as a DataFrame of pandas, one row for each kind of run; UserError without pandas.
 
-        Each figure is the median over repeats; `..._low` and `..._high` are the least and the largest, NaN of a single
-        run, and `..._how` says whether the figure was measured, printed or computed.
+        Each figure is the median over repeats, with `..._low` and `..._high`; `..._how` says where it comes from.
         """
         rows = []
         for standing in self.standings():
@@ -124,10 +120,7 @@ class LoadedResults(Sequence[LoadedResult]):
         return _pandas().DataFrame(rows)
 
     def to_frame(self) -> pandas.DataFrame:
-        """A DataFrame of pandas with a row for each result; UserError without pandas.
-
-        The columns are those of `llmperf report --format csv`; exact values, and NaN or None where unknown.
-        """
+        """A DataFrame of pandas, a row for each result, with the columns of `report --format csv` and exact values."""
         columns = list(dict.fromkeys(name for result in self._results for name in ("path", *result.values)))
         rows = [{"path": result.path, **result.values} for result in self._results]
         return _pandas().DataFrame(rows, columns=columns)

@@ -1,8 +1,4 @@
-"""Prices of devices and electricity: what they are, the files that give them, and which device each belongs to.
-
-Prices are those of `--prices FILE`, otherwise those of the user's own `llmperf.toml`. A `llmperf.toml` in the working
-directory or above it may have come with a submission, so its prices are not used.
-"""
+"""Prices of devices and electricity, from `--prices FILE` or the user's own `llmperf.toml`, no other."""
 
 from __future__ import annotations
 
@@ -31,10 +27,7 @@ def device_words(name: str) -> tuple[str, ...]:
 
 
 def same_device(name: str, other: str) -> bool:
-    """Check whether two names are equal but for their spelling and a vendor's name, a word without digits, before one.
-
-    In other scripts there may be several words: `昆仑芯AI加速卡R300` is `R300`.
-    """
+    """Check whether two names are equal but for spelling and a vendor's name: `昆仑芯AI加速卡R300` is `R300`."""
     first, second = sorted((device_words(name), device_words(other)), key=len)
     before = second[: len(second) - len(first)]
     one_name = len(before) <= 1 or not all(map(str.isascii, before))
@@ -107,10 +100,7 @@ def price_file(path: Path) -> Prices:
 
 
 def own_prices() -> Prices | None:
-    """The prices of `llmperf.toml` in `$XDG_CONFIG_HOME/llmperf` or `~/.config/llmperf`; None if there are none.
-
-    UserError as from `price_file`, and for anything else in that file that llmperf cannot use.
-    """
+    """The prices of the user's own `llmperf.toml`; None if there are none."""
     config = own_config()
     tables = {"prices": config.tables.prices, "electricity": config.tables.electricity}
     return (
@@ -145,10 +135,9 @@ def _checked(content: Mapping[str, object], path: Path) -> Prices | None:
 
 
 def matched_prices(prices: Prices, devices: Iterable[str | None], warn: Callable[[str], None] | None) -> Prices:
-    """The prices, which other names of a device in a catalogue share, where devices have no price of their own name.
+    """The prices, which other names of a device share, where devices have no price of their own name.
 
-    A part of a name such as `H800` also stands for the only device model without a price that it fits. `warn` is
-    called with one line if devices have no price and prices fit no device.
+    A part of a name such as `H800` also stands for the only device model without a price that it fits.
     """
     known = list(dict.fromkeys(device for device in devices if device))
     if all(prices.of(device) is not None for device in known):

@@ -120,9 +120,8 @@ class Standing:
 def standings(sheets: Sequence[Sheet]) -> list[Standing]:
     """Sheets by model and contract: models with runs first, then by name, of one model the fastest contract first.
 
-    Runs are together if their contracts are equal in every part. An imported row states only a few parts: it is ranked
-    with every contract of runs that agrees with all it states, if these include SHARED; otherwise with the imported
-    rows that state the same.
+    Runs are together if their contracts are equal. An imported row, which states a few parts, is ranked with each one
+    that agrees with them, if these include SHARED; otherwise with rows that state the same.
     """
     runs: dict[Hashable, list[Sheet]] = {}
     imported: dict[Hashable, list[Sheet]] = {}

@@ -33,9 +33,8 @@ def with_scaling(sheets: Sequence[Sheet]) -> list[Sheet]:
 def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> dict[int, Row]:
     """The scaling efficiency of each sheet, by its place: throughput of a device / the same on the fewest devices.
 
-    Only of sheets with the same contract, device model and framework, on more devices than some other: strong scaling,
-    as the global batch is part of the contract. On the fewest devices, the setting with the highest median counts.
-    `rates_at` gives the rates of the sheet at a place; it is asked only where numbers of devices differ.
+    Sheets have the same contract, device model and framework: strong scaling. On the fewest devices, the one with the
+    highest median counts. `rates_at` is asked only where numbers of devices differ.
     """
     groups: dict[Hashable, list[int]] = {}
     for place, sheet in enumerate(sheets):

@@ -75,10 +75,7 @@ def curve_figures(result: Result) -> Iterator[StepFigures]:
 
 
 def recorded_steps(sheet: Sheet) -> tuple[StepFigures, ...]:
-    """The steps of a run, from its records; from its loss curve alone where there are none.
-
-    Empty for imported rows. UserError for records that cannot be read. An archive is unpacked for each call.
-    """
+    """The steps of a run, from its records or else its loss curve; an archive is unpacked for each call."""
     result = sheet.source.document
     if not isinstance(result, Result):
         return ()

@@ -104,11 +104,7 @@ def summary_page(
     encoding: str | None = "utf-8",
     costing: Costing | None = None,
 ) -> Page:
-    """Kinds of runs, and imported rows beside them, in the order of `ranked_kinds`; one heading for each contract.
-
-    `encoding` is that of the output, which may have no characters for small charts. With `costing` there are columns
-    for the cost, and where there are figures one for the scaling efficiency.
-    """
+    """Kinds of runs, and imported rows beside them, in the order of `ranked_kinds`; one heading for each contract."""
     kinds = [member for member in ranking if not isinstance(member, ImportedRow)]
     imported = [member for member in ranking if isinstance(member, ImportedRow)]
     costs = [

@@ -1,7 +1,4 @@
-"""SAMSum (Gliwa et al. 2019), read from a local file in one of its published formats.
-
-The prompt is that of llama-recipes: `Summarize this dialog: ... --- Summary: ...` and the tokenizer's end token.
-"""
+"""SAMSum (Gliwa et al. 2019), from a local file in one of its published formats, with the prompt of llama-recipes."""
 
 from __future__ import annotations
 

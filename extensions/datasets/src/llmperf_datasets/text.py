@@ -44,10 +44,7 @@ class Encoder:
 
 
 def open_encoder(tokenizer: str) -> Encoder:
-    """The encoder for `data.tokenizer`: `bytes`, or the path of a `tokenizer.json` or of its folder.
-
-    The ids of `bytes` are those of UTF-8, 0 to 255, and 256 at the end of each document.
-    """
+    """The encoder for `data.tokenizer`: `bytes` (UTF-8, and 256 at the end), or the path of a `tokenizer.json`."""
     if tokenizer == BYTES:
         return Encoder(
             identity=BYTES, dtype="<u2", end=(END_OF_DOCUMENT,), begin=(),

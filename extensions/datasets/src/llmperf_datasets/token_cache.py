@@ -26,7 +26,6 @@ def cached_tokens(
 ) -> NDArray[np.integer]:
     """A memory-mapped token stream, written from `parts` unless the cache has the content that was written.
 
-    A file beside it has the SHA-256 of that content: a file that was changed is written again.
     `key` holds the digests of everything that the tokens depend on. Ranks that start together wait for the first.
     """
     folder = cache_dir("tokens")

@@ -15,11 +15,7 @@ SEQ_LEN, GLOBAL_BATCH = 4096, 512
 
 
 def settings_for(model: str, ctx: click.Context, own_case: bool) -> tuple[str, ...]:
-    """Settings that give a case this model, and without a case of the user's also the batch of a pre-training.
-
-    A file that is not TOML is read by llmperf-huggingface, into a model file that lives as long as the command.
-    UserError for an unknown model or a file that cannot be read.
-    """
+    """Settings that give a case this model, or that of another program's file, and without a case a usual batch."""
     path = Path(model)
     if path.suffix and path.suffix != ".toml":
         try:

@@ -97,9 +97,8 @@ FEWEST_ROWS = 4
 def expected_error(plan: Plan, method: Method) -> ExpectedError:
     """How far estimates were from published figures of the nearest kind, and what of this one no such row has.
 
-    The nearest kind is that of the method, dense or mixture, and the bytes of products: on this device, if it has four
-    rows; otherwise on all devices, and for a device without any on those that nothing was fitted to. Its largest error
-    is at least that of any kind which is better known, so that no range is tighter where less was measured.
+    The nearest kind is by method, dense or mixture, and bytes of products: on this device, if it has four rows, else on
+    all. Its largest error is at least that of any kind which is better known.
     """
     memory, model = calibration().memory_error, plan.spec.model
     precision, device, mixture = plan.spec.contract.precision, plan.probe.devices[0].model, model.mixture is not None

@@ -78,11 +78,7 @@ def _pipeline(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
 
 
 def _experts(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
-    """Tokens to the ranks of their experts and back in each mixture, their gradients too, and the experts' gradients.
-
-    The busiest rank gets more than the mean, for which the others wait. Each rank holds its experts whole: their
-    gradients are summed over the ranks that hold the same ones.
-    """
+    """Tokens to the ranks of their experts and back in each mixture, their gradients, and the experts' gradients."""
     ways = sizes.plan.layout.expert_parallel
     if ways == 1 or not sizes.mixture:
         return
@@ -113,11 +109,7 @@ def _gradient_element(sizes: RankSizes) -> int:
 
 
 def _gradients(sizes: RankSizes, rank: int) -> Iterator[TracedCollective]:
-    """Gradients of all data-parallel ranks, and weights where they are sharded.
-
-    From stage 2 on gradients are scattered with each micro batch; at stage 3 weights are gathered for each forward and
-    backward pass.
-    """
+    """Gradients of all data-parallel ranks, by micro batch from stage 2 on, and weights where they are sharded."""
     layout = sizes.plan.layout
     ranks = ranks_along(layout, rank, "data")
     trained = sizes.trained - sizes.whole_trained

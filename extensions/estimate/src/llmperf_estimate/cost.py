@@ -22,11 +22,7 @@ FIGURES = ("cost_per_million_tokens", "train_seconds", "train_cost")
 
 
 def cost_rows_of(estimate: Estimate, costing: Costing, device_share: float, asked: str | None = None) -> list[Row]:
-    """The rows of a training's cost as reports have them, at the estimated throughput, with its expected error.
-
-    `device_share` is the part of a device that each rank has, `asked` the device as `--on` names it, which may be an
-    alias.
-    """
+    """The rows of a training's cost as reports have them, at the estimated throughput, with its expected error."""
     speed, layout = estimate.tokens_per_second_per_device, estimate.layout
     rates = Rates(
         tokens_per_second_per_device=None if speed is None else speed / device_share,

@@ -53,10 +53,7 @@ def estimate(case: PlannedCase, options: EstimateOptions, progress: Callable[[st
 
 
 def _nearest(case: PlannedCase, plan: Plan, estimate: Estimate) -> FittingSetting | None:
-    """The first change that fits, smallest changes first; None if none does.
-
-    The analytic form is scaled by what the trace of the case itself found against it.
-    """
+    """The first change that fits, by formulas scaled to the trace of the case, smallest changes first, if any."""
 
     def peak(of: Plan) -> int:
         return max(trace.memory.peak_bytes for trace in analytic_traces(of).stages.values())
@@ -74,11 +71,7 @@ def _nearest(case: PlannedCase, plan: Plan, estimate: Estimate) -> FittingSettin
 
 
 def known_rates(plan: Plan, case: PlannedCase, options: EstimateOptions) -> tuple[DeviceRates | None, str | None]:
-    """The rates of the device (of a file, as measured here, or assumed by the vendor), or why there are none.
-
-    What a process takes beside its tensors is as the vendor assumes it, unless the file says. UserError for a file of
-    another device, or with rates that the device cannot reach.
-    """
+    """The rates of the device (of a file, as measured here, or assumed by the vendor), or why there are none."""
     model, assumed = plan.probe.devices[0].model, case.assumed_rates
     rates = plan.rates or assumed
     if (path := options.rates_file) is not None:

@@ -258,10 +258,7 @@ def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
 
 
 def _parts(side: Side, by_kind: bool) -> dict[str, tuple[float, float]]:
-    """Seconds and calls for each token of a device, by operation; or by kind, as estimates have them.
-
-    They are the traced shares of what a token takes in the measured steps: a profiler slows steps down.
-    """
+    """Seconds and calls for each token of a device, by operation or kind, as traced shares of measured steps."""
     found: dict[str, tuple[float, float]] = {}
     if side.profile is not None:
         calls = {operation.name: operation.calls for operation in side.profile.operations}

@@ -68,10 +68,9 @@ class Side:
 
 
 def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -> Side:
-    """The side with a name: a run folder or result.json, or a row, FILE:LINE or `FILE line LINE`.
+    """The side with a name: a run folder, a result.json, or a row `FILE:LINE`; UserError without figures.
 
-    Beside an `other` side also `estimate`, that of its own, and `published`, the row that fits it. UserError for
-    anything else, and for a side without figures.
+    Beside an `other` side also `estimate`, that of its own, and `published`, the row that fits it.
     """
     if name == ESTIMATE and other is not None:
         return _estimate_side(other)

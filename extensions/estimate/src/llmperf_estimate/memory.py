@@ -209,10 +209,7 @@ def checkpoint_bytes(sizes: RankSizes) -> int:
 
 
 def norm_bytes(sizes: RankSizes) -> int:
-    """Tensors that one norm keeps beside its input.
-
-    Reciprocal roots; as separate operations its input in float32 instead, and the scaled one if its weight is trained.
-    """
+    """Tensors that one norm keeps beside its input: reciprocal roots, or as separate operations its float32 input."""
     share = sizes.tokens // sizes.sequence_parts
     if runs_fused(sizes, "rms_norm"):
         return SINGLE * share
@@ -251,11 +248,7 @@ def scores(sizes: RankSizes) -> int:
 
 
 def gate_steps(sizes: RankSizes) -> int:
-    """Results of the gated activation that are kept: the last one alone if it is one kernel.
-
-    Separate operations keep the activated gate too; the clamped activation of GPT-OSS, which has no kernel of its own,
-    also the clamped gate, the clamped up plus 1, their product and the sigmoid.
-    """
+    """Results of the gated activation that are kept: only the last of one kernel, more of separate operations."""
     if sizes.model.activation == "swiglu_clamped":
         return 1 if sizes.plan.spec.tuning.compile else 5
     return 1 if runs_fused(sizes, "swiglu") else 2

@@ -65,10 +65,7 @@ def _projections(sizes: RankSizes) -> Iterator[tuple[int, int, int]]:
 
 
 def _mixture(sizes: RankSizes, blocks: int, again: int) -> Iterator[TracedOperation]:
-    """Router, this rank's experts as grouped products of equal loads, shared experts, and moves of tokens to experts.
-
-    With skewed routing, a rank that shares experts computes as many tokens as the busiest one.
-    """
+    """Router, this rank's experts as grouped products of equal loads, shared experts, and moves of tokens."""
     mixture, ways = sizes.model.mixture, sizes.plan.layout.tensor_parallel
     assert mixture is not None
     hidden, tokens, dtype = sizes.hidden, sizes.tokens, projection_dtype(sizes)
@@ -248,10 +245,7 @@ def _ends(sizes: RankSizes) -> Iterator[TracedOperation]:
 
 
 def _update(sizes: RankSizes) -> Iterator[TracedOperation]:
-    """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient.
-
-    Gradients are read in the dtype of the weights that are updated: of the master weights, if there are any.
-    """
+    """AdamW of this rank's shard: it reads gradient, weight and both moments, and writes all but the gradient."""
     whole = sizes.whole_trained
     shard = whole - (whole - sizes.trained) // sizes.sharding
     recipe = precision_recipe(sizes.plan.spec.contract.precision)

@@ -227,10 +227,7 @@ def rank_sizes(plan: Plan, rank: int) -> RankSizes:
 
 
 def expert_load(plan: Plan) -> float:
-    """Tokens that the busiest expert-parallel rank computes / mean over these ranks, on average over the layers.
-
-    Neighbouring experts are on one rank. Every layer waits for its busiest rank. 1 for balanced and learned routing.
-    """
+    """Tokens that the busiest expert-parallel rank computes / mean over these ranks, on average over the layers."""
     contract, ways = plan.spec.contract, plan.layout.expert_parallel
     if plan.spec.model.mixture is None or contract.routing != "skewed" or ways == 1:
         return 1.0

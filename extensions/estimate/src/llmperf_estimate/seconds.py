@@ -101,11 +101,7 @@ def _link(rates: DeviceRates, scope: Scope) -> LinkRate | None:
 
 
 def _bandwidth(link: LinkRate, collective: TracedCollective, rates: DeviceRates, layout: Layout) -> float:
-    """Bytes/s of one rank, of all that it sends.
-
-    A ring through several nodes enters each node once, so that the adapters of all its ranks on a node share the
-    traffic; links within the node limit it too.
-    """
+    """Bytes/s of one rank, of all that it sends: on several nodes, the ranks of a node share its adapters."""
     if link.scope == "node":
         return link.bytes_per_second
     nodes = len({layout.node_of(rank) for rank in collective.ranks})

@@ -54,10 +54,7 @@ class Candidate:
 
 
 def machines(on: str) -> list[str]:
-    """The machines of `--on A,B:1x8`, or of `all:1x8`: each device of the installed vendors' catalogues.
-
-    A name without `:NODESxDEVICES` has those of the next one that has them, or 1x8. UserError for an empty name.
-    """
+    """The machines of `--on A,B:1x8`, or of `all:1x8`; a name alone has the numbers of the next one, or 1x8."""
     named = [part.strip() for part in on.split(",")]
     if not all(named):
         raise UserError(f"--on {on}: expected MODEL:NODESxDEVICES, MODEL, ...; found an empty name")
@@ -80,8 +77,7 @@ def side_by_side(
 ) -> list[Candidate]:
     """The case on each machine: the cheapest first where devices have prices, otherwise the fastest; then the others.
 
-    All have the tuning of the case and of the command line: what overlays change for single devices is set back. With
-    `tuned`, each machine has the fastest of the tunings that fit, as formulas tell.
+    Settings of overlays for single devices are set back; `tuned` takes the fastest tuning that fits, by formulas.
     """
     candidates = []
     for machine in machines(on):

@@ -82,11 +82,7 @@ def _communication(trace: StepTrace, rates: DeviceRates, layout: Layout, count: 
 
 
 def step_time(plan: Plan, traces: Mapping[int, StepTrace], rates: DeviceRates) -> tuple[StepTime, int]:
-    """The time of a step, and its slowest stage.
-
-    `traces` has the trace of each stage by its index; stages without one are like the nearest earlier stage. ValueError
-    if a rate is not known.
-    """
+    """The time of a step, and its slowest stage; `traces` by stage, missing ones like the nearest earlier stage."""
     busy = {stage: stage_busy(trace, rates, plan.layout) for stage, trace in traces.items()}
     slowest = max(busy, key=lambda stage: busy[stage].micro_batch.total)
     longest, once = busy[slowest].micro_batch, max((stage.once for stage in busy.values()), key=lambda part: part.total)

@@ -1,7 +1,4 @@
-"""Traces of ranks of a plan, each made in a process of its own by the framework's `llmperf_trace_step`.
-
-That process is `python -m llmperf_estimate.traced_ranks RUN RANK`, which writes `trace.json` into the folder.
-"""
+"""Traces of ranks of a plan by `llmperf_trace_step`: `python -m llmperf_estimate.traced_ranks RUN RANK` for each."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ TRACE, LOG = "trace.json", "logs/tracer.log"
 def trace_ranks(
     plan: Plan, ranks: Sequence[int], progress: Callable[[str], None], seconds: float
 ) -> tuple[tuple[StepTrace | None, TracerUse], ...]:
-    """The framework's trace of a step of each of these ranks, if it gives one, and what that took.
-
-    `progress` is called with a line when a process begins; `seconds` is the time limit of each.
-    """
+    """The framework's trace of a step of each of these ranks, if it gives one, within `seconds`, and what that took."""
     tag = f"trace-{secrets.token_hex(8)}"
     framework, known = plan.spec.tuning.framework, dict[int, tuple[StepTrace | None, TracerUse]]()
     with tempfile.TemporaryDirectory(prefix="llmperf-trace-") as folder:

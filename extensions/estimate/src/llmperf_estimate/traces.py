@@ -65,10 +65,7 @@ def analytic_traces(plan: Plan) -> Traces:
 
 
 def step_traces(plan: Plan, progress: Callable[[str], None], seconds: float = TRACE_SECONDS) -> Traces:
-    """The stages by the framework; by formulas, with a note, where it has no trace or gives one that cannot be right.
-
-    `progress` is called with a line when a process begins.
-    """
+    """The stages by the framework; by formulas, with a note, where it has no trace or an impossible one."""
     ranks = {stage: first_rank_of(plan, stage) for stage in _chosen_stages(plan)}
     stages, use = dict[int, StepTrace](), list[TracerUse]()
     traced = trace_ranks(plan, tuple(ranks.values()), progress, seconds)

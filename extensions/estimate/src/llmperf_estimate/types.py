@@ -64,9 +64,7 @@ class OperationTime:
     """Operations of one kind and phase in a step of the slowest stage."""
 
     kind: OperationKind
-    """Kind of the operations."""
     phase: Phase
-    """Part of the step."""
     seconds: NonNegative | None
     """On the device, without what communication adds; None without rates."""
     flops: NonNegative
@@ -82,11 +80,9 @@ class Communication:
     """Equal communications in a step of the slowest stage."""
 
     collective: Collective
-    """The pattern."""
     scope: Scope
     """`cluster` if its ranks are on several nodes."""
     phase: Phase
-    """Part of the step."""
     ranks: Positive
     """How many take part."""
     times: Count
@@ -215,7 +211,6 @@ class Estimate:
     llmperf_version: str
     """That estimated."""
     spec: RunSpec
-    """Contract and tuning."""
     vendor: str
     """Name of the vendor plugin."""
     device_model: str
@@ -259,7 +254,6 @@ class Estimate:
     stand_ins: tuple[str, ...] = ()
     """Replacements that let the trainer run without the device."""
     notes: tuple[str, ...] = ()
-    """Notes for readers."""
     tuned_elsewhere: tuple[str, ...] = ()
     """Settings that overlays change in the same case on other devices, each with those devices."""
     cost: EstimatedCost | None = None

@@ -71,10 +71,7 @@ def model_of(settings: Settings, template: Model) -> Model:
 def case_of(
     settings: Settings, template: Model, framework: str, reference: str, seed: int, stage: Literal[0, 1, 2, 3] = 0
 ) -> DrawnCase:
-    """The case of these settings; UserError if the facts of its model contradict one another.
-
-    `stage` is the sharding stage of the reference on its one rank, where it means nothing.
-    """
+    """The case of these settings; UserError if the facts of its model contradict one another."""
     tuning, options = _below("tuning.", settings), _below("framework.", settings)
     ways = tuning["tensor_parallel"] * tuning["pipeline_parallel"] * tuning["context_parallel"]
     batch = tuning["micro_batch"] * tuning["gradient_accumulation"] * max(1, tuning["devices"] // ways)

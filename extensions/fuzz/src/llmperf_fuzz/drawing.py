@@ -88,10 +88,7 @@ class Space:
         return replace(self, values={**self.values, "model": rest or (model,)})
 
     def mended(self, settings: Settings, refused: Collection[str]) -> Settings | None:
-        """The settings with others for those for which a plan is refused; None if the published model is the reason.
-
-        Where ranks do not divide a model, its sizes become simple before the layout does.
-        """
+        """The settings with others for those for which a plan is refused; None if the published model is the reason."""
         away, simplest = self.departures(settings), {path: values[0] for path, values in self.values.items()}
         blamed = {path: [one for one in away if f"{one}.".startswith(f"{path}.")] for path in refused}
         if any(path.startswith("model.") and not found for path, found in blamed.items()):

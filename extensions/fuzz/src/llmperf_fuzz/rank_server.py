@@ -1,7 +1,6 @@
-"""Program whose forks are ranks: importing a framework takes longer than training a small model with it.
+"""Program whose forks are ranks, since importing a framework takes long: `python -m llmperf_fuzz.rank_server [RUN]`.
 
-`python -m llmperf_fuzz.rank_server [RUN]`: with a run folder, the framework of its plan is imported before ranks are
-forked. Each line of standard input names run folders; a line answers it once their ranks have ended.
+Each line of standard input names run folders; a line answers it once their ranks have ended.
 """
 
 from __future__ import annotations

@@ -43,11 +43,7 @@ class Ranks:
         self._folder.cleanup()
 
     def train(self, *plans: Plan, fresh: bool = False) -> list[Trained]:
-        """Train plans at the same time.
-
-        Ranks are forks of a program that has imported their framework, unless they are `fresh` or their devices are not
-        CPUs: libraries of devices do not survive a fork.
-        """
+        """Train plans at the same time, in forks, or in `fresh` processes, as devices other than CPUs need."""
         asked = dict[tuple[str, bool], list[str]]()
         runs = [Path(tempfile.mkdtemp(dir=self._folder.name)) / "run" for _ in plans]
         for run, plan in zip(runs, plans, strict=True):

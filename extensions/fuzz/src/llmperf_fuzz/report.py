@@ -20,10 +20,7 @@ from llmperf_fuzz.search import Found
 
 
 def write_report(folder: Path, found: Found, case: DrawnCase, command: str) -> dict[str, Any]:
-    """Write the model and the report into a new folder, after running both commands as a user would.
-
-    An interruption leaves the commands out.
-    """
+    """Write the model and the report into a new folder, after running both commands as a user would."""
     folder.mkdir(parents=True)
     model_file = folder / f"{NAME}.toml"
     model_file.write_text(llmperf.model_text(case.model))

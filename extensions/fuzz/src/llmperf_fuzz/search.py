@@ -63,10 +63,7 @@ class Search:
     interrupted: bool = False
 
     def run(self, seconds: float, cases: int | None = None) -> Iterator[Found]:
-        """Compare cases until the time is over or so many are compared; UserError if no case can run.
-
-        An interruption ends it; a finding that is being made small is returned as it is.
-        """
+        """Compare cases until the time is over, so many are compared, or an interruption; UserError if none can run."""
         shown, last = time.monotonic(), 0
         deadline = shown + seconds
         while time.monotonic() < deadline and self.drawn - last < MOST_DRAWS and self.cases != cases:
@@ -110,10 +107,7 @@ class Search:
         return None
 
     def _judge(self, settings: Settings, seed: int, outcome: Outcome, deadline: float) -> None:
-        """Make a case that differs with two seeds smaller, until no setting can be simpler or the time is over.
-
-        A failure is confirmed in fresh processes: it might come from the fork.
-        """
+        """Make a case that differs with two seeds smaller, until no setting can be simpler or the time is over."""
         if not outcome.summary:
             self.largest_share = max(self.largest_share, outcome.share)
             return

@@ -1,7 +1,4 @@
-"""Ranked bars: for each model and contract a table of entries, with a bar beside each figure, as HTML.
-
-The figures are text in a native table, so bars need no alternative: they are hidden from screen readers.
-"""
+"""Ranked bars: for each model and contract a table of entries, with a bar beside each figure, as HTML."""
 
 from __future__ import annotations
 
@@ -318,10 +315,7 @@ def number(value: float, rounding: Rounding) -> str:
 
 
 def largest(entries: Sequence[Entry], metrics: Sequence[Metric]) -> dict[tuple[str, str], float]:
-    """The value of a bar of full length, by the key of the figure and its currency.
-
-    Entries with validation errors do not count where there are others: their bars are cut off.
-    """
+    """The value of a full bar, by figure and currency; entries with errors do not count where there are others."""
     most: dict[tuple[str, str], float] = {}
     for metric in metrics:
         known = [entry for entry in entries if metric.key in entry.figures]

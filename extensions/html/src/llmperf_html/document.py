@@ -19,10 +19,7 @@ STYLES = ("uplot/uPlot.min.css", "page.css", "bars.css", "table.css")
 def document(
     *, title: str, language: str, body: str, data: Any, scripts: Sequence[str], styles: Sequence[str] = STYLES
 ) -> str:
-    """The whole file. `body` is HTML whose text is escaped; `scripts` and `styles` are files of `web/`, in their order.
-
-    Text of `data` reaches the page as text only; scripts read it from the element `#data`.
-    """
+    """The whole file: an escaped `body`, `scripts` and `styles` of `web/`, and `data` in the element `#data`."""
     sources = [library(name) for name in scripts]
     template = Template((WEB / "page.html").read_text(encoding="utf-8"))
     return template.substitute(

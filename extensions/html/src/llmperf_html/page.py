@@ -149,11 +149,7 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
 
 
 def _ratios(standings: Sequence[Standing], places: Mapping[int, int], language: str) -> dict[str, str]:
-    """For pairs of kinds of one contract with several runs each: a sentence about `{side}` and `{base}`.
-
-    Its statistics are those of `llmperf compare`. A kind is named by the index of its first run in the table; `places`
-    has the index of a sheet by its `id`.
-    """
+    """For pairs of kinds of one contract with several runs each: a sentence about `{side}` and `{base}`."""
     made: dict[str, str] = {}
     for standing in standings:
         repeated = [entry for entry in standing.entries if entry.measured and len(_speeds(entry)) > 1]
@@ -173,10 +169,7 @@ def _speeds(entry: Entry) -> list[float]:
 
 
 def _group(entry: Entry, places: Mapping[int, int], language: str) -> dict[str, Any]:
-    """Repeats of one run: the indexes of its runs, figures by column, and which were disturbed.
-
-    A figure is its median, least, largest and number of runs; of a cost also how the median is shown.
-    """
+    """Repeats of one run: the indexes of its runs, figures (median, least, largest, number), and the disturbed."""
     complete = [sheet for sheet in entry.sheets if sheet.cell("status").value == "complete"]
     disturbed = disturbed_texts(complete or entry.sheets, language)
     keys = {column.field: column.figure or column.key for column in COLUMNS}

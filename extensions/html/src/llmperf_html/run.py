@@ -1,8 +1,4 @@
-"""One sheet as the page takes it: its row in the table, its sections, its curves.
-
-Most of what thousands of runs say is the same. Each different row, section, finding and contract is in the page once,
-and runs refer to it by its index.
-"""
+"""One sheet as the page takes it; what runs share, such as rows and findings, is there once, by its index."""
 
 from __future__ import annotations
 
@@ -85,10 +81,7 @@ class PageRuns:
         }  # fmt: skip
 
     def _section(self, section: Section) -> int:
-        """Index of a section: title, level of the heading, headers, and indexes of rows of cells.
-
-        Without headers, the first cell of a row is its label.
-        """
+        """Index of a section: title, level, headers, rows of cells; without headers, first cells are labels."""
         if id(section) not in self._recent:
             if len(self._recent) >= MAX_RECENT:
                 self._recent.clear()

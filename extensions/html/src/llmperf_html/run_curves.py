@@ -30,10 +30,7 @@ SAMPLED = {
 
 
 def curves_of(sheet: Sheet) -> Curves | None:
-    """The loss of a result and the records in its run folder; None if there is neither.
-
-    Records that cannot be read are left out: validation reports them. Other kinds of document have curves of their own.
-    """
+    """The loss of a result and the records in its run folder; None if there is neither."""
     result, recorded = sheet.source.document, Curves(by_name={})
     if sheet.curves is not None or not isinstance(result, Result):
         return None if sheet.curves is None else sheet.curves()
@@ -57,10 +54,7 @@ def curves_of(sheet: Sheet) -> Curves | None:
 
 
 def recorded_curves(folder: Path) -> Curves:
-    """The curves in the records of a run folder; UserError if its plan or records cannot be read.
-
-    Seconds are since the measured window began, or since the first sample if it never began, by each node's own clock.
-    """
+    """The curves in the records of a run folder; seconds are since its measured window or first sample began."""
     records = read_run(folder)
     plan, steps, starts = records.plan, records.steps, {node: span[0] for node, span in records.windows.items()}
     profiles: list[StepProfile] = []

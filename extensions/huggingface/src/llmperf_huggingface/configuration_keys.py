@@ -1,7 +1,4 @@
-"""The keys of a Hugging Face configuration: checked when they are taken, listed when nothing takes them.
-
-`data/configuration_types.toml` says how types and keys become facts of models.
-"""
+"""The keys of a Hugging Face configuration: checked when they are taken, listed when nothing takes them."""
 
 from __future__ import annotations
 

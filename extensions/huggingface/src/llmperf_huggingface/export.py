@@ -26,10 +26,7 @@ WINDOWS = {"window": "sliding_attention", "full": "full_attention"}
 
 
 def huggingface_config(model: Model) -> dict[str, Any]:
-    """The configuration of a model, with its `model_type`; UserError for a family that transformers has no class for.
-
-    Multi-token layers are left out: no class of transformers trains them.
-    """
+    """The configuration of a model, with its `model_type`; UserError for a family without a class of transformers."""
     if model.counted is not None:
         try:
             return dict(cleaned(json.loads(model.counted.definition)))

@@ -32,10 +32,7 @@ class Imported:
 
 
 def import_config(path: Path, name: str) -> Imported:
-    """The model, called `name`, of another program's file, such as a Hugging Face configuration.
-
-    UserError if no installed extension reads the file, if several do, or if it has values that do not fit.
-    """
+    """The model, called `name`, of another program's file; UserError unless one extension reads it."""
     faults: list[str] = []
     answers = list(llmperf.owned_answers(HOOK, "extension", faults, path=path))
     if not answers:

@@ -32,11 +32,7 @@ Table = dict[str, Any]
 
 
 def model_in(path: Path) -> ImportedModel:
-    """The model of a configuration file.
-
-    A model that facts cannot express has its FLOPs counted. UserError if the file is no configuration, has values that
-    do not fit, or is one that transformers cannot build.
-    """
+    """The model of a configuration file, with counted FLOPs if facts cannot express it; UserError for bad values."""
     try:
         values = msgspec.json.decode(read_bytes(path, MAX_CONFIG_BYTES), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

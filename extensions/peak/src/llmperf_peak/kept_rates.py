@@ -26,7 +26,6 @@ class KeptRates:
     machine: Mapping[str, str]
     """Driver, cores that this process may use, and versions of packages; those that both sides have must agree."""
     rates: DeviceRates
-    """The measured rates."""
 
 
 def keep(probe: Probe, packages: Mapping[str, str], rates: DeviceRates) -> Path:

@@ -43,10 +43,7 @@ def square(dtype: str, size: int) -> OperationToTime:
 
 
 def model_products(model: Model, dtype: str, tokens: int) -> list[OperationToTime]:
-    """The products of a model's linear layers and of their weight gradients, each shape once.
-
-    The gradient with respect to an input has the shape of a forward product of the same size.
-    """
+    """The products of a model's linear layers and of their weight gradients, each shape once."""
     hidden, mixture = model.hidden_size, model.mixture
     layers = [(outputs, inputs) for inputs, outputs in attention_shapes(model).values()]
     inners = [model.intermediate_size] if model.dense_layers else []

@@ -48,7 +48,6 @@ class TimedOperation:
     """An operation as it was timed on one rank, all ranks at the same time."""
 
     operation: OperationToTime
-    """The timed operation."""
     ranks: Count
     """That took part in a collective, or computed at the same time."""
     runs: Count
@@ -68,9 +67,7 @@ class PeakRecord:
     """Record of a rank: an operation that it has timed, or the conditions under which it does."""
 
     kind: Literal["peak"] = "peak"
-    """Kind of the record."""
     rank: Count
-    """The rank."""
     timed: tuple[TimedOperation, ...] = ()
     """The operation, if it is one."""
     conditions: Mapping[str, str] = field(default_factory=dict)
@@ -145,11 +142,7 @@ class PeakRank:
                     break
 
     def _time(self, operation: OperationToTime) -> TimedOperation | None:
-        """Repeat an operation for about the seconds of the task on all ranks, check its output, and record both.
-
-        The first run, which may compile or allocate, does not count. The device does not wait for the host between
-        runs. None if the device or the library does not have the operation.
-        """
+        """Repeat an operation for the task's seconds on all ranks, check it, and record both; None if unavailable."""
         prepared, device, agree = self._operations.prepare(operation), self._rank.device, self._operations.agree
         if prepared is None:
             return None

@@ -66,11 +66,7 @@ def measure_peak(
     seconds: float,
     show: Callable[[TimedOperation], None],
 ) -> MeasuredRates:
-    """Time single operations on the devices of this machine, all ranks at the same time, and keep the rates.
-
-    The arguments are the options of the command. `show` gets what rank 0 has timed, as it goes on. UserError for a
-    request that cannot be met; otherwise as `measured_rates`.
-    """
+    """Time single operations on the devices of this machine, all ranks at the same time, and keep the rates."""
     machine = this_machine(vendor)
     offered = [dtype for dtype in DTYPES if dtype in machine.probe.offers.precisions]
     for dtype in dtypes:
@@ -104,10 +100,7 @@ def measure_peak(
 
 
 def measured_rates(planned: PlannedTask, task: PeakTask, show: Callable[[TimedOperation], None]) -> MeasuredRates:
-    """Have the ranks of a planned run do the task, and keep the rates.
-
-    RunFailed if a rank fails or indispensable figures are missing.
-    """
+    """Have the ranks of a planned run do the task, and keep the rates; RunFailed if figures are missing."""
 
     def show_timed(record: Record) -> None:
         for peak_record in peak_records([record]):

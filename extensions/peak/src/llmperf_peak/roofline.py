@@ -33,11 +33,7 @@ IMPOSSIBLE = {"compute_flops_per_second": (1e18, "FLOP/s"), "memory_bytes_per_se
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roofline:
-    """Place of a step of one rank on the roofline of its device.
-
-    FLOPs and bytes are estimates. Bytes are those that operations read and write, each tensor once for each operation:
-    what caches hold counts too.
-    """
+    """Place of a step of one rank on the roofline of its device, by estimates of the FLOPs and bytes of operations."""
 
     rank: Count
     """The first rank of the pipeline stage with the most FLOPs."""
@@ -52,7 +48,6 @@ class Roofline:
     rates_basis: Literal["measured", "assumed"] | None
     """Origin of the rates below: measured on this machine, or assumed by the vendor; None without rates."""
     rates_source: str | None
-    """Source of the rates."""
     rates_date: str | None
     """ISO date of that source."""
     compute_flops_per_second: NonNegative | None
@@ -72,10 +67,7 @@ class Roofline:
 
 
 def roofline(plan: Plan, step_seconds: float | None) -> Roofline | None:
-    """Place of the rank with the most FLOPs, by the work that is expected; `step_seconds`: the median step, if known.
-
-    None without an expectation, and for a model whose FLOPs an extension counts: formulas may not hold for it.
-    """
+    """Place of the rank with the most FLOPs, by the expected work, if it is known by the core's formulas."""
     from llmperf import expected_work
 
     stages = expected_work(plan) if plan.flops.counted_by == "core" else ()

@@ -80,10 +80,7 @@ def rates(transfers: Sequence[Iterable[Contact]]) -> dict[tuple[int, int], float
 
 
 def slow_directions(known: Mapping[tuple[int, int], float]) -> dict[tuple[int, int], float]:
-    """The directions that are slower than NETWORK_TOLERANCE allows, with the share by which they are slower.
-
-    They are compared with the median of all; a single pair with its faster direction.
-    """
+    """The directions that are slower than the median, or a pair's other one, by more than NETWORK_TOLERANCE."""
     usual = max(known.values(), default=None) if len(known) == 2 else median(known.values())
     return {way: 1 - rate / usual for way, rate in known.items() if usual and rate < (1 - NETWORK_TOLERANCE) * usual}
 

@@ -1,7 +1,4 @@
-"""The process that measures on a node: `python -m llmperf_screening.measure` answers lines of JSON.
-
-The checks of plugins import their libraries here, so that the node program stays small and survives them.
-"""
+"""The process that measures on a node: `python -m llmperf_screening.measure` answers lines of JSON."""
 
 from __future__ import annotations
 
@@ -28,10 +25,7 @@ MIN_RUNS = 5
 
 
 def median_seconds(run: Callable[[], object]) -> float:
-    """Median duration of a call over SECONDS and at least MIN_RUNS calls, after one call that is not counted.
-
-    The median shows a load that lasts, and leaves out single interruptions.
-    """
+    """Median duration of a call over SECONDS and at least MIN_RUNS calls, after one call that is not counted."""
     run()
     durations: list[float] = []
     began = time.monotonic()

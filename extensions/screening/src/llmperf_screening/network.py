@@ -29,10 +29,7 @@ IP_MTU = 14
 
 
 class Listener:
-    """A port of this node for the other nodes of one screening.
-
-    Each connection must begin with the secret, within a limit of bytes and time; others are closed without an answer.
-    """
+    """A port of this node for the other nodes of one screening, whose connections begin with the secret."""
 
     def __init__(self, address: str, secret: str) -> None:
         """Listen on this address only; UserError if that fails."""

@@ -13,8 +13,7 @@ Pair = tuple[int, int]
 def rounds(ranks: Sequence[int]) -> list[list[Pair]]:
     """Rounds of pairs, in which each node has at most one partner.
 
-    Up to ALL_PAIRS nodes, each meets every other by the circle method of tournaments: N - 1 rounds for an even N, N
-    for an odd one. More nodes meet their neighbours in a ring, in 2 rounds, or 3 for an odd number.
+    Up to ALL_PAIRS nodes, each meets every other (the circle method of tournaments); more meet neighbours in a ring.
     """
     count = len(ranks)
     if count < 2:

@@ -39,7 +39,6 @@ class Screened:
     problems: tuple[tuple[int, str], ...]
     """Rank of a node, and why a stage failed there, in one line."""
     seconds: float
-    """How long it took."""
 
 
 class Screening:

@@ -57,7 +57,6 @@ class Figure:
     """One measured figure of a node."""
 
     check: str
-    """Name of the check."""
     unit: str
     device: Count | None = None
     """Position of the accelerator; None for the host."""

@@ -103,10 +103,7 @@ def verdict(screened: Screened) -> Verdict:
 
 
 def _of_network(screened: Screened) -> tuple[list[Measured], list[tuple[tuple[str, str], str]]]:
-    """Each node's best transfers and latency; and connections that are slow although both nodes are not.
-
-    The best is taken since a slow partner slows only the transfers with it.
-    """
+    """Each node's best transfers and latency; and connections that are slow although both nodes are not."""
     hosts = screened.hosts
     known = rates(screened.transfers)
     measured: list[Measured] = []

@@ -23,10 +23,7 @@ LATE_SHARE = 0.02
 
 
 def logged_in(line: str, answers: Callable[..., tuple[Logged, ...]], who: str) -> tuple[Logged, ...]:
-    """What the framework `who` finds in a line, in its order, by `RankAtTask.answers`.
-
-    PluginError if the plugin raises or an answer is invalid.
-    """
+    """What the framework `who` finds in a line, by `RankAtTask.answers`; PluginError for a wrong answer."""
     found = answers(HOOK, KINDS, line=line)
     for logged in found:
         # a loss may be NaN: the run then fails for that reason, which is not the plugin's fault
@@ -39,10 +36,7 @@ def logged_in(line: str, answers: Callable[..., tuple[Logged, ...]], who: str) -
 
 
 class ScriptSteps:
-    """Records each step once, in order, and measures the window between the arrivals of the lines at its edges.
-
-    `began` is the moment at which the script was started; `who` names the plugin in messages.
-    """
+    """Records each step once, in order, and measures the window between the arrivals of the lines at its edges."""
 
     def __init__(
         self,
@@ -83,10 +77,7 @@ class ScriptSteps:
     def take_line(self, step: LoggedStep, arrived: Moment) -> None:
         """Record a step that this rank's own output reports; a repeated step is ignored.
 
-        Without a time of the script's own, a step took the time since the line before (the start, for step 1).
-
-        RunFailed if a step is missing before it, if it is one too many, if its tokens are not the plan's,
-        or if its loss is NaN or infinite.
+        RunFailed for a missing step, one too many, other tokens than the plan's, or a loss that is NaN or infinite.
         """
         if step.step <= self.done:
             return
@@ -147,10 +138,7 @@ class ScriptSteps:
             self._write(replace(own, at=now.at, monotonic=now.monotonic))
 
     def window(self) -> tuple[int, int, float]:
-        """Measured steps, their tokens and seconds.
-
-        RunFailed if the script ended before its last step or printed steps in blocks.
-        """
+        """Measured steps, their tokens and seconds; RunFailed for missing steps, or steps printed in blocks."""
         steps, warmup = self._contract.steps, self._contract.warmup_steps
         if self.missing:
             raise RunFailed(self.early_end())

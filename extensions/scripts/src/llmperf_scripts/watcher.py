@@ -47,8 +47,7 @@ PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_ra
 def output_of(process: subprocess.Popen[bytes], log: int) -> Iterator[tuple[list[str], Moment]]:
     """The next lines of a running process and when they arrived; no lines after POLL_SECONDS without output.
 
-    All that the process prints is copied to the descriptor `log`. The output ends with the process, even if a child of
-    the process still holds the pipe open. A carriage return ends a line too: progress bars use it.
+    All is copied to the descriptor `log`. The output ends with the process, even if a child holds the pipe open.
     """
     assert process.stdout is not None
     pipe, rest, until = process.stdout.fileno(), b"", math.inf
@@ -168,11 +167,7 @@ class Watcher:
                 self._last_record = record
 
     def _await_last(self) -> RankRecord | None:
-        """The last record of the reporting rank. If that rank fails, the agent ends this one.
-
-        If this rank's script ended before the last step, this rank ended the run: after a while its failure is
-        recorded; None then.
-        """
+        """The last record of the reporting rank; None if this rank's script ended before the last step."""
         steps, ended = self._steps, Moment.now()
         limit = ended.monotonic + EARLY_SECONDS + (ended.monotonic - self._began.monotonic) / max(1, steps.done)
         while self._last_record is None:
@@ -187,11 +182,7 @@ class Watcher:
 
 
 def start(script: Script, run: Path) -> subprocess.Popen[bytes]:
-    """Start a rank's script, which ends with this process; UserError if it cannot be started.
-
-    SIGUSR1, the request for stacks, is forwarded to it. It starts with that signal ignored, which would end it
-    otherwise.
-    """
+    """Start a rank's script, which ends with this process and ignores SIGUSR1; UserError if it cannot be started."""
     values = {"run_dir": run, "python": sys.executable}
     values |= {name: os.environ.get(name.upper(), "") for name in PLACEHOLDERS}
     bind = end_with_parent(signal.SIGKILL)

@@ -66,7 +66,6 @@ class ScalingDocument:
     schema: str
     """Name and version of this document's schema."""
     case: str
-    """Name of the case."""
     scaling: Scaling
     """`weak`: the global batch grows with the ranks; `strong`: it stays."""
     points: tuple[ScalingPoint, ...]

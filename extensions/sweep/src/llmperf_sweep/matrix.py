@@ -50,10 +50,7 @@ def run_matrix(called: CalledRun, series: RunSeries, matrix: Matrix) -> int:
 
 
 def run_cells(called: CalledRun, series: RunSeries, matrix: Matrix, show: Show) -> int:
-    """Run the cells of a matrix in its folder, and `show` their outcome; the exit code.
-
-    The folder is the one that the user named with `--out`, otherwise `runs/` and the name of the matrix.
-    """
+    """Run the cells of a matrix in the folder of `--out`, or `runs/NAME`, and `show` their outcome; the exit code."""
     part, quiet, launcher = called.values["part"], called.values["as_json"], called.values["launcher"]
     out: Path = called.values["out"] if called.given("out") else Path("runs") / matrix.name
     goes_on = called.values["resume"] or part

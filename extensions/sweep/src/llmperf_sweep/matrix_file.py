@@ -118,7 +118,6 @@ class Matrix:
     cells: tuple[Cell, ...]
     """In the order of the file, without duplicates."""
     repeats: int
-    """Runs of each cell."""
     retries: int = 0
     """Further attempts for each run that fails."""
     order: Literal["cheapest", "file", "shuffled"] = "cheapest"

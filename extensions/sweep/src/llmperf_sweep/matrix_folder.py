@@ -50,11 +50,9 @@ class MatrixDocument:
     schema: str
     """Name and version of this document's schema."""
     name: str
-    """Name of the matrix."""
     created: str
     """UTC, ISO 8601."""
     repeats: Positive
-    """Runs of each cell."""
     launcher: str
     """Launcher that brings the ranks to the nodes."""
     versions: Mapping[str, str]
@@ -94,10 +92,7 @@ def _load(path: Path, kind: type[T]) -> T:
 
 
 def differences(old: MatrixDocument, new: MatrixDocument) -> Iterator[str]:
-    """In what a matrix differs from the one that a folder was made for, apart from what changes no figure.
-
-    More repeats are further runs of the same cells.
-    """
+    """In what a matrix differs from the one that a folder was made for, apart from what changes no figure."""
     if new.repeats < old.repeats:
         yield f"repeats {new.repeats}, was {old.repeats}; only more are accepted"
     if new.launcher != old.launcher:
@@ -248,11 +243,9 @@ def made_for_matrix(path: Path) -> bool:
 
 
 def _locks(path: Path, part: tuple[int, int] | None) -> Iterator[int]:
-    """Descriptors of the locks that this controller holds.
+    """Descriptors of the locks that this controller holds, which the kernel gives up when its process ends.
 
-    The kernel gives up a lock when its process ends, so that a killed controller leaves none. A controller of the whole
-    matrix excludes all others. Controllers of parts share the lock of the whole, and exclude those of the same part and
-    those that divide the matrix into another number of parts.
+    A controller of the whole matrix excludes all others; those of parts exclude the same part, and other divisions.
     """
     yield _locked(path, LOCK, fcntl.LOCK_EX if part is None else fcntl.LOCK_SH)
     if part is None:

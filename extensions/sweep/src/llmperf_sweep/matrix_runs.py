@@ -34,10 +34,7 @@ class PlannedCell:
 def plan_cells(
     series: RunSeries, choices: Mapping[str, RunChoice], show: Callable[[int], None]
 ) -> dict[str, PlannedCell]:
-    """Plan all cells, without their peaks; `show` gets the number of those that are done.
-
-    Cells that use the same nodes come in a row. A choice that is not valid is a cell with a problem too.
-    """
+    """Plan all cells, without their peaks, in an order that keeps nodes; an invalid choice is a cell with a problem."""
 
     def nodes_asked(identity: str) -> tuple[str, str, str]:
         choice = choices[identity]
@@ -85,9 +82,8 @@ class Whole:
 class MatrixRun:
     """The runs of a matrix, or of a part of it, in its folder.
 
-    The state of a run is written before it begins and after it ends. A run that ended is never repeated: if its
-    controller was killed before it could write that, its folder shows it. A run that was cut off is set aside and run
-    again, after those that were never begun: a run that ends its controller does not keep the others from running.
+    The state of a run is written before it begins and after it ends. A run that ended is never repeated; one cut
+    off is set aside and run again, after those that were never begun.
     """
 
     def __init__(
@@ -98,10 +94,7 @@ class MatrixRun:
         series: RunSeries,
         choices: Mapping[str, RunChoice],
     ) -> None:
-        """Read the states of all runs, and settle those that were running when their controller ended.
-
-        `planned` and `choices` have each cell by its identity.
-        """
+        """Read the states of all runs, and settle those that were running when their controller ended."""
         self._folder = folder
         self._matrix = matrix
         self._planned = planned
@@ -243,8 +236,7 @@ def _ended(attempt: Attempt, result: Result, seconds: float | None) -> Attempt:
 def runs_of(matrix: Matrix, part: tuple[int, int] | None = None) -> list[tuple[str, int]]:
     """The runs of a matrix, or of a part of it: identity of the cell, number of the repeat.
 
-    Runs are dealt out to parts in turn, in an order that depends on their identities alone: a part is not left with all
-    large cells, and every part is the same at each start. More repeats come after those that were there before.
+    Runs are dealt out to parts in turn, in an order that depends on their identities alone.
     """
     runs = [(cell.identity, repeat) for repeat in range(1, matrix.repeats + 1) for cell in matrix.cells]
     if part is None:

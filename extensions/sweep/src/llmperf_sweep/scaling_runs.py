@@ -119,12 +119,7 @@ def parse_scale(text: str) -> tuple[str, tuple[int, ...]]:
 def scaling_runs(
     series: RunSeries, choice: RunChoice, text: str, scaling: Scaling, repeats: int, *, local: bool = True
 ) -> tuple[Matrix, list[Plan]]:
-    """A cell for each number of ranks, ascending, and its plan without peaks.
-
-    UserError or Refused if it cannot run with every number of ranks.
-
-    `local` runs are on this machine, without a launcher.
-    """
+    """A cell for each number of ranks, ascending, and its plan without peaks; UserError if one cannot run."""
     what, counts = parse_scale(text)
     if what == "ranks" and local and choice.devices is not None:
         raise UserError(f"--devices: expected without --scale {text}, whose numbers are those of the ranks here")

@@ -76,11 +76,7 @@ def _unpacked(file: BinaryIO) -> IO[bytes]:
 
 
 def read_trace(path: Path) -> TraceOperations:
-    """The operations in a Chrome trace, compressed by gzip or not.
-
-    The file is read in pieces, and what is kept is bounded. UserError for one that cannot be read, is malformed, has no
-    operations or is too large.
-    """
+    """The operations in a Chrome trace, read in pieces and bounded; UserError for one that cannot be used."""
     found = _Found()
     try:
         with open_regular(path) as file:

@@ -27,7 +27,6 @@ class TracedRun:
     measured_seconds: float | None
     """Median of the measured steps, without a profiler; None if unknown."""
     folder: Path | None = None
-    """The run folder."""
     ranges: tuple[StepProfile, ...] = ()
     """Profile of each range of steps, with its Chrome trace; `profile` is their mean."""
 
@@ -107,10 +106,7 @@ class TraceDifference:
 
 
 def traced_run(results: Sequence[tuple[Path, Result]]) -> TracedRun | None:
-    """The complete run with the median traced step among some results; None if none has a trace.
-
-    UserError for records that cannot be read, that are not those of the result, or that no profiler could have made.
-    """
+    """The complete run with the median traced step among some results; None if none has a trace."""
     runs = [run for path, result in results if result.status == "complete" and (run := _traced(path, result))]
     ordered = sorted(runs, key=lambda run: (run.profile.step_seconds, run.run_id))
     return ordered[(len(ordered) - 1) // 2] if ordered else None

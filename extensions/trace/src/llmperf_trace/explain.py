@@ -54,10 +54,7 @@ def explained(
     alike: Mapping[str, bool],
     wanted: str,
 ) -> Explanations:
-    """The traced steps of further sides against those of the first: of those in `alike` with the same contract.
-
-    A warning on standard error names each side without a trace. UserError for a format that has no place for them.
-    """
+    """The traced steps of further sides against those of the first: of those in `alike` with the same contract."""
     _check_format(wanted)
     if len(sides) < 2:
         raise UserError("--explain: expected runs on two sides, found one side")
@@ -97,11 +94,7 @@ def _check_format(wanted: str) -> None:
 def compared_trace_files(
     folders: Mapping[str, Path], explain: bool, fail_below: float | None, wanted: str, language: str
 ) -> bool:
-    """Print the operations of sides that are files of Chrome traces; False if none is, and nothing was printed.
-
-    UserError if other sides are not, for a file that cannot be read or is on two sides, without `--explain`, and with
-    `--fail-below`.
-    """
+    """Print the operations of sides that are files of Chrome traces; False if none is, UserError if only some are."""
     traces = {name: path for name, path in folders.items() if path.is_file() and is_trace(path)}
     if not traces:
         return False

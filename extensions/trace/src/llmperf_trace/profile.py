@@ -48,7 +48,6 @@ class KindTime:
     """Time of a step in operations of one kind."""
 
     kind: OperationKind
-    """Kind of the operations."""
     seconds: float
     """By the profile."""
     estimated_seconds: float | None
@@ -68,7 +67,6 @@ class Profile:
     kinds: tuple[KindTime, ...]
     """Longest first."""
     profile: StepProfile
-    """The profile."""
 
 
 @click.command("profile", epilog=EXAMPLES)
@@ -103,10 +101,7 @@ def command(
 
 
 def profiled(planned: PlannedTask, out: Path, steps: Sequence[int], rank: int, trace: bool) -> Profile:
-    """Profile a planned run in a new folder below `out`.
-
-    UserError if the framework has no profiler or the rank does not exist; RunFailed if a rank fails.
-    """
+    """Profile a planned run in a new folder below `out`; UserError without a profiler or the rank, else RunFailed."""
     plan = planned.plan
     check_profiler(planned, "tuning.framework")
     if rank >= plan.layout.world_size:

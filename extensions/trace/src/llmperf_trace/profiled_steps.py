@@ -54,10 +54,7 @@ def trace_further_steps(rank: RankAtTask) -> None:
 def profile_steps(
     rank: RankAtTask, trainer: Any, task: ProfileTask, trained: int = 0, alive: Callable[[], object] = lambda: None
 ) -> None:
-    """Train without measuring, after `trained` steps; this rank's profiles are recorded if it is the profiled one.
-
-    Steps that follow each other have one profile and one Chrome trace.
-    """
+    """Train without measuring, after `trained` steps; successive steps have one profile, of the profiled rank."""
     ranges: list[tuple[int, int]] = []
     for step in task.steps:
         follows = bool(ranges) and ranges[-1][1] + 1 == step

@@ -30,7 +30,6 @@ class TracedOperations:
     operations: Mapping[str, tuple[float, float]]
     """Seconds and calls in a step."""
     notes: tuple[str, ...] = ()
-    """Notes for readers."""
 
     @property
     def seconds(self) -> float:
@@ -44,10 +43,7 @@ class TracedOperations:
 
 
 def of_run(run: TracedRun) -> TracedOperations | None:
-    """The Chrome traces in a run folder that its records name; None if it has none any more.
-
-    UserError for a trace that cannot be read.
-    """
+    """The Chrome traces in a run folder that its records name; None if it has none any more."""
     if run.folder is None:
         return None
     steps = {profile.trace: profile.steps for profile in run.ranges if profile.trace is not None}
@@ -78,10 +74,7 @@ def joined(run: TracedOperations, reference: TracedOperations) -> tuple[PartDiff
 
 
 def of_files(files: Sequence[Path], known_steps: Sequence[int | None] = (None,)) -> TracedOperations:
-    """The Chrome traces of one side as one; UserError if one cannot be read.
-
-    Steps are those of the records, else those that the profiler marked.
-    """
+    """The Chrome traces of one side as one, with steps of the records, else those that the profiler marked."""
     traces = [read_trace(file) for file in files]
     if len({trace.clock for trace in traces}) > 1:
         raise UserError(f"{files[0].parent}: expected traces of one clock, found some of the device, some of the host")

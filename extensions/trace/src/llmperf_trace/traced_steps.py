@@ -56,11 +56,7 @@ def prepare(called: CalledRun) -> None:
 
 
 def traced(planned: PlannedRun, chosen: int | Sequence[int]) -> Plan:
-    """The plan with the steps of which a trace is kept; UserError if a profiler would disturb what is measured.
-
-    Without numbers, one untraced step comes first, in which the profiler's own start is not yet at work. Warm-up steps
-    are refused too: a profiler may leave threads, buffers and hooks in the process that is measured afterwards.
-    """
+    """The plan with the steps of which a trace is kept; UserError if a profiler would disturb what is measured."""
     plan = planned.plan
     check_profiler(planned, "--trace")
     if isinstance(chosen, int):

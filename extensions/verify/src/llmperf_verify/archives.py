@@ -37,11 +37,7 @@ class _Unacceptable(Exception):
 
 @contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """A temporary folder with the archive's regular files, gone at the end.
-
-    UserError if it cannot be read, is too large or has too many members, or if a member is a link, a device, appears
-    twice, is encrypted, or has a name that leaves the folder.
-    """
+    """A temporary folder with the archive's regular files; UserError for links, encryption, or too much."""
     from tarfile import TarError
     from tempfile import TemporaryDirectory
     from zipfile import BadZipFile
@@ -169,10 +165,7 @@ class _Metered:
 
 
 class _Writer:
-    """Writes members below a folder and counts their real sizes, whatever their headers say.
-
-    Folders count as members.
-    """
+    """Writes members, folders included, below a folder and counts their real sizes, whatever their headers say."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

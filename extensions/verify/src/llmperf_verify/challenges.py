@@ -50,9 +50,7 @@ class ChallengeUse:
     """The first result that passed a check of a challenge, noted beside the issuer's file."""
 
     nonce: str
-    """Nonce of the challenge."""
     run_id: str
-    """The run."""
     result_sha256: str
     """SHA-256 of its result.json."""
     received: str
@@ -76,11 +74,7 @@ def read_challenge(path: Path) -> Challenge:
 
 
 def issue(seconds: float, case: str | None, output: Path | None) -> Path:
-    """Write a new challenge, with a deadline in so many seconds; returns its path.
-
-    `output` is a file, whose name ends in `.json`, or a folder, which is made if it is missing; None is the working
-    directory. UserError if the file exists or cannot be written.
-    """
+    """Write a new challenge, with a deadline in so many seconds, to a new `.json` file or a folder; its path."""
     from llmperf_schemas import CHALLENGE_SCHEMA
 
     now = datetime.datetime.now(datetime.timezone.utc)
@@ -114,11 +108,9 @@ def challenge_check(
 ) -> LevelCheck:
     """Check whether a result answers a challenge that is in `issued`, a file or the issuer's folder.
 
-    It does if its seed is that of the nonce, it began after the challenge was issued and was handed in before the
-    deadline, it is of the case that was asked for, and no other result has answered the same challenge. The first one
-    is noted in a file beside the challenge, so that a later check of it does not depend on the time of that check.
-    `received` is when it was handed in; None: now. `findings` are all others of this result: one that has errors, or
-    lies there without its plan and records, is not noted. UserError if `issued` cannot be read.
+    Its seed is that of the nonce, it began after the challenge was issued, was handed in (`received`) before the
+    deadline, and is of its case. The first one is noted beside the challenge, unless it has errors in `findings`
+    or lies there without its plan and records.
     """
     if result.challenge is None:
         return _check("failed", Text("its seed is not of a challenge: expected llmperf run --challenge FILE"))
@@ -218,10 +210,7 @@ def _wrong(challenge: Challenge, path: Path, result: Result, received: datetime.
 
 
 def _noted(path: Path, use: ChallengeUse) -> ChallengeUse:
-    """Note the first result that answers a challenge; the note that is there, if another process was faster.
-
-    UserError if it cannot be written.
-    """
+    """Note the first result that answers a challenge; the note that is there, if another process was faster."""
     try:
         handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:

@@ -1,8 +1,4 @@
-"""The figures that a submission claims beside those that its rerun measured: speed, memory, energy, measured peak.
-
-Only what is better than measured here counts: a run may be slower for many honest reasons. `docs/measurements.md` has
-the spread of honest runs that the tolerances come from.
-"""
+"""The figures that a submission claims beside those of its rerun; only what is better than measured here counts."""
 
 from __future__ import annotations
 

@@ -33,10 +33,7 @@ def load(path: Path, kind: type[T]) -> T:
 
 
 def own_data(result: Result) -> DataSource:
-    """Location of a result's data set on this machine: no path of a submission is ever read.
-
-    Impossible if that is unknown, or its tokens would be others here.
-    """
+    """Location of a result's data set on this machine, never a path of a submission; Impossible if unknown."""
     dataset, here = result.contract.dataset, platform.python_version()
     if dataset == "python-stdlib" and result.software.python != here:
         raise Impossible(Text("its data are the library of Python {}; this is Python {}", result.software.python, here))

@@ -63,10 +63,7 @@ class LevelChecks:
     def __call__(
         self, result: Result, path: Path, archive: Path | None, findings: Sequence[Finding]
     ) -> Iterator[Finding]:
-        """The findings of a result: errors for checks that failed or are impossible, notes for those that passed.
-
-        `findings` are those of the rules.
-        """
+        """Findings beside those of the rules: errors for checks that failed or are impossible, notes for others."""
         checks = list(self._checks(result, path, archive))
         if self.challenges is not None and _place(path) != path:
             from llmperf_verify.challenges import challenge_check

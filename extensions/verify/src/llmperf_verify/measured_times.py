@@ -136,11 +136,7 @@ def clocks_agree(records: RunRecords) -> Iterator[Violation]:
 
 
 def _windows(records: RunRecords) -> Iterator[Window | OwnRecords]:
-    """Windows as the agents saw them, and the ranks whose window no agent saw.
-
-    Of the ranks of a script only the one that prints the steps has a window of its own; without warm-up steps it begins
-    before its first line.
-    """
+    """Windows as the agents saw them, and the ranks whose window no agent saw; of a script, that of its teller."""
     script, seen = records.plan.worker.script, _seen(records)
     warm = records.plan.spec.contract.warmup_steps > 0
     for own in own_records(records):

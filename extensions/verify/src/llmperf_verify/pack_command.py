@@ -92,10 +92,7 @@ def pack(
 ) -> tuple[list[Result], int]:
     """Write the archive of some run folders, whole or not at all; returns their results and the number of files.
 
-    Names and addresses of hosts are replaced by `node-000` and so on, unless `with_hosts`.
-
-    Refused with every error finding if a run is not valid; UserError if `output` is there, two runs have one name, or
-    a file cannot be read.
+    Refused with every error finding if a run is not valid; UserError if `output` is there or two runs have one name.
     """
     if output.exists():
         raise UserError(f"{output}: is there already; choose another name with -o")
@@ -157,10 +154,7 @@ def _files(run: Path, with_logs: bool) -> dict[str, bytes]:
 
 
 def without_host_names(files: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The files of one run, by path in its folder, without names of its hosts; the result has the new hashes.
-
-    Files of a run on one machine are returned as they are.
-    """
+    """The files of one run, by path in its folder, without names of its hosts; the result has the new hashes."""
     plan = decode(files[PLAN], Plan, PLAN) if PLAN in files else None
     names = {} if plan is None else replacements(plan)
     if not names:

@@ -45,11 +45,9 @@ def rerun_check(
 ) -> LevelCheck:
     """Train the first `steps` steps of a submitted run on this machine and hold its losses and claims against those.
 
-    Contract and model come from `result`, and on the same device model also its layout and tuning; otherwise the layout
-    is what fits here, and claims are not compared. `framework` chooses another than the submission's own. `say` gets
-    lines of progress. The run folder is a temporary one, which is kept if the check fails.
-    Steps whose claims are better than what was measured are trained a second time, and the rerun with fewer such claims
-    counts. `impossible`, with the reason, where this machine cannot train it, or not within `limit_seconds` each time.
+    Contract and model come from `result`, and on the same device model also its layout and tuning, else claims are not
+    compared. Steps whose claims are better than measured are trained again, and the better rerun counts.
+    `impossible`, with the reason, where this machine cannot train it, or not within `limit_seconds` each time.
     """
     try:
         submitted = _submitted(result, steps)

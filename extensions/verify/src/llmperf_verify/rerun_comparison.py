@@ -135,11 +135,7 @@ def compared(
     asked: int,
     skipped: int | None = None,
 ) -> LevelCheck:
-    """The outcome of a rerun of `asked` steps whose records are given.
-
-    `skipped` is the first step whose update the submission left out and this rerun could not: later steps differ.
-    Impossible if fewer steps were compared than asked for, or if the losses move by less than their bounds.
-    """
+    """The outcome of a rerun of `asked` steps, all before `skipped`, the first update that the submission left out."""
     plan, here = rerun.plan, trained.loss_curve
     bounds = bounds_of(result.contract.precision, rerun.precision)
     usable = [point for point in submitted if skipped is None or point.step <= skipped]

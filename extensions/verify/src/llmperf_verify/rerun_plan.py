@@ -29,7 +29,6 @@ class RerunPlan:
     run: GivenRun
     """The run, prepared."""
     plan: Plan
-    """Its plan."""
     precision: Precision
     """The recipe that it trains by: the submission's, or fp32 where this machine does not offer that."""
     other_layout: str | None = None
@@ -39,10 +38,8 @@ class RerunPlan:
 def plan_rerun(result: Result, steps: int, framework: str | None) -> RerunPlan:
     """The plan that trains the first `steps` steps of a submission's contract on this machine.
 
-    Only contract and model are taken from the submission, and on the same device model its layout and tuning, with
-    which claims can be compared: nothing of its environment, files, commands, paths and framework options.
-    `framework` chooses another than the submission's own.
-    Impossible, with the reason, where the run cannot be trained here; UserError for an unknown framework.
+    Only contract and model are taken from the submission, and on the same device model its layout and tuning: no
+    environment, files, commands, paths and framework options. Impossible where the run cannot be trained here.
     """
     contract = _checked(result)
     data = own_data(result)

@@ -64,10 +64,7 @@ def bundle_check(result: Path, archive: Path | None, expected: Identity, witness
 
 
 def signature_row(signers: Path) -> Callable[[Path, Path], Row]:
-    """Makes the row on who signed a result, or else the archive that it came in, as its maker.
-
-    Its value is None where no key of the file of allowed signers did, with the reason as text.
-    """
+    """Makes the row on who signed a result, or else its archive; None and the reason where no allowed key did."""
     check_allowed_signers(signers, "--signers")
 
     def row(result: Path, archive: Path) -> Row:

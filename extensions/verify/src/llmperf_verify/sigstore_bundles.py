@@ -50,10 +50,7 @@ def bundle_path(path: Path, witness: bool) -> Path:
 
 
 def sign(path: Path, witness: bool) -> Path:
-    """Sign a file by the identity of the job or, in a browser, of the user; returns the path of the bundle.
-
-    UserError if that fails; a bundle that is there already is not replaced.
-    """
+    """Sign a file by the identity of the job or, in a browser, of the user; returns the path of the new bundle."""
     target = bundle_path(path, witness)
     if target.exists():
         raise UserError(Text("{}: is there already; remove it to sign again", target))

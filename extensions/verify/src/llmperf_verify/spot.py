@@ -84,11 +84,7 @@ def spot_check(
     seed: int | None = None,
     show: Callable[[str], None] | None = None,
 ) -> LevelCheck:
-    """Check so many sequences of step 1 of a run folder, at least 1, drawn at random over the data-parallel ranks.
-
-    `seed` repeats the draw of an earlier check. `show` takes lines of progress; by default they are written to standard
-    error.
-    """
+    """Check so many sequences of step 1 of a run folder, drawn over the data-parallel ranks, as `seed` repeats it."""
     import numpy as np
 
     from llmperf_verify.reference.decoder import pass_bytes
@@ -136,10 +132,7 @@ def _judged(
     spread: float,
     seed: int,
 ) -> tuple[Outcome, str, Figures]:
-    """Each sequence against its bound, the mean difference against half of it; `spread` is that between sequences.
-
-    Impossible if the bound is not below the spread: the mean of all sequences would be a good guess for each.
-    """
+    """Each sequence against its bound, which is below the `spread`, the mean difference against half of it."""
     shares = [abs(difference) / bound for difference, bound in zip(differences, bounds, strict=True)]
     failing = sum(not share <= 1 for share in shares)  # NaN fails
     worst = next((place for place, share in enumerate(shares) if math.isnan(share)), shares.index(max(shares)))
@@ -186,10 +179,7 @@ def _judged(
 
 
 def recorded_losses(folder: Path, plan: Plan) -> dict[int, tuple[float, ...]]:
-    """The recorded losses of the sequences of step 1 by data-parallel rank, of all of them.
-
-    Impossible if no rank recorded any; Refuted if some did not, or recorded another number of sequences than planned.
-    """
+    """The recorded losses of the sequences of step 1 by data-parallel rank; Impossible without any, else Refuted."""
     expected = plan.batch.micro_batch * plan.batch.gradient_accumulation
     losses: dict[int, tuple[float, ...]] = {}
     for path, records in _of_ranks(folder):
@@ -273,10 +263,7 @@ def memory_bytes() -> float:
 
 
 def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArray[np.int64], list[int]]:
-    """The chosen sequences [sequences, seq_len + 1], and how many of their tokens are learnt.
-
-    Impossible without the data, or if the user's own copy has other tokens than those that were trained on.
-    """
+    """The chosen sequences [sequences, seq_len + 1], and how many tokens are learnt; Impossible without the data."""
     import numpy as np
     from llmperf import open_batches
 

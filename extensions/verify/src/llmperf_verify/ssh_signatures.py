@@ -52,10 +52,7 @@ def signature_path(path: Path, namespace: Namespace) -> Path:
 
 
 def sign(path: Path, key: Path, namespace: Namespace) -> Path:
-    """Sign a file with an SSH key, private or the public half of one in an agent; returns the signature's path.
-
-    UserError if the key cannot be used; a signature that is there already is not replaced.
-    """
+    """Sign a file with an SSH key, private or the public half of one in an agent; returns the new signature's path."""
     target = signature_path(path, namespace)
     if target.exists():
         raise UserError(Text("{}: is there already; remove it to sign again", target))
@@ -69,10 +66,7 @@ def sign(path: Path, key: Path, namespace: Namespace) -> Path:
 
 
 def verified(path: Path, namespace: Namespace, signers: Path | None) -> Signature:
-    """The signature beside a file; UserError if it is missing, is not of this file, or its key is not allowed.
-
-    `signers` is a file of allowed signers, as ssh-keygen(1) describes it. Without one the signer stays unknown.
-    """
+    """The signature beside a file; UserError if it is missing, not its own, or not of the allowed `signers`."""
     signature = signature_path(path, namespace)
     read_bytes(signature, MAX_SIGNATURE_BYTES)
     done = _keygen(["check-novalidate", "-n", namespace, "-s", str(signature)], path)

@@ -168,10 +168,7 @@ def _of_runs(manifest: Manifest, folders: Sequence[str], present: set[str]) -> I
 
 
 def differences(folder: Path) -> Iterator[tuple[Path, int, str]]:
-    """Where the README and each report of an unpacked submission differ from what llmperf writes: file, line, text.
-
-    Nothing if a result cannot be read, which is a finding of that result.
-    """
+    """Where the README and reports of an unpacked submission differ from what llmperf writes: file, line, text."""
     results = _results(folder)
     rendered = [(path.with_name(REPORT), [result]) for path, result in results.items() if result is not None]
     if results and len(rendered) == len(results):

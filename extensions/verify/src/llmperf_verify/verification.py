@@ -31,7 +31,6 @@ class ClaimCheck:
     """One figure of a submission beside the same figure of its rerun."""
 
     claim: Claim
-    """The claim."""
     outcome: Literal["agrees", "better", "not compared"]
     """`better`: than what was measured here, beyond the tolerance; `agrees`: not so, which may also be worse."""
     message: str
@@ -51,9 +50,7 @@ class LevelCheck:
     """One level of verification, checked for one result."""
 
     level: Level
-    """The level."""
     outcome: Outcome
-    """Outcome of the check."""
     message: str
     """One line: what was compared, with the largest difference and its bound, or why it could not be."""
     figures: Mapping[str, float | int | str | None] = field(default_factory=dict)
@@ -67,7 +64,6 @@ class VerifiedResult:
     """Verified levels of one result."""
 
     run_id: str
-    """The run."""
     result_sha256: str
     """SHA-256 of its result.json. That file lists the hashes of the plan and the records."""
     checks: tuple[LevelCheck, ...]
@@ -90,7 +86,6 @@ class Verification:
     ruleset: int
     """Version of the core's rules."""
     results: tuple[VerifiedResult, ...]
-    """The results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,10 +126,7 @@ def verification_path(path: Path) -> Path:
 
 
 def write_verification(path: Path, results: Sequence[VerifiedResult]) -> Path:
-    """Write the verification of a run folder or an archive, in place of an earlier one; returns its path.
-
-    The signature of an earlier one is removed. UserError if the file cannot be written.
-    """
+    """Write the verification of a run folder or an archive in place of an earlier one; returns its path."""
     from llmperf.validation import RULESET
     from llmperf_schemas import VERIFICATION_SCHEMA
 
@@ -171,13 +163,7 @@ def stale(result: Path) -> bool:
 
 
 def standing(result: Path) -> Standing | None:
-    """Standing of a result by a verification near it; None if there is none, or it is of another result.
-
-    It lies beside the result, above its folder, or beside the archive; that of `submission.zip` is found for the runs
-    in a folder `submission` beside it.
-
-    UserError if it cannot be read, or its signature is not its own.
-    """
+    """Standing of a result by a verification beside it, its folder or archive; None if there is none for it."""
     run = result.absolute().parent
     places = (
         run / VERIFICATION,

@@ -252,10 +252,7 @@ THREADS = "OMP_NUM_THREADS"
 
 
 def user_environment(env: Mapping[str, str], member: Membership) -> dict[str, str]:
-    """The variables without the engine's and without the secret.
-
-    torchrun sets OMP_NUM_THREADS to 1 when it starts several processes; the ranks get their own number.
-    """
+    """The variables without the engine's, such as torchrun's OMP_NUM_THREADS, and without the secret."""
     kept = {name: value for name, value in env.items() if not OF_THE_ENGINE.fullmatch(name) and name != NAME}
     if (
         member.engine == "torchrun"

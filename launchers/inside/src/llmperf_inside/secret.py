@@ -45,10 +45,7 @@ def meeting_file(out: str, key: str) -> Path:
 
 
 def publish(path: Path, secret: bytes | None, address: str, port: int) -> bytes:
-    """Write the file, and return the secret in it: a random one if the user has set none.
-
-    A secret that the user has set is not written. UserError if the file cannot be written.
-    """
+    """Write a random secret into the file, unless the user has set one; returns it."""
     chosen = secret if secret is not None else secrets.token_hex(32).encode()
     content = {"address": address, "port": port, "secret": None if secret is not None else chosen.decode()}
     new = path.with_name(f"{path.name}.{os.getpid()}")
@@ -73,10 +70,7 @@ def withdraw(path: Path) -> None:
 
 
 def read_meeting(path: Path, secret: bytes | None) -> Meeting | None:
-    """Content of the file, with the secret that the user has set; None if the secret is not known (yet).
-
-    UserError if others could have read or written the file.
-    """
+    """Content of the file, with the user's secret, if any; UserError if others could have read or written it."""
     addresses: tuple[tuple[str, int], ...] = ()
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -24,11 +24,7 @@ JOIN_SECONDS = 10.0
 
 
 def private_folder() -> Path:
-    """The folder of this user for sockets; UserError if others may use all that it could be.
-
-    Its name can be guessed, so that all ranks of a node find it: where another user made it, or may use it, the next
-    name is taken.
-    """
+    """The folder of this user for sockets, under the first guessable name that no other user has; UserError without."""
     for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
         folder = parent / f"llmperf-inside-{os.getuid()}"
         if len(str(folder)) + 50 < MAX_PATH_BYTES:
@@ -126,10 +122,7 @@ class Leader:
 
 
 def follow(member: Membership, seconds: float) -> int:
-    """Wait until the process with local rank 0 has ended, and return its exit code; 1 if it was lost.
-
-    UserError if it does not come.
-    """
+    """Wait until the process with local rank 0 has ended, and return its exit code; 1 if it was lost."""
     path = _path(member)
     deadline = time.monotonic() + seconds
     while True:

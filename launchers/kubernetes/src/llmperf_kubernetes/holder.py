@@ -1,8 +1,4 @@
-"""The first process of each pod: it keeps the pod alive while llmperf uses it, and ends it when nobody does any more.
-
-`kubectl exec` starts the commands of llmperf as further processes of the pod. A controller that has died leaves none,
-because the commands end by themselves, so that lost pods give their devices back.
-"""
+"""The first process of each pod: it keeps the pod alive while llmperf uses it, and ends it when nobody does."""
 
 from __future__ import annotations
 
@@ -23,10 +19,7 @@ ENDED, FORGOTTEN = 0, 1
 
 
 def hold(wait_seconds: float, idle_seconds: float, look_seconds: float = SECONDS_BETWEEN_LOOKS) -> int:
-    """Wait for SIGTERM (0), or until no command of llmperf has run for `idle_seconds` (1).
-
-    The first command may come `wait_seconds` later, since llmperf waits for all pods to start.
-    """
+    """Wait for SIGTERM (0), or for `idle_seconds` without a command (1), `wait_seconds` more for the first."""
 
     def end(number: int, frame: FrameType | None) -> None:
         sys.exit(ENDED)

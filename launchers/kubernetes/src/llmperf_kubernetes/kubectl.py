@@ -19,10 +19,7 @@ CALL_SECONDS = 60.0
 
 
 class KubectlError(Exception):
-    """A call of kubectl failed; the message is what kubectl printed, in one line.
-
-    `refused` is False if there was no answer, so that the call may have had its effect.
-    """
+    """A call of kubectl failed, in one line; without an answer, not `refused`, it may have had its effect."""
 
     def __init__(self, message: str, refused: bool = True) -> None:
         super().__init__(message)

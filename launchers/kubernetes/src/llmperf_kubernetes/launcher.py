@@ -34,10 +34,7 @@ class KubernetesLauncher:
         self._created: list[str] = []
 
     def nodes(self, request: NodeRequest) -> Sequence[Node]:
-        """The pods of a new job, once all run; UserError with the state of each pod that does not.
-
-        The job is deleted if they do not run in time, and when the command is interrupted.
-        """
+        """The pods of a new job, once all run; else it is deleted: UserError with the state of each pod."""
         options = _checked(request)
         devices = device_number(options, request.devices)
         self._kubectl = Kubectl(options)

@@ -24,10 +24,7 @@ Object: TypeAlias = dict[str, Any]
 
 
 def job_objects(name: str, kind: Kind, options: Options, nodes: int, devices: int | None, image: str) -> list[Object]:
-    """The objects of a job with one pod for each node, in the order in which they are created.
-
-    UserError for values that the typed models refuse.
-    """
+    """The objects of a job with one pod for each node, in the order in which they are created."""
     labels = {**MANAGED_BY, INSTANCE: name}
     queue = {} if options.queue is None else {"kueue.x-k8s.io/queue-name": options.queue}
     spec: Object = {"replicatedJobs": [_replicated_job(name, options, nodes, devices, image)]}

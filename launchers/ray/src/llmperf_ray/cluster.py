@@ -13,10 +13,7 @@ CONNECT_SECONDS = 10.0
 
 
 def connect(group: Mapping[str, Any]) -> None:
-    """Join the cluster as a driver. Ray prints nothing unless it is an error.
-
-    ConnectionError at once if nobody listens at the address: Ray itself would try for minutes.
-    """
+    """Join the cluster as a driver; ConnectionError at once, not after minutes, if nobody listens."""
     host, colon, port = group["address"].rpartition(":")
     if colon:
         with socket.create_connection((host.strip("[]"), int(port)), CONNECT_SECONDS):

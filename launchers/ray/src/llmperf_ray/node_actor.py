@@ -97,10 +97,7 @@ class NodeActor:
                 view = view[os.write(stdin.fileno(), view) :]
 
     def read(self) -> tuple[bytes, bytes, int | None]:
-        """Lines of standard output and error, and the exit code when both have ended.
-
-        Waits some seconds for the first; empty if there were none.
-        """
+        """Lines of standard output and error, waiting some seconds, and the exit code when both have ended."""
         stdout, stderr = self._outputs
         with self._changed:
             self._changed.wait_for(

@@ -158,10 +158,7 @@ class LinkedAgents:
         return tuple(state.ended for state in self._links.states.values())
 
     def lost(self) -> tuple[int | None, str] | None:
-        """A node whose connection has ended or is silent, or that has failed.
-
-        No node if this process is the reason: it cannot keep records, or has not run for so long that nodes gave it up.
-        """
+        """A node that has failed, ended or is silent; none if this process itself is the reason."""
         if self._broken is not None:
             return None, f"records cannot be kept: {self._broken}"
         for rank, message in self._failed.items():

@@ -119,10 +119,7 @@ class Carrier:
 
 
 def make_room(nodes: int, launcher: str) -> None:
-    """Raise the limit of open files as far as connections to so many nodes need it; UserError if that is not allowed.
-
-    Processes that are started later inherit it.
-    """
+    """Raise the limit of open files as far as connections to so many nodes need it; UserError if it cannot."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     needed = PER_NODE * nodes + SPARE
     with suppress(OSError):

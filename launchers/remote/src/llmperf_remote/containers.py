@@ -43,11 +43,7 @@ class InContainers:
         return self._launcher.commands([self.wrapped(node) for node in nodes])
 
     def wrapped(self, command: NodeCommand) -> NodeCommand:
-        """The command as one that runs in a new container; it must begin with an interpreter.
-
-        Variables are passed on by name only: no value is an argument, which other users could read, and the commands
-        of different nodes differ in their variables only.
-        """
+        """The command in a new container; variables are passed on by name, as other users could read values."""
         python, *rest = command.argv
         if python == this_interpreter():
             python = self._table.python
@@ -56,21 +52,14 @@ class InContainers:
         return replace(command, argv=(*self._oci(command.env), "--entrypoint", python, self._image, *rest))
 
     def _apptainer(self) -> tuple[str, ...]:
-        """Apptainer passes the variables, standard streams, signals and devices of the host on without being told.
-
-        Kept out are packages of the host and of the user's home folder, which the container sees.
-        """
+        """Apptainer passes all on by itself; packages of the host and of the user's home folder are kept out."""
         gpus = () if self._table.gpus is None else (f"--{self._table.gpus}",)
         binds = (word for mount in self._table.mounts for word in ("--bind", mount))
         unset = (word for name in STRAY_VARIABLES for word in ("-u", name))
         return ("apptainer", "exec", *gpus, *binds, self._image, "env", *unset, "PYTHONNOUSERSITE=1")
 
     def _oci(self, env: Mapping[str, str]) -> tuple[str, ...]:
-        """Options that docker and podman share, with limits and devices.
-
-        Everything in the container ends with its first process, which gets the signals; `--init` puts a program before
-        it that buries the dead. Images are not pulled: that would take longer than nodes have to answer.
-        """
+        """Options that docker and podman share: limits, devices, `--init` for orphans, no pulling of images."""
         engine = str(self._table.engine)
         limits = ("--ulimit", "memlock=-1:-1") if engine == "docker" else ()  # podman passes on the user's own
         gpus = () if self._table.gpus is None else ("--gpus", self._table.gpus)

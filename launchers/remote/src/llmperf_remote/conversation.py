@@ -28,10 +28,7 @@ class Conversation:
         python: str,
         receive: Callable[[AnyMessage], None] | None = None,
     ) -> None:
-        """`nodes` with their ranks; `python` is the path of the interpreter on each of them.
-
-        `receive` gets the messages that are no answers.
-        """
+        """`python` is the interpreter on each of `nodes`; `receive` gets the messages that are no answers."""
         self._python = python
         self._others = receive
         self._answers: dict[int, Answer] = {}
@@ -66,10 +63,7 @@ class Conversation:
         self.links.close()
 
     def ask(self, name: str, arguments: Mapping[str, object], seconds: float) -> dict[int, msgspec.Raw | UserError]:
-        """The answer of every node, by rank, in their order: a result, or the error of one line that names the node.
-
-        A node that does not answer within `seconds`, or cannot be reached, has an error too.
-        """
+        """The answer of every node, by rank: a result, or the error of one line, also after `seconds` without one."""
         with self._lock:
             self._number += 1
             self._answers.clear()

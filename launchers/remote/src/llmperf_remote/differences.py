@@ -38,11 +38,7 @@ class Difference:
 
 
 def differences(vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport]) -> list[Difference]:
-    """The facts in which these nodes differ, those that refuse a run first.
-
-    The value that most nodes have comes first; no node is the reference. Packages and variables are those that the
-    plugins of a node name: a node without these plugins is left out of the comparison.
-    """
+    """The facts in which these nodes differ, those that refuse a run first, each with the most frequent value first."""
     tables = [dict(_facts(vendor, node, report)) for node, report in zip(nodes, reports, strict=True)]
     plugins = [frozenset((plugin.role, plugin.name) for plugin in report.plugins) for report in reports]
     differences = []
@@ -107,10 +103,7 @@ def _gib(count: int | None) -> str:
 def concerns(
     vendor: str, nodes: Sequence[Node], reports: Sequence[NodeReport], clocks: Mapping[int, Clock]
 ) -> Iterator[str]:
-    """One line for each thing on a single node that disturbs a run: busy devices, a full disk, a wrong clock.
-
-    `clocks` has the clock of each node by rank, as far as it is known.
-    """
+    """One line for each thing on a single node that disturbs a run: busy devices, a full disk, a wrong clock."""
     for rank, (node, report) in enumerate(zip(nodes, reports, strict=True)):
         for sample in report.samples.get(vendor, ()):
             if sample.process_ids:
@@ -130,11 +123,7 @@ def concerns(
 
 
 def refuse_one_machine(nodes: Sequence[Node], reports: Sequence[NodeReport]) -> None:
-    """UserError if one host has been named twice, by different names.
-
-    Nodes share a machine if their kernels started as one; they are one host if they have the same network too, unlike
-    pods and containers. A machine that is reached by loopback addresses only was meant to be several nodes.
-    """
+    """UserError if one host has been named twice, by different names: one kernel, one network, not only loopback."""
     known: dict[object, Node] = {}
     for node, report in zip(nodes, reports, strict=True):
         addresses = frozenset(at for item in report.host.interfaces if not item.loopback for at in item.addresses)

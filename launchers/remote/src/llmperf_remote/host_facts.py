@@ -224,12 +224,7 @@ def resolved(name: str) -> tuple[str, ...]:
 def with_interface(
     node: Node, interfaces: Sequence[NetworkInterface], known_as: Iterable[str], wanted: str | None
 ) -> Node:
-    """A node with its interface and its numeric address on it.
-
-    `wanted` names the interface; without it, the launcher's interface is kept, or the interface is taken that holds
-    one of `known_as`, the addresses under which the node is known. UserError if the node lacks the wanted interface,
-    or it has no address. If no interface can be told, the node stays as it is.
-    """
+    """A node with its interface (`wanted`, the launcher's, or that of an address in `known_as`) and address on it."""
     by_name = {interface.name: interface for interface in interfaces}
     name = wanted or node.interface
     where = f"node {node.host}: {'--interface' if wanted else 'interface'}"

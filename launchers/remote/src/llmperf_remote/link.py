@@ -80,10 +80,7 @@ class NodeState:
 
 
 class Links:
-    """The node programs of some nodes, reached through the processes of a launcher.
-
-    A thread writes requests and beats and reads messages; `receive` is called in that thread. It must not raise.
-    """
+    """The node programs of some nodes; one thread writes requests and beats, reads messages and calls `receive`."""
 
     def __init__(
         self,
@@ -93,11 +90,7 @@ class Links:
         receive: Callable[[AnyMessage], None],
         errors: Callable[[int], IO[bytes]],
     ) -> None:
-        """`nodes` with their ranks; `python` is the path of the interpreter on the nodes, whose output is not buffered.
-
-        `errors` opens the file for the standard error and stray prints of the process that carries a node, by rank,
-        at its end; it is closed after each piece of text.
-        """
+        """`python` is the interpreter on `nodes`; `errors` opens the file for stray output of the node of a rank."""
         self.states = {rank: NodeState(node=node, rank=rank) for rank, node in nodes}
         self._launcher = launcher
         self._python = python

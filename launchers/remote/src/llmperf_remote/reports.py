@@ -31,11 +31,7 @@ class NodeReport(EnvironmentReport):
 
 
 def node_report(vendor: str | None, address: str | None) -> NodeReport:
-    """The report of this environment.
-
-    `vendor` names the only vendor plugin to ask for devices; all if it is None. `address` is the name or address by
-    which the launcher knows this node.
-    """
+    """The report of this environment, by one or all vendors, for a node at an `address`."""
     report = environment_report(vendor)
     return NodeReport(
         **{field.name: getattr(report, field.name) for field in fields(report)},

@@ -123,10 +123,7 @@ class RunOnNode:
         self._code = code if self._code is None else self._code
 
     def end(self, delivered: bool) -> int:
-        """End everything at once; returns the agent's exit code.
-
-        The folder is deleted if all of it was `delivered`, or nothing was started.
-        """
+        """End everything at once and, once all is `delivered`, delete the folder; the agent's exit code."""
         self.stop()
         if self._stopping is not None:
             self._stopping.join()
@@ -144,11 +141,7 @@ def delete_run(folder: Path) -> None:
 
 
 def node_folder() -> Path:
-    """The private folder of this user for run folders, below the folder for temporary files.
-
-    Its name can be guessed: where another user made it, or may write to it, the next name is taken. Folders that were
-    left there KEEP_SECONDS ago are deleted. UserError if none of the names can be used.
-    """
+    """This user's private folder for run folders, under the first guessable name that no other user has."""
     first = Path(tempfile.gettempdir()) / f"llmperf-{os.getuid()}"
     for folder in (first, *(first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
         try:
@@ -172,10 +165,7 @@ def node_folder() -> Path:
 
 
 def leftovers(program: Program, arguments: Mapping[str, Any]) -> object:
-    """Send the files that run `run_id` has left here, from the `sizes` that the controller has; delete them at its end.
-
-    Processes of the run that have the `tag` are ended first; without a tag they are a UserError.
-    """
+    """Send the files of run `run_id` that the controller lacks by `sizes`, and delete them; its processes end first."""
     run_id, tag, parent = str(arguments["run_id"]), arguments.get("tag"), node_folder()
     if tag is not None:
         sweep(f"{tag}-{program.node}")

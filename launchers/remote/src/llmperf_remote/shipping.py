@@ -23,11 +23,7 @@ MAX_LOG_BYTES = HEAD_BYTES + TAIL_BYTES + 2 * 2**20
 
 
 class Shipper:
-    """Sends what the files of a node's run folder gain, as far as `send` takes it.
-
-    Logs are sent as they grow up to HEAD_BYTES, and longer ones once more as a whole at the end, since the agent
-    shortens them then.
-    """
+    """Sends what the files of a node's run folder gain; of logs the first HEAD_BYTES, then the shortened whole."""
 
     def __init__(
         self, run: Path, node: int, send: Callable[[Piece], bool], sent: Mapping[str, int] | None = None
@@ -88,10 +84,7 @@ class Shipper:
 
 
 class Receiver:
-    """Writes the pieces that a node sends into the controller's run folder.
-
-    A node can write only its own files, and each only at its end or from its beginning.
-    """
+    """Writes the pieces that a node sends into the controller's run folder, each file in order."""
 
     def __init__(self, run: Path, layout: Layout, steps: int) -> None:
         """`steps`: of the run, which bound the size of its records."""

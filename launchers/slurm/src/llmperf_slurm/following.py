@@ -280,10 +280,7 @@ class JobState:
 
 
 def job_states(job: str) -> tuple[JobState, ...]:
-    """The states of a job or of the tasks of an array; none if Slurm does not know it any more.
-
-    SlurmError if slurmctld does not answer.
-    """
+    """The states of a job or of the tasks of an array; none if Slurm does not know it. SlurmError without an answer."""
     try:
         listed = call("scontrol", "show", "job", job, "--oneliner")
     except SlurmError as error:

@@ -113,10 +113,7 @@ _CHATTER = re.compile(r"^(Warning: Permanently added|debug\d:|@+\s*$|Pseudo-term
 
 
 def explanation(host: str, exit_code: int, errors: str, identity: str | None = None) -> str | None:
-    """One line on a client that has ended with `exit_code` after printing `errors`; None if there is nothing to say.
-
-    `identity` is the key that the user has named.
-    """
+    """One line on a client, with the user's `identity`, that has ended with this code and errors; None without one."""
     key = NO_IDENTITY.format(host=host) if identity is None else IDENTITY.format(identity=identity)
     lines = [" ".join(line.split()) for line in errors.splitlines() if not _CHATTER.match(line)]
     if exit_code == CONNECTION_FAILED:
@@ -154,10 +151,7 @@ def quoted(word: str) -> str:
 
 
 def command_line(argv: Sequence[str], env: Mapping[str, str]) -> str:
-    """The command that replaces the login shell by `argv` with the variables `env`.
-
-    UserError for what no command line can hold: a NUL character, or a variable whose name is not a plain identifier.
-    """
+    """The command that replaces the login shell by `argv` with `env`; UserError for what no command line holds."""
     check_names(env, "launcher 'ssh'")
     words = [*(f"{name}={value}" for name, value in env.items()), *argv]
     if any("\0" in word for word in words):

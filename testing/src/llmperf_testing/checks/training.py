@@ -200,10 +200,7 @@ def losses_are_those_of_the_reference(subject: FrameworkSubject) -> None:
 
 @check(same_losses_twice)
 def losses_are_those_of_one_rank(subject: FrameworkSubject) -> None:
-    """Several ranks train as one does: the losses of one contract are the same however many ranks share it.
-
-    Where a reference knows all losses, it is the one rank: another run shows nothing more.
-    """
+    """Several ranks train as one does: the losses of one contract are the same however many ranks share it."""
     if _as_the_reference(subject):
         return
     lora = subject.trained.plan.spec.contract.lora

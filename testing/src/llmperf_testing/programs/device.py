@@ -1,7 +1,4 @@
-"""A process that binds a device as a rank does, gives it work and memory, and leaves it.
-
-A host works by itself, an accelerator through torch.
-"""
+"""A process that binds a device as a rank does, gives it work and memory, and leaves it."""
 
 from __future__ import annotations
 

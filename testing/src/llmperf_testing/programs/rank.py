@@ -1,7 +1,4 @@
-"""A rank that builds a trainer from `plan.json`, takes the plan's steps and leaves with an error, each in its turn.
-
-It notes when data are drawn, how fast clocks and events run, and which functions are replaced.
-"""
+"""A rank that takes a plan's steps and leaves with an error, and notes when data are drawn and how clocks run."""
 
 from __future__ import annotations
 

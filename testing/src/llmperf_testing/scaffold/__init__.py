@@ -105,10 +105,7 @@ PLACES = {
 
 
 def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]:
-    """The text of each file of the package, by path; `core_version` is the version that it will require.
-
-    UserError if the name gives two files the same path.
-    """
+    """The text of each file of the package that requires `core_version`, by path; UserError for a name of two files."""
     words = {
         "name": name.plugin,
         "slug": name.slug,
@@ -138,10 +135,7 @@ def _place(path: str, name: PackageName) -> str:
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:
-    """Create `folder` with the files in it; UserError if it exists already or cannot be created.
-
-    The files are written to a temporary folder beside it, which is renamed when it is complete.
-    """
+    """Create `folder` with the files in it, as a whole; UserError if it exists already or cannot be created."""
     if folder.exists() or folder.is_symlink():
         raise UserError(f"{folder}: is there already, and nothing is overwritten; choose another place with --out")
     made = None

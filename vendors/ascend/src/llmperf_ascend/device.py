@@ -9,10 +9,7 @@ from llmperf_vendorkit import AcceleratorDevice
 
 
 def npu_device(local_rank: int) -> AcceleratorDevice:
-    """The NPU of a local rank, made the current one; PluginError where torch_npu cannot be imported.
-
-    torch_npu adds the namespace `torch.npu` and the collective backend `hccl` to torch.
-    """
+    """The NPU of a local rank, made the current one; PluginError where torch_npu cannot be imported."""
     import torch
 
     try:

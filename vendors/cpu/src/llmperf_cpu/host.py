@@ -1,7 +1,4 @@
-"""The host CPU as one divisible device: its name, and the cores and memory that this process may use.
-
-On Linux they come from `/proc` and the control group, elsewhere from the standard library and macOS' `sysctl`.
-"""
+"""The host CPU as one divisible device: its name, and the cores and memory that this process may use."""
 
 from __future__ import annotations
 

@@ -34,9 +34,7 @@ TRIES = 3
 def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """The fastest matrix product of this host in `dtype`, kept by CPU, cores, dtype and library.
 
-    None for another CPU than this host's, for a dtype that CPUs do not have, and without a library that multiplies
-    matrices. If nothing is kept and other processes disturbed every measurement, it returns the reason, and the next
-    call measures again.
+    None for another CPU, an unknown dtype, and without a library; the reason, if others disturbed every measurement.
     """
     key = _key(device_model, dtype)
     if key is None:
@@ -55,10 +53,7 @@ def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
 
 
 def peak_now(device_model: str, dtype: Dtype) -> PeakFlops | None:
-    """The same, measured quickly, however busy the host is; None also if that fails.
-
-    A figure above the kept one takes its place: a busy host gives figures that are too low, never too high.
-    """
+    """The same, measured quickly, however busy the host is; a figure above the kept one takes its place."""
     key = _key(device_model, dtype)
     measured = None if key is None else _measure(key, AGAIN_SECONDS)
     if key is None or measured is None:

@@ -93,10 +93,7 @@ def _models(printed: str) -> dict[int, str]:
 
 
 def worker_env(plan: Plan) -> dict[str, str]:
-    """Variables of the published case, overridden by the user's own, and those for the visible cards.
-
-    Variables of the user are included so that the ranks of other nodes have them too, and the plan records them.
-    """
+    """Variables of the published case, overridden by the user's own, and those for the visible cards."""
     users = {name: value for name, value in os.environ.items() if name.startswith(LIBRARIES) and name != VISIBLE}
     entry = KUNLUNXIN.table().find(plan.probe.devices[0].model) if plan.probe.devices else None
     published: dict[str, str] = {}

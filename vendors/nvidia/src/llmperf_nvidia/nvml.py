@@ -42,10 +42,7 @@ def in_words(library: Any, error: Any) -> str:
 
 
 def ask(library: Any, reading: Callable[[], T]) -> T | None:
-    """A reading; None if this GPU or driver does not have it, or this user may not read it.
-
-    Raises NVML's error if the GPU itself is lost.
-    """
+    """A reading; None if this GPU or driver does not have it, or this user may not read it."""
     try:
         return reading()
     except library.NVMLError as error:

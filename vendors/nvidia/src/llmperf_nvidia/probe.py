@@ -61,10 +61,7 @@ def offers(compute_capability: str | None) -> Offers:
 
 
 def probe() -> Probe:
-    """The whole GPUs of one model that answer and that `CUDA_VISIBLE_DEVICES` allows.
-
-    `problems` has a line for each GPU that is left out, or says why there is none.
-    """
+    """The whole GPUs of one model that answer and that `CUDA_VISIBLE_DEVICES` allows."""
     from llmperf_nvidia.inventory import installed_gpus
     from llmperf_nvidia.runtimes import runtime_problems
 
@@ -126,12 +123,7 @@ def _no_gpu(problems: tuple[str, ...]) -> Probe:
 
 
 def worker_env(plan: Plan) -> dict[str, str]:
-    """The variables of the ranks: which GPUs they see, numbered as NVML does, and how torch takes memory from them.
-
-    Ranks on several nodes also learn which network interface NCCL starts from.
-
-    CUDA's own order puts the fastest GPU first, NVML's follows the bus.
-    """
+    """The variables of the ranks: which GPUs they see, numbered as NVML does, torch's allocator, NCCL's interface."""
     from llmperf import interface_variables
 
     interface = interface_variables(plan, "NCCL_SOCKET_IFNAME")
@@ -139,10 +131,7 @@ def worker_env(plan: Plan) -> dict[str, str]:
 
 
 def _allocator_settings(plan: Plan) -> Mapping[str, str]:
-    """Growing segments for torch's allocator, so that a run near the limit does not fail for fragmentation.
-
-    Empty if torch does not run, or if the user has settings, which the ranks inherit.
-    """
+    """Growing segments for torch's allocator, unless the user has settings: a run near the limit does not fragment."""
     users = {ALLOCATOR, "PYTORCH_ALLOC_CONF"} & set(os.environ)
     if users or plan.worker.needs.runtime != "torch":
         return {}
@@ -150,11 +139,7 @@ def _allocator_settings(plan: Plan) -> Mapping[str, str]:
 
 
 def _visible_gpus(plan: Plan) -> Mapping[str, str]:
-    """`CUDA_VISIBLE_DEVICES` where the planned GPUs are not simply the first ones; else empty.
-
-    Ranks take the visible GPUs by their place in that list. On one node, GPUs are named by UUID, which stays right if a
-    GPU goes missing; on several nodes, whose UUIDs differ, by number.
-    """
+    """`CUDA_VISIBLE_DEVICES` where the planned GPUs are not the first ones: by UUID, on several nodes by number."""
     used = plan.probe.devices[: plan.layout.devices_per_node]
     if plan.probe.simulated or [device.index for device in used] == list(range(len(used))):
         return {}

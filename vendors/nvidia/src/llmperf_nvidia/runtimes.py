@@ -1,7 +1,4 @@
-"""Reasons why an installed torch or Paddle cannot use the GPUs: its CUDA, their driver, their compute capability.
-
-The installed libraries' files are read; they are never imported.
-"""
+"""Reasons why an installed torch or Paddle cannot use the GPUs, from its files: it is never imported."""
 
 from __future__ import annotations
 

@@ -18,10 +18,7 @@ _library: list[Any] = []
 
 
 def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-    """One reading of each GPU by its NVML index, through NVML or `nvidia-smi`.
-
-    OSError, one line, if a GPU is lost: the result notes it.
-    """
+    """One reading of each GPU by its NVML index, through NVML or `nvidia-smi`; OSError if a GPU is lost."""
     if not _library:
         try:
             _library.append(nvml.open_library())

@@ -29,11 +29,7 @@ Row = dict[str, str | None]
 
 
 def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
-    """One row for each GPU, in NVML's order; a field that is not shown is None.
-
-    `fields` include `index`. All of `newer` are None if the tool does not know one of them. OSError, one line, if there
-    is no answer or a row does not fit.
-    """
+    """One row for each GPU, in NVML's order; None for unknown fields, and all of `newer` if one is unknown."""
     try:
         return _query([*fields, *newer])
     except OSError as error:

@@ -214,10 +214,7 @@ FREE = (("failure",), ("worker", "files"))
 
 @rule("LP668", "error", "Texts have no control characters", "result", "plan")
 def no_control_characters(document: Result | Plan) -> Iterator[Violation]:
-    """No text but the log of a failed run has characters that move the cursor of a terminal or change its colours.
-
-    Only the first one is reported.
-    """
+    """No text but the log of a failed run may control a terminal; only the first one is reported."""
     if ENCODED.search(encode(document)) is None:
         return
     for parts, text in _texts(builtins(document), ()):

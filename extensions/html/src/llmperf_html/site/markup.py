@@ -23,10 +23,7 @@ Child = str | None | Iterable["Child"]
 
 
 def element(name: str, /, *children: Child, **attributes: str | int | float | None) -> Html:
-    """An element of HTML or XML; None among the children and the attributes is left out.
-
-    Attributes are written with `_` for `-`, `__` for `:`, and a trailing `_` where Python has a keyword: `class_`.
-    """
+    """An element of HTML or XML without what is None; of attributes, `_` becomes `-`, `__` `:`, `class_` `class`."""
     named = "".join(
         f' {key.rstrip("_").replace("__", ":").replace("_", "-")}="{escape(printable(str(value), LONGEST))}"'
         for key, value in attributes.items() if value is not None

@@ -40,7 +40,6 @@ class Frame:
     """Shared parts of the pages of a site."""
 
     title: str
-    """Title of the site."""
     language: str
     """`en` or `zh`."""
     prices: str | None = None
@@ -93,11 +92,7 @@ def table(
     numbers: frozenset[int] = frozenset(),
     titled: bool = True,
 ) -> Html:
-    """A table that scrolls sideways where it does not fit; `numbers` are the columns of numbers.
-
-    The first cell of a row is its header. The caption of a table below a heading that says the same is not `titled`:
-    only screen readers read it.
-    """
+    """A table that scrolls sideways, with `numbers` columns; not `titled`, only screen readers read its caption."""
     head = element("thead", element("tr", [
         element("th", header, scope="col", class_="number" if place in numbers else None)
         for place, header in enumerate(headers)

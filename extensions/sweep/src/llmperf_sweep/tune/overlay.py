@@ -21,10 +21,7 @@ def changes(outcome: Outcome, trial: Trial) -> dict[str, str]:
 
 
 def write_overlay(outcome: Outcome, folder: Path) -> Path | None:
-    """Write the overlay of the best trial; None without one that is better than the case, as whole runs confirm.
-
-    With several objectives there is no overlay either: the user chooses from the front.
-    """
+    """Write the overlay of the best trial; None unless whole runs confirm it, or with several objectives."""
     path = folder / FILE
     path.unlink(missing_ok=True)
     if len(outcome.objectives) > 1 or not outcome.best or not changes(outcome, outcome.best[0]):

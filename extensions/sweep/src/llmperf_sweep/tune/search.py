@@ -206,10 +206,7 @@ class Tuner:
 def working_in(
     folder: Path, search: Search, space: Space, wishes: Wishes, resume: bool
 ) -> Iterator[Callable[[], None]]:
-    """The folder of a search, locked, and a function that writes its options once they are known to fit together.
-
-    UserError if another search is in it, or there is none to resume.
-    """
+    """The folder of a search, locked, and a function that writes its options; UserError if it is another search's."""
     path = folder / SETTINGS
     asked_for = {"search": asdict(search), "space": asdict(space), "objectives": list(wishes.objectives),
                  "steps": wishes.steps, "warmup_steps": wishes.warmup_steps, "seed": wishes.seed}  # fmt: skip

@@ -102,10 +102,7 @@ def checked(space: Space) -> Space:
 
 
 def default_space(plan: Mapping[str, Any]) -> Space:
-    """Default search space: settings that often matter, around those of the plan.
-
-    `plan` is the `plan` of `llmperf plan --json`. Combinations that cannot run are left out by planning.
-    """
+    """Default search space: settings that often matter, around those of the `plan` of `llmperf plan --json`."""
     tuning, contract = plan["spec"]["tuning"], plan["spec"]["contract"]
     ranks = tuning["nodes"] * tuning["devices"]
     share = contract["global_batch"] // plan["batch"]["data_parallel"]

@@ -72,10 +72,7 @@ class Study:
         self._asked: OptunaTrial | None = None
 
     def ask(self, first: Candidate | None, skip: Iterable[Candidate] = ()) -> Candidate | None:
-        """The next candidate: `first` if it was not measured yet, else the most promising one.
-
-        `skip` are candidates that are not worth a measurement. None if nothing is left.
-        """
+        """The next candidate: `first` if it was not measured yet, else the most promising one not in `skip`, if any."""
         known = {key(trial.values) for trial in self.trials} | {key(values) for values in skip}
         left = {name: planned.values for name, planned in self._usable.items() if name not in known}
         if not left:

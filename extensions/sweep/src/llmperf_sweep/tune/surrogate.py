@@ -31,11 +31,7 @@ CURIOSITY = 0.6
 def most_promising(
     space: Space, left: Sequence[Candidate], measured: Sequence[tuple[Candidate, float]], prior: Mapping[int, float]
 ) -> Candidate:
-    """The one of `left` to measure next.
-
-    `measured` has the logarithm of each figure, high ones being good. `prior` has the logarithm that an estimate gives,
-    by the index in `[*left, *measured]`; only its differences count, and only if every candidate has one.
-    """
+    """The one of `left` to measure next, by logarithms of figures: `measured`, and `prior` of `[*left, *measured]`."""
     if not measured:
         return left[0]
     everyone = [*left, *(values for values, _ in measured)]

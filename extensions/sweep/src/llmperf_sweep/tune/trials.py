@@ -26,7 +26,6 @@ class Objective:
     """A figure of a result that is to be high or low."""
 
     name: str
-    """Name for `--objective`."""
     title: str
     """For people, with the unit."""
     highest: bool

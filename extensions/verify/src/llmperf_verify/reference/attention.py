@@ -42,10 +42,7 @@ class Rotation:
     """A rotation pairs neighbouring channels, not those of both halves."""
 
     def turned(self, states: Any) -> Any:
-        """The first channels of [seq_len, width] turned, as many as there are angles for.
-
-        Neighbours are put into halves: scores do not depend on the order of channels.
-        """
+        """The first channels of [seq_len, width] turned, as many as there are angles, neighbours put into halves."""
         half = self.cosines.shape[1]
         first, rest = states[:, : 2 * half], states[:, 2 * half :]
         if self.neighbours:
@@ -57,10 +54,7 @@ class Rotation:
 
 
 def rotation(model: Model, seq_len: int, dtype: Any, *, windowed: bool) -> Rotation | None:
-    """The rotation of a layer with a window or without; None for a model without rotary positions.
-
-    Angles are computed in float32, as the training contract says.
-    """
+    """The rotation of a layer with a window or without, in float32; None for a model without rotary positions."""
     if model.position_encoding != "rope":
         return None
     frequencies, scale = rotary_frequencies(model, windowed)

@@ -48,11 +48,7 @@ class DrawnWeights:
 
 
 def row_blocks(rows: int, width: int, tokens: int) -> Iterator[tuple[int, int]]:
-    """First and one-past-last row of each block of a matrix, whose product with so many tokens is made at once.
-
-    A block has at most `BLOCK_ELEMENTS` weights and its product as many elements, unless these are fewer than
-    `FEWEST_ROWS` rows.
-    """
+    """First and one-past-last row of each block of a matrix, at most `BLOCK_ELEMENTS` weights or `FEWEST_ROWS` rows."""
     each = max(1, min(BLOCK_ELEMENTS // width, max(FEWEST_ROWS, BLOCK_ELEMENTS // tokens)))
     for start in range(0, rows, each):
         yield start, min(start + each, rows)
