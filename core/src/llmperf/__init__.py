@@ -67,6 +67,7 @@ if TYPE_CHECKING:
     from llmperf.files.user_files import read_toml as read_toml
     from llmperf.hookspecs import hookimpl as hookimpl
     from llmperf.launching.agent import agent_argv as agent_argv
+    from llmperf.measuring.sampler import vendor_sampler as vendor_sampler
     from llmperf.planning.checks import expected_work as expected_work
     from llmperf.planning.host_facts import compact_hosts as compact_hosts
     from llmperf.planning.host_facts import interface_variables as interface_variables

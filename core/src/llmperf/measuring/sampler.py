@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from llmperf.measuring.processes import Process, counters, own_pids, processes_here
+from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import Moment, Recorder
 from llmperf.runfolder.readings import HostLoad, HostReading
@@ -155,6 +156,12 @@ def device_sampler(path: Path, plan: Plan, plugins: Plugins, interval: float, no
     query = device_query(plugins)
     devices = () if query is None else used_devices(plan)
     return Sampler(path, query or (lambda _: ()), devices, interval, node_rank, plan.probe.on_cpu)
+
+
+def vendor_sampler(path: Path, vendor: str, devices: tuple[int, ...], interval: float = 1.0) -> Sampler | None:
+    """The sampler of a vendor's devices for a program that llmperf did not plan; None if the vendor reads none."""
+    query = device_query(Plugins([find("vendor", vendor)]))
+    return None if query is None else Sampler(path, query, devices, interval)
 
 
 def device_query(plugins: Plugins) -> Query | None:

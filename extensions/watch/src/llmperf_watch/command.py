@@ -1,0 +1,163 @@
+"""Measure any training program: run a command, read its steps from its output, and write what they show."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from llmperf import Folder, model_names, printable
+from llmperf.errors import LlmperfError, UserError
+
+EXAMPLES = """\b
+Examples:
+  llmperf watch -- torchrun --nproc-per-node 8 train.py
+  llmperf watch --model llama3_1_8b --precision bf16 --devices 8 --sequence-length 8192 -- bash train.sh
+  llmperf watch --profile my_trainer.toml -- python train.py
+  llmperf report runs
+"""
+PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
+
+
+@click.command("watch", epilog=EXAMPLES)
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
+              help="Folder for run folders.")  # fmt: skip
+@click.option("--profile", "chosen", metavar="NAME|FILE", help="The log profile; without it, the one that fits.")
+@click.option("--model", metavar="NAME", shell_complete=model_names, help="A model of `llmperf models`.")
+@click.option("--precision", type=click.Choice(PRECISIONS), help="Precision of the matrix products.")
+@click.option("--accelerator", "device_model", metavar="DEVICE",
+              help="Model of the devices, if they are not those of this machine.")  # fmt: skip
+@click.option("--devices", type=click.IntRange(min=1), help="How many devices the program uses.")
+@click.option("--sequence-length", "seq_len", type=click.IntRange(min=1), help="Tokens of a sequence.")
+@click.option("--global-batch", type=click.IntRange(min=1), help="Sequences of one optimiser step, of all devices.")
+@click.option("--steps-per-line", type=click.IntRange(min=1),
+              help="Optimiser steps from one line to the next, if lines have no step number.")  # fmt: skip
+@click.pass_context
+def command(ctx: click.Context, /, words: tuple[str, ...], out: Path, chosen: str | None, **said: Any) -> None:
+    """Run COMMAND, stamp its output with llmperf's clock, read its steps, and write watched.json and output.log.
+
+    Nothing in the program changes. Tokens are those that the program reports or that you state, so this is no result of
+    llmperf: it is a document of its own kind, which says of each figure where it comes from. What is neither printed
+    nor stated is unknown. The exit status is that of the command.
+    """
+    from llmperf_watch.document import LOG, document, stated, write
+    from llmperf_watch.profiles import all_profiles, find_profile
+    from llmperf_watch.reading import Reader
+    from llmperf_watch.text import summary_lines
+    from llmperf_watch.watching import watch, without_secrets
+
+    if said["model"] is not None:
+        check_model(said["model"])
+    reader = Reader([find_profile(chosen)] if chosen else all_profiles())
+    facts = stated(said)
+    folder = new_folder(out)
+    devices = Devices(folder)
+    if devices.model is not None and "device_model" not in facts:
+        facts |= devices.facts()
+    with devices:
+        status = watch(words, reader.add, folder / LOG)
+    watched = document(
+        reading=reader.best(),
+        lines=reader.lines,
+        facts=facts,
+        clock="llmperf",
+        evidence="watched",
+        command=without_secrets(words),
+        exit_status=status,
+        log=folder / LOG,
+        sampled=devices.sampled(),
+        notes=devices.notes,
+    )
+    path = write(watched, folder)
+    for line in summary_lines(watched):
+        click.echo(printable(line), err=True)
+    click.echo(f"written to {path}", err=True)
+    ctx.exit(status)
+
+
+def check_model(name: str) -> None:
+    """UserError for a model that is not in the library."""
+    from llmperf import library
+
+    library().model(name, "--model")
+
+
+def new_folder(out: Path) -> Path:
+    """A new run folder below `out`."""
+    name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-watch-{os.urandom(2).hex()}"
+    folder = out / name
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: {error.strerror or error}") from None
+    return folder
+
+
+class Devices:
+    """The devices of this machine, read once a second while a program runs. Everything else works without them."""
+
+    def __init__(self, folder: Path) -> None:
+        from llmperf import this_machine, vendor_sampler
+
+        self.notes: list[str] = []
+        self.model: str | None = None
+        self._folder, self._sampler = folder, None
+        try:
+            probe = this_machine(None).probe
+            self.model, self._vendor = probe.devices[0].model, probe.vendor
+            self._sampler = vendor_sampler(
+                folder / "memory.jsonl", probe.vendor, tuple(device.index for device in probe.devices)
+            )
+        except LlmperfError as error:
+            self.notes.append(f"devices: {error}")
+
+    def facts(self) -> dict[str, Any]:
+        """Vendor and model, as seen here."""
+        from llmperf_watch.types import Stated
+
+        seen = "seen on this machine"
+        return {"vendor": Stated(value=self._vendor, source=seen),
+                "device_model": Stated(value=str(self.model), source=seen)}  # fmt: skip
+
+    def __enter__(self) -> None:
+        if self._sampler is not None:
+            self._sampler.start()
+
+    def __exit__(self, *_: object) -> None:
+        if self._sampler is not None:
+            self._sampler.stop()
+            if self._sampler.problem:
+                self.notes.append(f"devices: {self._sampler.problem}")
+
+    def sampled(self) -> Any:
+        """What the readings show; None without any."""
+        from statistics import fmean
+
+        from llmperf.validation import samples_of
+
+        from llmperf_watch.types import Sampled
+
+        memory: list[int] = []
+        power: list[float] = []
+        used: list[float] = []
+        readings = 0
+        for sample in samples_of(self._folder, 0) if self._sampler is not None else ():
+            if not sample.devices:
+                continue
+            readings += 1
+            memory += [one.memory_used_bytes for one in sample.devices if one.memory_used_bytes is not None]
+            used += [one.utilisation_percent for one in sample.devices if one.utilisation_percent is not None]
+            watts = [one.power_watts for one in sample.devices if one.power_watts is not None]
+            if len(watts) == len(sample.devices):
+                power.append(sum(watts))
+        if not readings:
+            return None
+        return Sampled(
+            readings=readings,
+            memory_peak_bytes=max(memory, default=None),
+            power_watts=fmean(power) if power else None,
+            utilisation_percent=fmean(used) if used else None,
+        )

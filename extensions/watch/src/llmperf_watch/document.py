@@ -1,0 +1,101 @@
+"""The document of a reading: facts with their sources, the steps as columns, and the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+
+import llmperf
+from llmperf import encode_pretty, utc_time, write_bytes
+
+from llmperf_watch.figures import figures_of
+from llmperf_watch.profiles import Profile
+from llmperf_watch.reading import Reading, Reported
+from llmperf_watch.types import Clock, Sampled, Stated, Steps, Watched
+
+FILE = "watched.json"
+LOG = "output.log"
+PRINTED = "printed by the program"
+REQUIRED = ("step", "at")
+OPTIONS = {
+    "model": "--model", "precision": "--precision", "device_model": "--accelerator", "devices": "--devices",
+    "seq_len": "--sequence-length", "global_batch": "--global-batch", "steps_per_line": "--steps-per-line",
+}  # fmt: skip
+"""The option that states each fact."""
+
+
+def stated(options: Mapping[str, str | float | None]) -> dict[str, Stated]:
+    """The facts that options state."""
+    return {name: Stated(value=value if isinstance(value, str) else float(value), source=OPTIONS[name])
+            for name, value in options.items() if value is not None}  # fmt: skip
+
+
+def columns(reported: Sequence[Reported]) -> Steps:
+    """The reported steps, one tuple for each field; empty for a field that no step has."""
+    table = {}
+    for field in (field.name for field in fields(Steps)):
+        if field == "at":
+            column = tuple(None if one.at is None else round(one.at, 6) for one in reported)
+        else:
+            column = tuple(one.values.get(field) for one in reported)
+        if field in REQUIRED or any(value is not None for value in column):
+            table[field] = column
+    return Steps(**table)
+
+
+def document(
+    *,
+    reading: Reading | None,
+    lines: int,
+    facts: Mapping[str, Stated],
+    clock: Clock,
+    evidence: str,
+    command: Sequence[str] = (),
+    exit_status: int | None = None,
+    log: Path | None = None,
+    sampled: Sampled | None = None,
+    notes: Sequence[str] = (),
+) -> Watched:
+    """The whole document. Facts of the user come before those that the program printed."""
+    known, remarks = dict(facts), list(notes)
+    profile: Profile | None = None
+    reported: Sequence[Reported] = ()
+    if reading is None:
+        remarks.append("no log profile fits the output: no step was read; --profile takes your own")
+    else:
+        profile, reported = reading.profile, reading.steps
+        for name, value in reading.of_run.items():
+            if name not in OPTIONS:
+                continue
+            if name in known and known[name].value != value:
+                remarks.append(f"{known[name].source} {known[name].value:g}: the program printed {value:g}")
+            known.setdefault(name, Stated(value=value, source=PRINTED))
+        if reading.dropped:
+            remarks.append(f"{reading.dropped} later steps were not kept")
+    steps = columns(reported)
+    return Watched(
+        created=utc_time(),
+        llmperf_version=llmperf.__version__,
+        evidence=evidence,  # type: ignore[arg-type]
+        clock=clock,
+        profile=profile.name if profile else None,
+        profile_source=profile.source if profile else None,
+        command=tuple(command),
+        exit_status=exit_status,
+        log=log.name if log else None,
+        log_sha256=None if log is None else llmperf.sha256(log),
+        lines=lines,
+        facts=known,
+        steps=steps,
+        figures=figures_of(steps, known, clock),
+        sampled=sampled,
+        notes=tuple(remarks),
+    )
+
+
+def write(watched: Watched, folder: Path) -> Path:
+    """Write the document into a folder; its path."""
+    path = folder / FILE
+    write_bytes(path, encode_pretty(watched))
+    return path

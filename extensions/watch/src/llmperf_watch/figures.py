@@ -1,0 +1,186 @@
+"""From facts and reported steps to figures, each with its source. Nothing is guessed: what is missing stays null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from statistics import fmean, median
+from typing import cast
+
+from llmperf.accounting import utilisation
+from llmperf.errors import UserError
+from llmperf.reporting import quantile
+from llmperf.types import FlopCount, PeakFlops
+from llmperf.types.devices import Dtype
+from llmperf.types.flop_counts import Mfu
+
+from llmperf_watch.types import Clock, Figures, Spread, Stall, Stated, Steps
+
+WARMUP_SHARE, WARMUP_LEAST, WARMUP_MOST = 0.1, 2, 50
+WARMUP_RULE = (
+    f"left out as warm-up, after each start: {WARMUP_SHARE:.0%} of the reported steps, at least {WARMUP_LEAST}"
+    f" and at most {WARMUP_MOST}"
+)
+STALL_FACTOR = 5
+"""A pause is a stall if it is longer than so many times the median."""
+MAX_STALLS = 20
+PRINTED = (
+    *("step_seconds", "tokens_per_second", "tokens_per_second_per_device", "samples_per_second"),
+    *("flops_per_second_per_device", "mfu", "memory_bytes"),
+)
+
+
+def attempts_of(numbers: Sequence[float | None]) -> list[int]:
+    """For each reported step how many times the program had begun again: the step number went back."""
+    back = (
+        int(here is not None and before is not None and here < before)
+        for before, here in zip([None, *numbers], numbers, strict=False)
+    )
+    return list(accumulate(back))
+
+
+def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figures:
+    """Everything that follows from facts and steps."""
+    count = len(steps.step)
+    attempts = attempts_of(steps.step)
+    sizes = [attempts.count(number) for number in range(attempts[-1] + 1)] if attempts else []
+    warmups = [min(WARMUP_MOST, max(WARMUP_LEAST, int(size * WARMUP_SHARE))) for size in sizes]
+    starts = list(accumulate(sizes, initial=0))
+    kept = [place for place in range(count) if place - starts[attempts[place]] >= warmups[attempts[place]]]
+
+    gaps = _gaps(steps, kept, attempts, clock, facts)
+    source = "by llmperf's clock" if clock == "llmperf" else "step time as the program printed it"
+    seconds = _spread([each for _, each, _ in gaps], source)
+    rates = _rates(steps, gaps, facts)
+    whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}")
+    devices = _number(facts, "devices")
+    each = None
+    if rates is not None and devices:
+        each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices")
+    elif whole is None and steps.tokens_per_second_per_device:
+        each = _spread(
+            [value for place in kept if (value := steps.tokens_per_second_per_device[place]) is not None],
+            "as the program printed it",
+        )
+        if each is not None and devices:
+            values = [value for place in kept if (value := steps.tokens_per_second_per_device[place]) is not None]
+            whole = _spread([value * devices for value in values], f"as the program printed it x {devices:g} devices")
+
+    losses = [loss for loss in steps.loss if loss is not None]
+    mfu, no_mfu = _mfu(each, facts)
+    printed = {
+        name: spread
+        for name in PRINTED
+        if (column := getattr(steps, name))
+        and (spread := _spread([column[at] for at in kept if column[at] is not None], "printed by the program"))
+    }
+    typical = median([every for _, every, _ in gaps]) if gaps else 0.0
+    stalls = [Stall(step=steps.step[place], seconds=length) for place, every, length in gaps
+              if every > STALL_FACTOR * typical]  # fmt: skip
+    return Figures(
+        reported=count,
+        attempts=len(sizes) or 1,
+        left_out=count - len(kept),
+        step_seconds=seconds,
+        tokens_per_second=whole,
+        tokens_per_second_per_device=each,
+        printed=printed,
+        mfu=mfu,
+        no_mfu=no_mfu,
+        first_loss=losses[0] if losses else None,
+        last_loss=losses[-1] if losses else None,
+        restarts=tuple(
+            number for place, number in enumerate(steps.step)
+            if place and attempts[place] > attempts[place - 1] and number is not None
+        ),
+        stalls=tuple(sorted(stalls, key=lambda stall: -stall.seconds)[:MAX_STALLS]),
+    )  # fmt: skip
+
+
+def _gaps(
+    steps: Steps, kept: Sequence[int], attempts: Sequence[int], clock: Clock, facts: Mapping[str, Stated]
+) -> list[tuple[int, float, float]]:
+    """For each kept step its place, the seconds of one step, and the seconds since the line before."""
+    if clock == "program":
+        column = steps.step_seconds
+        return [(place, value, value) for place in kept if column and (value := column[place])]
+    stated = _number(facts, "steps_per_line")
+    gaps = []
+    for place in kept:
+        if not place or attempts[place] != attempts[place - 1]:
+            continue
+        here, before = steps.at[place], steps.at[place - 1]
+        now, then = steps.step[place], steps.step[place - 1]
+        between = stated if now is None or then is None else now - then
+        if here is not None and before is not None and between and here > before:
+            gaps.append((place, (here - before) / between, here - before))
+    return gaps
+
+
+def _rates(
+    steps: Steps, gaps: Sequence[tuple[int, float, float]], facts: Mapping[str, Stated]
+) -> tuple[list[float], str] | None:
+    """Tokens per second of all devices after warm-up, and how the tokens of a step are known; None if they are not."""
+    seq_len, batch = _number(facts, "seq_len"), _number(facts, "global_batch")
+    if steps.tokens and any(steps.tokens[place] for place, _, _ in gaps):
+        return [tokens / each for place, each, _ in gaps if (tokens := steps.tokens[place])], "tokens as printed"
+    if seq_len and batch:
+        sources = facts["global_batch"].source, facts["seq_len"].source
+        where = f"{batch:g} sequences ({sources[0]}) of {seq_len:g} tokens ({sources[1]})"
+        return [seq_len * batch / each for _, each, _ in gaps], where
+    return None
+
+
+def _spread(values: Sequence[float | None], source: str) -> Spread | None:
+    known = sorted(value for value in values if value is not None)
+    if not known:
+        return None
+    low, middle, high = (quantile(known, part) for part in (0.05, 0.5, 0.95))
+    return Spread(median=middle, p5=low, p95=high, mean=fmean(known), count=len(known), source=source)
+
+
+def _number(facts: Mapping[str, Stated], name: str) -> float | None:
+    fact = facts.get(name)
+    return None if fact is None or isinstance(fact.value, str) else fact.value
+
+
+def _mfu(each: Spread | None, facts: Mapping[str, Stated]) -> tuple[tuple[Mfu, ...], str | None]:
+    missing = [name for name in ("model", "seq_len", "device_model", "precision") if name not in facts]
+    if each is None:
+        missing.insert(0, "tokens/s of a device")
+    if missing or each is None:
+        return (), f"not stated: {', '.join(missing)}"
+    flops, peak = flop_count(facts), peak_of(facts)
+    if isinstance(peak, str):
+        return (), peak
+    if isinstance(flops, str):
+        return (), flops
+    return utilisation(flops, each.median, peak, 1.0), None
+
+
+def flop_count(facts: Mapping[str, Stated]) -> FlopCount | str:
+    """FLOPs of a token of the stated model, or why they are not known."""
+    from llmperf.validation import flops_of, known_model
+
+    name, seq_len = str(facts["model"].value), _number(facts, "seq_len")
+    model = known_model(name)
+    if model is None:
+        return f"model {name} is not in `llmperf models`"
+    try:
+        count = flops_of(model, None, seq_len=int(seq_len or 0), gradient_checkpointing=False)
+    except UserError as error:
+        return str(error)
+    return count or f"model {name} cannot be counted"
+
+
+def peak_of(facts: Mapping[str, Stated]) -> PeakFlops | str:
+    """The published peak of the stated device, or why there is none."""
+    from llmperf.validation import installed_vendors, vendor_catalogue
+
+    device, precision = str(facts["device_model"].value), cast("Dtype", facts["precision"].value)
+    for vendor in sorted(installed_vendors()):
+        catalogue = vendor_catalogue(vendor)
+        known = catalogue.exact(device) if catalogue else None
+        if catalogue is not None and known is not None:
+            return catalogue.peak(known, precision) or f"{vendor} publishes no peak of {known.model} in {precision}"
+    return f"no installed vendor publishes a peak of {device}"

@@ -1,0 +1,116 @@
+"""Lines of output to steps, by a log profile that is given or that fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from llmperf_watch.profiles import MAX_LINE, OF_RUN, Profile
+
+ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+"""Colours and movements of the cursor."""
+DECIDED = 20
+"""Steps after which the profile that has read most is kept, and the others are dropped."""
+MAX_STEPS = 2_000_000
+"""Reported steps of one output that are kept; later ones are only counted."""
+
+
+@dataclass(slots=True)
+class Reported:
+    """One reported step."""
+
+    at: float | None
+    """Seconds on our clock; None for a log that is read later."""
+    values: dict[str, float]
+    """By field."""
+    attempt: int = 0
+    """How many times the program had begun again."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What one profile reads of the lines that it is given, in their order."""
+
+    profile: Profile
+    steps: list[Reported] = field(default_factory=list)
+    of_run: dict[str, float] = field(default_factory=dict)
+    """Facts of the whole run that the program printed."""
+    score: int = 0
+    """Figures that were read."""
+    dropped: int = 0
+    """Steps beyond MAX_STEPS."""
+    _total: float | None = None
+    _before: float | None = None
+
+    def add(self, line: str, at: float | None) -> None:
+        """Read one line.
+
+        A line without a step number belongs to the step reported last. Several ranks may print one step: the first line
+        counts. A step number that goes back further than to the step before is a program that began again.
+        """
+        values = self.profile.values(line)
+        if values is None:
+            return
+        total = values.pop("total_steps", None)
+        if total is not None:
+            if self._total is None:
+                self._total = total
+            if total != self._total:
+                return  # another progress bar, such as that of an evaluation
+        self.score += len(values)
+        for name in OF_RUN:
+            if name in values:
+                self.of_run[name] = values.pop(name)
+        if not values:
+            return
+        last = self.steps[-1] if self.steps else None
+        step = values.get("step")
+        if last is not None and (step is None or step == last.values.get("step")):
+            if not any(name in last.values for name in values if name != "step"):
+                last.values.update(values)
+                return
+            if step is not None:
+                return
+        elif last is not None and step is not None and step == self._before:
+            return
+        if step is None and "loss" not in values:
+            return
+        attempt = 0 if last is None else last.attempt
+        number = None if last is None else last.values.get("step")
+        if step is not None and number is not None and step < number:
+            attempt += 1
+        if len(self.steps) >= MAX_STEPS:
+            self.dropped += 1
+            return
+        self._before = number
+        self.steps.append(Reported(at, values, attempt))
+
+
+class Reader:
+    """Reads lines by every profile until one of them is clearly the one that fits."""
+
+    def __init__(self, profiles: Iterable[Profile]) -> None:
+        self._readings = [Reading(profile) for profile in profiles]
+        self._open = len(self._readings) > 1
+        self.lines = 0
+        """Lines so far."""
+
+    def add(self, line: str, at: float | None = None) -> None:
+        """Read one line, without its end; `at` is when it came, in seconds."""
+        self.lines += 1
+        if len(line) > MAX_LINE:
+            line = line[:MAX_LINE]
+        if "\x1b" in line:
+            line = ESCAPES.sub("", line)
+        for reading in self._readings:
+            reading.add(line, at)
+        if self._open:
+            best = self.best()
+            if best is not None and len(best.steps) >= DECIDED:
+                self._readings, self._open = [best], False
+
+    def best(self) -> Reading | None:
+        """The reading with most figures; None where no profile has read a step."""
+        found = [reading for reading in self._readings if reading.steps]
+        return max(found, key=lambda reading: reading.score, default=None)

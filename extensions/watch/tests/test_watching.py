@@ -1,0 +1,139 @@
+"""`llmperf watch`: any command is started, its output passes through, and the document says what it shows."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+from llmperf.cli.main import call
+from llmperf_watch.figures import WARMUP_LEAST
+from llmperf_watch.watching import without_secrets
+
+TRAINER = """
+import sys, time
+print("Trainer is initialized with local batch size 2, global batch size 4, gradient accumulation steps 1,"
+      " sequence length 256, total steps 12 (warmup 0)")
+for step in range(1, 13):
+    time.sleep(0.02)
+    print(f"step: {step:2}  loss: {9 - step / 10:8.5f}  memory:  0.95GiB(1.19%)  tps: 1,149  tflops: 0.03  mfu: 0.01%")
+    print("to standard error", file=sys.stderr)
+sys.exit(3)
+"""
+
+
+@pytest.fixture
+def watched(tmp_path, capfdbinary):
+    """Watch a program; its exit code and its document."""
+
+    def run(program, *options):
+        code = call(["watch", "-o", str(tmp_path / "runs"), *options, "--", sys.executable, "-c", program])
+        (path,) = tmp_path.glob("runs/*/watched.json")
+        return code, json.loads(path.read_text()), path
+
+    return run
+
+
+def test_a_program_is_watched_and_its_exit_status_is_kept(watched, capfdbinary):
+    code, document, path = watched(TRAINER, "--devices", "2")
+    assert code == 3 == document["exit_status"]
+    assert (document["evidence"], document["clock"], document["profile"]) == ("watched", "llmperf", "torchtitan")
+    figures, steps = document["figures"], document["steps"]
+    assert steps["step"] == list(range(1, 13))
+    gap = steps["at"][5] - steps["at"][4]
+    assert 0.02 <= gap < 1
+    assert figures["step_seconds"]["count"] == 12 - WARMUP_LEAST == figures["reported"] - figures["left_out"]
+    assert figures["tokens_per_second"]["median"] == pytest.approx(1024 / figures["step_seconds"]["median"], rel=0.2)
+    each = figures["tokens_per_second_per_device"]
+    assert each["median"] == pytest.approx(figures["tokens_per_second"]["median"] / 2)
+    assert each["source"] == (
+        "4 sequences (printed by the program) of 256 tokens (printed by the program), by llmperf's clock, / 2 devices"
+    )
+    assert document["facts"]["devices"] == {"value": 2, "source": "--devices"}
+    assert figures["printed"]["tokens_per_second_per_device"]["median"] == 1149
+    assert (figures["mfu"], figures["no_mfu"]) == ([], "not stated: model, precision")
+    out, err = capfdbinary.readouterr()
+    assert out.count(b"step: ") == 12
+    assert err.count(b"to standard error") == 12
+    assert (path.parent / "output.log").read_bytes().count(b"\n") == 25
+    assert call(["validate", str(path)]) == 0
+
+
+def test_a_document_that_was_changed_is_found(watched, capfdbinary):
+    _, document, path = watched(TRAINER, "--devices", "2")
+    document["figures"]["tokens_per_second_per_device"]["median"] *= 2
+    path.write_text(json.dumps(document))
+    capfdbinary.readouterr()
+    assert call(["validate", str(path)]) == 1
+    assert b"/figures/tokens_per_second_per_device/median: WATCH1 error" in capfdbinary.readouterr().out
+
+
+def test_what_cannot_be_is_an_error_and_mfu_needs_four_facts(watched, capfdbinary):
+    facts = ("--model", "llama3_1_8b", "--precision", "bf16", "--accelerator", "A100-SXM4-80GB", "--devices", "2")
+    _, document, path = watched(TRAINER.replace("batch size 4", "batch size 64"), *facts)
+    headline = next(mfu for mfu in document["figures"]["mfu"] if mfu["headline"])
+    each = document["figures"]["tokens_per_second_per_device"]["median"]
+    assert headline["value"] == pytest.approx(each * 6 * 8e9 / 312e12)
+    capfdbinary.readouterr()
+    code = call(["validate", str(path)])
+    assert (code == 1) == (headline["value"] > 1)
+
+
+def test_a_program_without_a_profile_gives_no_figure(watched):
+    code, document, _ = watched("print('hello')")
+    assert code == 0
+    assert document["profile"] is None
+    assert document["figures"]["step_seconds"] is None
+    assert "no log profile fits the output" in document["notes"][-1]
+
+
+def test_a_report_has_the_run(watched, capfdbinary):
+    *_, path = watched(TRAINER, "--devices", "2")
+    capfdbinary.readouterr()
+    assert call(["report", str(path.parent.parent)]) == 0
+    assert b"self-reported tokens, llmperf's clock" in capfdbinary.readouterr().out
+    assert call(["report", str(path), "--format", "markdown", "--lang", "zh"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--", "/no/such/program"), "watch: cannot start /no/such/program: No such file or directory"),
+        (("--profile", "megatrn", "--", "true"), "did you mean 'megatron'?"),
+        (("--model", "llama3_1_8", "--", "true"), "--model: unknown model 'llama3_1_8'; did you mean 'llama3_1_8b'?"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, capsys, words, message):
+    assert call(["watch", "-o", str(tmp_path), *words]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_signal_ends_the_program_and_what_it_printed_is_kept(tmp_path):
+    program = TRAINER.replace("0.02", "0.02 if step < 6 else 600")
+    words = [sys.executable, "-m", "llmperf", "watch", "-o", str(tmp_path), "--", sys.executable, "-c", program]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        for line in process.stdout:
+            if b"step:  5" in line:
+                break
+        process.send_signal(signal.SIGTERM)
+        process.stdout.read()
+    assert process.returncode == 128 + signal.SIGTERM
+    (path,) = tmp_path.glob("*/watched.json")
+    assert json.loads(path.read_text())["steps"]["step"] == [1, 2, 3, 4, 5]
+
+
+def test_secrets_of_the_command_are_withheld():
+    words = (
+        "train",
+        "--hf-token",
+        "abc",
+        "--api_key=def",
+        "--max-tokens",
+        "7",
+        "--tokens=8",
+        "WANDB_KEY=x",
+        "--lr",
+        "1",
+    )
+    hidden = ("train", "--hf-token", "[withheld]", "--api_key=[withheld]", "--max-tokens", "7", "--tokens=8")
+    assert without_secrets(words) == (*hidden, "WANDB_KEY=[withheld]", *words[-2:])
