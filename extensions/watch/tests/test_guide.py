@@ -21,5 +21,5 @@ def test_the_guide_works(tmp_path, monkeypatch, capfdbinary):
         words = [sys.executable if word == "python" else word for word in words[1:]]
         assert call(words) == 0, words
     report = (tmp_path / "watched.md").read_text()
-    assert "16 sequences (printed by the program) of 2048 tokens (printed by the program)" in report
+    assert "8 sequences (printed by the program) of 2048 tokens (printed by the program)" in report
     assert "MFU (nominal)" in report
