@@ -54,9 +54,10 @@ def test_host_without_proc_is_still_a_device(tmp_path, monkeypatch):
     assert ask("llmperf_query_memory", devices=(0,))[0].memory_used_bytes is None
 
 
-def test_threads_are_shared_by_the_ranks_of_a_node():
+def test_threads_are_shared_by_the_ranks_of_a_node_unless_the_user_has_chosen(monkeypatch):
     device = SimpleNamespace(details={"cores": "8"})
-    for ranks, threads in ((1, "8"), (3, "2"), (16, "1")):
+    for ranks, chosen, threads in ((1, "", "8"), (3, "", "2"), (16, "", "1"), (1, "3", "3"), (1, "x", "8")):
+        monkeypatch.setenv("OMP_NUM_THREADS", chosen)
         plan = SimpleNamespace(probe=SimpleNamespace(devices=(device,)), layout=SimpleNamespace(devices_per_node=ranks))
         ((_, env),) = [given for given in load_for("cpu", None).collect("llmperf_worker_env", plan=plan)]
         assert env["OMP_NUM_THREADS"] == threads

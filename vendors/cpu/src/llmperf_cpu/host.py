@@ -6,8 +6,12 @@ import os
 import platform
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmperf.types import DeviceInfo, Offers, Probe
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
@@ -40,6 +44,15 @@ def usable_cores() -> int:
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     quota = _quota()
     return cores if quota is None else max(1, min(cores, ceil(quota)))
+
+
+def threads_of_a_rank(plan: Plan) -> int:
+    """A rank's share of the cores of its node, at least 1."""
+    details = plan.probe.devices[0].details if plan.probe.devices else {}
+    cores = details.get("cores", "")
+    return max(
+        1, (int(cores) if cores.isdecimal() and len(cores) < 7 else usable_cores()) // plan.layout.devices_per_node
+    )
 
 
 def busy_seconds() -> float | None:

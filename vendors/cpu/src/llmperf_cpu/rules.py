@@ -9,7 +9,7 @@ from llmperf import precision_recipe
 from llmperf.types import Text
 from llmperf.validation import rule
 
-from llmperf_cpu.host import OFFERS
+from llmperf_cpu.host import OFFERS, threads_of_a_rank
 
 if TYPE_CHECKING:
     from llmperf.types import PeakFlops, Plan, Result
@@ -79,3 +79,19 @@ def _peaks(plan: Plan) -> Iterator[tuple[PeakFlops, int]]:
     cores = details.get("cores", "")
     if plan.vendor == "cpu" and plan.peak is not None and cores.isdecimal() and 0 < len(cores) < 7:
         yield plan.peak, int(cores)
+
+
+THREADS_PAGE = """# CPU4: A rank has its share of the cores
+
+Severity: note. Applies to: plan.
+
+By default each rank computes with cores / ranks of its node threads. `OMP_NUM_THREADS` in the environment of the controller
+chooses another number: fewer threads leave cores idle, more slow one another down.
+"""
+
+
+@rule("CPU4", "note", "A rank has its share of the cores", "plan", page=THREADS_PAGE)
+def threads_of_ranks(plan: Plan) -> Iterator[tuple[str, str]]:
+    if plan.vendor == "cpu" and (found := plan.env.get("OMP_NUM_THREADS")) not in (None, str(threads_of_a_rank(plan))):
+        expected = Text("expected OMP_NUM_THREADS {} = cores / ranks of a node", threads_of_a_rank(plan))
+        yield "/env/OMP_NUM_THREADS", Text("{}, found {}", expected, found)
