@@ -68,9 +68,15 @@ def test_another_peak_has_the_whole_gap_of_mfu(planted):
 def test_recomputation_is_named_with_what_the_estimate_says(planted):
     _, before = planted()
     tuning = replace(before.result.tuning, gradient_checkpointing=not before.result.tuning.gradient_checkpointing)
-    found = explained(*planted(0.8, tuning=tuning))
+    run, before = planted(0.8, tuning=tuning)
+    found = explained(run, before)
     assert share(found, "recomputation") == pytest.approx(1)
     assert found.factors[0].how == "the only recorded cause"
+    flops, none = {**run.flops, "hfu": before.flops["hfu"] * 4 / 3}, {"rates": None}  # of no device whose rates are known
+    (busy, *_) = explained(
+        replace(run, flops=flops, **none, values={**run.values, "dataset": "b"}), replace(before, **none)
+    ).factors
+    assert (busy.cause, busy.how, busy.factor) == ("recomputation", "formula", pytest.approx(0.75))
 
 
 def test_a_kernel_path_is_named_and_noise_is_not(planted):

@@ -209,6 +209,12 @@ def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor
             evidence = (*differing[cause], "steps by formulas with and without, as of llmperf estimate")
             factor = steps[place + 1][0] / steps[place][0]
             found[cause] = Factor(cause=cause, factor=factor, how="estimated", evidence=evidence)
+    computed = [side.flops.get("hfu") for side in sides]
+    if not steps and "recomputation" in settings and computed[0] and computed[1]:
+        text = f"FLOPs that are computed (hfu): {computed[1]:.4g} -> {computed[0]:.4g} a token"
+        evidence = (*differing["recomputation"], text)
+        factor = computed[1] / computed[0]
+        found["recomputation"] = Factor(cause="recomputation", factor=factor, how="formula", evidence=evidence)
     if steps and "layout" in differing and None in waits:
         waits, how = [steps[0][1], steps[2][1]], "estimated"
     if waits[0] is not None and waits[1] is not None:

@@ -116,6 +116,11 @@ def _formulas(plan: Plan) -> dict[str, Any]:
 
 
 def _run_side(path: Path) -> Side:
+    if path.is_dir() and not (path / "result.json").exists() and (runs := sorted(path.glob("*/result.json"))[:3]):
+        if len(runs) > 1:
+            named = ", ".join(run.parent.name for run in runs)
+            raise UserError(f"{path}: expected one run, found several: name one, such as {named}")
+        path = runs[0].parent
     result = read_run_result(path)
     if result.status != "complete" or not result.metrics.tokens_per_second_per_device:
         raise UserError(f"{path}: expected a complete run with a throughput, found one that is {result.status}")

@@ -85,8 +85,8 @@ THREADS_PAGE = """# CPU4: A rank has its share of the cores
 
 Severity: note. Applies to: plan.
 
-By default a rank computes with as many threads as its node has cores for each rank. `OMP_NUM_THREADS` in the environment
-of the controller chooses another number: fewer threads leave cores idle, more slow one another down.
+By default a rank computes with as many threads as its node has cores for each rank. `OMP_NUM_THREADS` of the controller
+chooses another number: fewer threads leave cores idle, more slow one another down.
 """
 
 
