@@ -72,7 +72,7 @@ def test_recomputation_is_named_with_what_the_estimate_says(planted):
     found = explained(run, before)
     assert share(found, "recomputation") == pytest.approx(1)
     assert found.factors[0].how == "the only recorded cause"
-    flops, none = {**run.flops, "hfu": before.flops["hfu"] * 4 / 3}, {"rates": None}  # of no device whose rates are known
+    flops, none = {**run.flops, "hfu": before.flops["hfu"] * 4 / 3}, {"rates": None}  # rates: of no known device
     (busy, *_) = explained(
         replace(run, flops=flops, **none, values={**run.values, "dataset": "b"}), replace(before, **none)
     ).factors
