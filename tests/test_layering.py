@@ -38,7 +38,8 @@ SHARED = {
 
 MAX_CORE_PACKAGES = 24
 """`llmperf` and its floors. What leaves the core becomes a package of its own, so that those are not counted."""
-MAX_ARROWS = 260
+MAX_ARROWS = 180
+"""Between floors of core, and between distributions. What a plugin uses of core counts once: all of it is public."""
 
 PLUGINS = sorted(path for role in ("vendors", "frameworks", "launchers", "extensions", "examples")
                  for path in ROOT.glob(f"{role}/*/src/*"))  # fmt: skip
@@ -143,7 +144,7 @@ def test_the_import_graph_stays_small():
             packages.add(own)
             for module in imported_modules(path):
                 if module.split(".")[0] in names and (other := package_of(module)) != own:
-                    arrows.add((own, other))
+                    arrows.add((own, other if own.startswith("llmperf.") else other.partition(".")[0]))
     of_core = sorted(name for name in packages if name.partition(".")[0] == "llmperf")
     assert len(of_core) <= MAX_CORE_PACKAGES, of_core
     assert len(arrows) <= MAX_ARROWS, sorted(arrows)
