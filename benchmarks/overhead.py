@@ -47,7 +47,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         # how much faster the bare stretch of each pair was not: its seconds / ours, by the slowest rank
         folder = Path(scratch) / "pairs"
-        ranks = run_ranks("overhead_rank.py", planned_run.plan, folder, str(options.pairs))
+        ranks = run_ranks("llmperf_rank.py", planned_run.plan, folder, str(options.pairs))
         stretches = zip(*(one["seconds"] for one in ranks), strict=True)
         slowest = [[max(seconds) for seconds in zip(*stretch, strict=True)] for stretch in stretches]
         ratios = [bare / ours for ours, bare in slowest]
