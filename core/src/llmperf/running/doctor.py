@@ -28,7 +28,6 @@ class Diagnosis:
     state: Literal["ok", "missing", "broken"]
     message: str
     mend: str | None = None
-    """The command that mends it."""
 
 
 def examine() -> list[Diagnosis]:

@@ -19,7 +19,6 @@ class Group:
     """Repeats of one run."""
 
     kind: Kind
-    """The kind of the runs."""
     results: tuple[Result, ...]
     """All of them, also those that failed."""
 
@@ -90,7 +89,6 @@ class BaselineComparison:
     """Runs of one kind compared with a figure from a document."""
 
     group: Group
-    """The runs."""
     kind: str
     """Name of the kind of document: `published`."""
     place: str | None

@@ -46,7 +46,6 @@ class MeasuredRates:
     """The outcome."""
 
     rates: DeviceRates
-    """Rates of one whole device."""
     timed: tuple[Timed, ...]
     """Every operation."""
     wrong: tuple[str, ...]

@@ -49,7 +49,6 @@ class KindTime:
 
     kind: OperationKind
     seconds: float
-    """By the profile."""
     estimated_seconds: float | None
     """By the analytic estimate and the rates of the device; None without rates."""
 
@@ -61,7 +60,6 @@ class Profile:
     label: str
     """That this is no measurement."""
     folder: str
-    """The run folder."""
     rates: str | None
     """Basis of the estimate: `measured` or `assumed` rates; None without rates."""
     kinds: tuple[KindTime, ...]

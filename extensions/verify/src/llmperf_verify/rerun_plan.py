@@ -27,7 +27,6 @@ class RerunPlan:
     """A run that can be started."""
 
     run: GivenRun
-    """The run, prepared."""
     plan: Plan
     precision: Precision
     """The recipe that it trains by: the submission's, or fp32 where this machine does not offer that."""

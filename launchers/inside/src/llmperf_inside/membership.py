@@ -34,7 +34,6 @@ class Membership:
     rank: int
     """Among all processes."""
     size: int
-    """Number of processes."""
     local_rank: int
     """Among the processes of this node."""
     local_size: int

@@ -29,7 +29,6 @@ class Gpus:
     """The GPUs of this node."""
 
     driver: str | None
-    """Version."""
     devices: tuple[DeviceInfo, ...]
     """Those that answer."""
     problems: tuple[str, ...] = ()
