@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from llmperf import (
@@ -20,11 +19,12 @@ from llmperf import (
     run_folders,
     warn,
 )
+from llmperf.errors import UserError
+from llmperf.reporting import UNKNOWN, printable, sentence, word
+from llmperf.types import Result
+from llmperf.validation import read_run_result
 
-if TYPE_CHECKING:
-    from llmperf.types import Result
-
-    from llmperf_compare.alignment import Alignment
+from llmperf_compare.alignment import FROM_STEP, MEAN_LIMIT, Alignment, align
 
 Labels = Mapping[str, str]
 """Label of each run, by its identity."""
@@ -68,11 +68,6 @@ def command(
 
     Exits with 0 if all are aligned, 1 if a run is not or it is unknown, 2 if a result cannot be read.
     """
-    from llmperf.errors import UserError
-    from llmperf.validation import read_run_result
-
-    from llmperf_compare.alignment import FROM_STEP, MEAN_LIMIT, align
-
     if len(runs) < 2:
         raise UserError("llmperf align: expected one run or more and the reference, found one path")
     results = [read_run_result(path) for path in runs]
@@ -101,8 +96,6 @@ def _print(alignments: list[Alignment], results: list[Result], limit: float, plo
 
 def labels(results: Sequence[Result]) -> Labels:
     """The framework of each run where all differ, else its identity."""
-    from llmperf.reporting import printable
-
     frameworks = [result.tuning.framework for result in results]
     distinct = len(set(frameworks)) == len(frameworks)
     return {result.run_id: printable(result.tuning.framework if distinct else result.run_id) for result in results}
@@ -112,8 +105,6 @@ def step_rows(
     alignments: Sequence[Alignment], names: Labels, language: str = "en"
 ) -> tuple[list[str], list[list[str]]]:
     """Headers and one row for each step: the loss of the reference, then of each run, with its difference."""
-    from llmperf.reporting import UNKNOWN, word
-
     headers = [word("step", language), f"{names[alignments[0].reference_id]} ({word('reference', language)})"]
     for alignment in alignments:
         headers += [names[alignment.run_id], word("difference", language)]
@@ -131,8 +122,6 @@ def step_rows(
 
 def verdict(alignment: Alignment, names: Labels, mean_limit: float, language: str = "en") -> str:
     """One line: whether a run is aligned, and by which figures."""
-    from llmperf.reporting import printable, sentence, word
-
     outcome = {True: "aligned", False: "NOT aligned", None: "cannot tell"}[alignment.passed]
     mean = alignment.mean_relative
     values = {"step": alignment.from_step, "limit": f"{100 * mean_limit:g}", "first": alignment.steps[0].step}
@@ -153,8 +142,6 @@ def verdict(alignment: Alignment, names: Labels, mean_limit: float, language: st
 
 def _recipes(alignment: Alignment) -> str:
     """A sentence on the cost in loss of another precision recipe, and whether the reference has that of its case."""
-    from llmperf.reporting import printable
-
     if (differ := alignment.precisions) is None:
         return ""
     emulated = " (emulated)" if differ.emulated else ""
@@ -168,8 +155,6 @@ def _recipes(alignment: Alignment) -> str:
 
 def plots(alignments: Sequence[Alignment], names: Labels, colour: bool, language: str = "en") -> Iterator[str]:
     """The loss curves, and the differences from the reference if there are any."""
-    from llmperf.reporting import sentence, word
-
     first = alignments[0]
     reference = f"{names[first.reference_id]} ({word('reference', language)})"
     curves = {reference: [(float(step.step), step.reference) for step in first.steps]}

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import ascii_uppercase
-from typing import TYPE_CHECKING
 
 import click
 from llmperf import language_option, print_json, print_page, run_folders
+from llmperf.errors import UserError
+from llmperf.types import Result
 
+from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
+from llmperf_compare.comparison_page import answer_lines, comparison_page, warning_lines
+from llmperf_compare.copies import distinct_results, refuse_shared_runs
+from llmperf_compare.documents import read_baselines, read_results
+from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side, compared, compared_with_figures, side_of
 from llmperf_compare.options import Share, answer_format_options, baselines
-
-if TYPE_CHECKING:
-    from llmperf.types import Result
-
-    from llmperf_compare.ci_findings import Checked
-    from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
 
 Read = tuple[tuple[Path, "Result"], ...]
 """Results, each with its file."""
@@ -62,13 +62,6 @@ def command(
     2 when something cannot be read. A side without a complete run is an error: 2, or with --format json, junit,
     github and sarif, 1 with a finding.
     """
-    from llmperf.errors import UserError
-
-    from llmperf_compare.comparison_page import comparison_page
-    from llmperf_compare.copies import distinct_results, refuse_shared_runs
-    from llmperf_compare.documents import read_baselines, read_results
-    from llmperf_compare.kinds import compared, compared_with_figures, side_of
-
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")
     named = {} if baseline is None else {BASELINE: Path(baseline)}
@@ -156,9 +149,6 @@ def _checked(
     fail_below: float | None,
 ) -> list[Checked]:
     """The findings on each side that was compared with something, or has no throughput to compare."""
-    from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
-    from llmperf_compare.comparison_page import answer_lines, warning_lines
-
     reference = next(iter(sides))
     checked = []
     for name, side in sides.items():

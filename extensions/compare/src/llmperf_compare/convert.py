@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 import click
-from llmperf import Finite, json_option, model_names, print_json
+from llmperf import Finite, json_option, model_names, print_json, whole_library_for
+from llmperf.accounting import Convention, convention_of, flops_by, known_conventions
 from llmperf.errors import UserError, unknown
-from llmperf.types import Dtype, Workload
-
-if TYPE_CHECKING:
-    from llmperf.accounting import Convention
-    from llmperf.types import Model
+from llmperf.types import Dtype, Model, Workload
+from llmperf.validation import installed_vendors, vendor_catalogue
 
 EXAMPLES = """\b
 Examples:
@@ -29,8 +27,6 @@ LARGEST_LIKELY_PERCENT = 200
 
 def convention_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Shell completion for conventions of FLOPs."""
-    from llmperf.accounting import known_conventions
-
     return [name for name in known_conventions() if name.startswith(incomplete)]
 
 
@@ -57,9 +53,6 @@ def command(
     and FLOP/s need `--from`. CONVENTION is a name, a program that counts so (torchtitan), or choices such as
     `active+causal`; `llmperf models NAME` lists them.
     """
-    from llmperf import whole_library_for
-    from llmperf.accounting import convention_of, flops_by, known_conventions
-
     facts = whole_library_for("models", model).model(model, "--model")
     share = recomputed or 0.0
     workload = Workload(
@@ -112,8 +105,6 @@ def _peak(text: str, where: str) -> float:
         if not float(text):
             raise UserError(f"{where}: expected TFLOP/s above 0, found {text}")
         return float(text) * FLOPS_PER_TERA
-    from llmperf.validation import installed_vendors, vendor_catalogue
-
     name, _, dtype = text.rpartition(":")
     if not name:
         raise UserError(f"{where}: expected TFLOP/s or DEVICE:DTYPE such as H100-SXM5-80GB:bf16, found {text!r}")
@@ -140,8 +131,6 @@ def converted(
     tokens_per_second: float, convention: Convention, model: Model, workload: Workload, peak: float | None
 ) -> dict[str, Any]:
     """A throughput of one device by a convention, with the formulas; `peak` in FLOP/s is that of the MFU, a share."""
-    from llmperf.accounting import flops_by
-
     counted = flops_by(convention, model, workload)
     rate = tokens_per_second * counted.flops
     how = f"{tokens_per_second:,.6g} token/s x {counted.flops / 1e9:.6g} GFLOP"

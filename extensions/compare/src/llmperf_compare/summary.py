@@ -7,19 +7,31 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from llmperf import language_option, print_json, print_page, print_table, print_text, run_folders, warn, wide_option
+from llmperf.errors import UserError
+from llmperf.reporting import disturbed, leaves, sheets_of, value_text, word
+from llmperf.types import Result, Section
 
+from llmperf_compare.ci_findings import Checked, document, finding, imported_finding, kind_findings
+from llmperf_compare.copies import distinct_results, refuse_shared_runs
+from llmperf_compare.cost import Costing, costing_for
+from llmperf_compare.documents import read_baselines, read_results, results_and_others, summaries
+from llmperf_compare.kind_texts import group_text
+from llmperf_compare.kinds import RunComparison, compared_with_figures, compared_with_runs, grouped
 from llmperf_compare.options import Share, answer_format_options, baselines, cost_options
-
-if TYPE_CHECKING:
-    from llmperf.errors import UserError
-    from llmperf.types import Result, Section
-
-    from llmperf_compare.cost import Costing
-    from llmperf_compare.ranked_kinds import ComparedKind, Ranked
+from llmperf_compare.prices import matched_prices
+from llmperf_compare.ranked_kinds import (
+    ComparedKind,
+    ImportedRow,
+    Ranked,
+    cost_rows_of,
+    device_of,
+    ranked_kinds,
+    scaling_of,
+)
+from llmperf_compare.summary_page import fastest_first, summary_page
 
 EXAMPLES = """\b
 Examples:
@@ -64,16 +76,6 @@ def command(
     Files in a folder that cannot be read are left out with a warning. Exits with 0, 1 if --fail-below is given and a
     median is below it, a kind has no figure or no baseline, or a file was left out, 2 if nothing can be read.
     """
-    from llmperf.errors import UserError
-    from llmperf.reporting import sheets_of
-
-    from llmperf_compare.copies import distinct_results
-    from llmperf_compare.cost import costing_for
-    from llmperf_compare.documents import results_and_others, summaries
-    from llmperf_compare.prices import matched_prices
-    from llmperf_compare.ranked_kinds import device_of, ranked_kinds, scaling_of
-    from llmperf_compare.summary_page import fastest_first, summary_page
-
     if fail_below is not None and baseline is None:
         raise UserError("--fail-below: expected --baseline PATH beside it, to know what to compare the runs with")
     unread: dict[Path, list[str]] = {}
@@ -123,10 +125,6 @@ def _findings(
     command_path: str,
 ) -> str:
     """The findings on each kind of run, on imported rows and on files that cannot be read."""
-    from llmperf_compare.ci_findings import Checked, document, finding, imported_finding, kind_findings
-    from llmperf_compare.kind_texts import group_text
-    from llmperf_compare.ranked_kinds import ImportedRow
-
     checked = []
     for group, comparison in kinds:
         findings = tuple(kind_findings(group, comparison, fail_below))
@@ -149,8 +147,6 @@ def _left_out(lines: list[str], error: UserError) -> None:
 
 def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_json: bool) -> None:
     """Imported documents, a table for each kind of them."""
-    from llmperf.reporting import value_text, word
-
     if as_json:
         print_json([{row.key: row.value for row in record} for section in sections for record in section.records])
         return
@@ -164,10 +160,6 @@ def _print_summaries(sections: Sequence[Section], language: str, wide: bool, as_
 
 def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[ComparedKind]:
     """Each kind of run compared with its baseline: runs, or figures from documents; UserError if there are neither."""
-    from llmperf_compare.copies import distinct_results, refuse_shared_runs
-    from llmperf_compare.documents import read_baselines, read_results
-    from llmperf_compare.kinds import compared_with_figures, compared_with_runs, grouped
-
     groups = grouped(runs)
     if baseline is None:
         return [(group, None) for group in groups]
@@ -181,10 +173,6 @@ def _with_baseline(runs: Sequence[Result], baseline: str | None) -> list[Compare
 
 
 def _document(member: Ranked, costing: Costing | None, scaling: float | None) -> Mapping[str, object]:
-    from llmperf.reporting import disturbed, leaves
-
-    from llmperf_compare.ranked_kinds import ImportedRow, cost_rows_of, device_of
-
     document: dict[str, object] = {} if scaling is None else {"scaling_efficiency": scaling}
     if costing is not None:
         known = {row.key: row.value for row in leaves(cost_rows_of(member, costing))}
@@ -212,8 +200,6 @@ def _document(member: Ranked, costing: Costing | None, scaling: float | None) ->
 
 def _exit_code(kinds: Sequence[ComparedKind], fail_below: float | None) -> int:
     """1 if a kind of runs is too slow or has no baseline, where that was asked for."""
-    from llmperf_compare.kinds import RunComparison
-
     if fail_below is None:
         return 0
     shares = [(held, held.share) for _, held in kinds if held is not None and held.share is not None]
