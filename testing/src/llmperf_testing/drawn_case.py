@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
-    from numpy.typing import NDArray
+from llmperf.types import Plan
+from numpy.typing import NDArray
 
 LARGEST_SEED = 999_999_999
 DATASETS = ("books", "encyclopedia", "forum", "letters", "manuals", "news", "papers", "stories")

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llmperf import architecture_problems, initial_normal, is_norm, learning_rate, open_batches
+from llmperf.types import Model, Optimizer, Plan, RunSpec
+from numpy.typing import NDArray
 
+from llmperf_testing.drawn_case import LateTokens
 from llmperf_testing.observations import Trajectory
 
-if TYPE_CHECKING:
-    from llmperf.types import Model, Optimizer, Plan, RunSpec
-    from numpy.typing import NDArray
-
-    from llmperf_testing.drawn_case import LateTokens
-
-    Floats = NDArray[np.float64]
-    Back = Callable[[Floats], Floats]
-    Passed = tuple[Floats, Back]
+Floats = NDArray[np.float64]
+Back = Callable[[Floats], Floats]
+Passed = tuple[Floats, Back]
 
 DEFAULT_THETA = 10000.0
 

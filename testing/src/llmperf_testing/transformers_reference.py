@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
@@ -24,21 +24,18 @@ from llmperf import (
     routing_table,
 )
 from llmperf.errors import UserError
+from llmperf.types import Model, Plan, RunSpec
 from llmperf_huggingface.export import huggingface_config
+from numpy.typing import NDArray
 from torch.nn import functional
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from llmperf_testing.drawn_case import LateTokens
 from llmperf_testing.observations import Trajectory
 from llmperf_testing.reference import micro_batches
 
-if TYPE_CHECKING:
-    from llmperf.types import Model, Plan, RunSpec
-    from numpy.typing import NDArray
-
-    from llmperf_testing.drawn_case import LateTokens
-
-    Draw = Callable[[str, tuple[int, ...]], NDArray[np.float32]]
-    """An initial weight by its name and shape."""
+Draw = Callable[[str, tuple[int, ...]], NDArray[np.float32]]
+"""An initial weight by its name and shape."""
 
 RENAMED = {
     ".mlp.gate.weight": ".mlp.router.weight",

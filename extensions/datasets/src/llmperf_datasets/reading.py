@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import struct
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from llmperf import open_regular
 from llmperf.errors import DataError
-from llmperf.types import ReadTokens
+from llmperf.types import DataSource, ReadTokens
+from numpy.typing import NDArray
 
 from llmperf_datasets.samsum import SAMSUM, record_tokens, samsum_file
 from llmperf_datasets.text import huggingface_tokens, open_encoder, python_library, text_file
-
-if TYPE_CHECKING:
-    from llmperf.types import DataSource
-    from numpy.typing import NDArray
 
 SAVED = ("dataset_info.json", "state.json", "dataset_dict.json")
 """Files in the folders that `datasets.load_from_disk` can read."""

@@ -7,18 +7,15 @@ import io
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from llmperf import read_bytes
 from llmperf.errors import DataError, UserError
+from numpy.typing import NDArray
 
 from llmperf_datasets.text import Encoder, encoded
 from llmperf_datasets.token_cache import cached_tokens, file_digest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 SAMSUM = "samsum"
 PROMPT = "Summarize this dialog:\n{dialog}\n---\nSummary:\n{summary}"

@@ -9,16 +9,14 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llmperf import open_regular, pip_command, read_bytes
 from llmperf.errors import DataError, UserError
+from numpy.typing import NDArray
 
 from llmperf_datasets.token_cache import READ_BYTES, cached_tokens, file_digest
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 NOT_THE_LIBRARY = {"site-packages", "dist-packages", "__pycache__"}
 BYTES = "bytes"

@@ -9,14 +9,11 @@ import tempfile
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 from llmperf import cache_dir, open_regular, write_bytes
 from llmperf.errors import DataError, UserError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from numpy.typing import NDArray
 
 READ_BYTES = 1 << 20
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import io
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from llmperf import install_own, json_option, language_option, print_json, print_page, run_folders, warn, write_bytes
 from llmperf.errors import UserError
+from llmperf.reporting import Page
 
-if TYPE_CHECKING:
-    from llmperf.reporting import Page
-
-    from llmperf_estimate.explain import Explanation
+from llmperf_estimate.explain import Explanation
 
 EXAMPLES = """\b
 Examples:

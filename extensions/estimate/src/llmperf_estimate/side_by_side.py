@@ -7,18 +7,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmperf import catalogued_names, planned_case
 from llmperf.errors import LlmperfError, UserError
 from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, money, printable, rounded
+from llmperf.types import Plan, PlannedCase
+from llmperf_compare.cost import Costing
 
 from llmperf_estimate.estimate import EstimateOptions, estimate
 from llmperf_estimate.types import Estimate
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan, PlannedCase
-    from llmperf_compare.cost import Costing
 
 ALL = "all"
 SIZE = "1x8"

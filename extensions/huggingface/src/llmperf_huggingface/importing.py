@@ -5,15 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 import llmperf
 from llmperf.errors import PluginError, UserError
-from llmperf.types import CommandOptions, ImportedModel, Model
-
-if TYPE_CHECKING:
-    from llmperf.types import CalledCommand
+from llmperf.types import CalledCommand, CommandOptions, ImportedModel, Model
 
 HOOK = "llmperf_import_model"
 IMPORT = "import"

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from llmperf import Finite, json_option, model_names, painted, plugin_names, printable, warn
 
-if TYPE_CHECKING:
-    from llmperf_peak.rank import TimedOperation
-    from llmperf_peak.rates import MeasuredRates
+from llmperf_peak.rank import TimedOperation
+from llmperf_peak.rates import MeasuredRates
 
 EXAMPLES = """\b
 Examples:

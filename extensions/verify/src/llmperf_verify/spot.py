@@ -17,23 +17,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import numpy as np
 from llmperf import check_model, count_parameters, decode, load_plan, recorded
 from llmperf.errors import LlmperfError
-from llmperf.types import FurtherRecord, Plan, StepRecord, Text
+from llmperf.types import FurtherRecord, Plan, Result, StepRecord, Text
+from llmperf.types.records import Record
+from numpy.typing import NDArray
 
 from llmperf_verify.documents import PLAN, Impossible, own_data
 from llmperf_verify.first_losses import IGNORED, SequencesRecord
 from llmperf_verify.verification import LevelCheck, Outcome
 
-if TYPE_CHECKING:
-    import numpy as np
-    from llmperf.types import Result
-    from llmperf.types.records import Record
-    from numpy.typing import NDArray
-
-    Figures = Mapping[str, float | int | str | None]
+Figures = Mapping[str, float | int | str | None]
 
 MOST_HOURS = 200
 """A check that would take longer is refused."""

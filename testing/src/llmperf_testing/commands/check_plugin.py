@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import click
 from llmperf.cli.output import json_option, print_json
+from llmperf.plugins.discovery import Found
 
-if TYPE_CHECKING:
-    from llmperf.plugins.discovery import Found
-
-    from llmperf_testing.check import Outcome
+from llmperf_testing.check import Outcome
 
 EXAMPLES = """\b
 Examples:

@@ -11,16 +11,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmperf.types.devices import DeviceInfo, DeviceSample, Dtype, Offers, PeakFlops, Probe
+from llmperf.types.plan import Plan
+from llmperf.types.rates import DeviceRates
 
 from llmperf_vendorkit.readings import Inventory
 from llmperf_vendorkit.tables import PeakEntry, PeakTable, RateTable
-
-if TYPE_CHECKING:
-    from llmperf.types.plan import Plan
-    from llmperf.types.rates import DeviceRates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,12 +8,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from llmperf.types import Plan
 from llmperf_vendorkit import AcceleratorVendor, Inventory, read_layouts, read_toml, tool_output
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 DATA = Path(__file__).parent / "data"
 NAMES = ("xpu_smi", "xpu-smi")

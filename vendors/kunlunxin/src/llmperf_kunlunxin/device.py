@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from llmperf.errors import PluginError
+from llmperf.types import Plan
 from llmperf_vendorkit import AcceleratorDevice
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 SIDE = 1024
 """Side of the matrices whose product shows whether events measure time."""

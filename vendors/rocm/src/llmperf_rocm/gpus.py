@@ -6,9 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from llmperf.types import DeviceInfo
+from llmperf.types import DeviceInfo, Plan
 from llmperf_vendorkit import (
     AcceleratorVendor,
     CommandReader,
@@ -21,9 +20,6 @@ from llmperf_vendorkit import (
 )
 
 from llmperf_rocm import library
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 ROCR = "ROCR_VISIBLE_DEVICES"
 HIP = "HIP_VISIBLE_DEVICES"

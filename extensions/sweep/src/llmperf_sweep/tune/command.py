@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from llmperf import json_option, print_json, print_table, printable
 from llmperf.errors import UserError
 
-if TYPE_CHECKING:
-    from llmperf_sweep.tune.search import Outcome
-    from llmperf_sweep.tune.trials import Trial
+from llmperf_sweep.tune.search import Outcome
+from llmperf_sweep.tune.trials import Trial
 
 EXAMPLES = """\b
 Examples:

@@ -9,12 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING
 
 from llmperf import read_bytes, write_bytes
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan, Progress, Result, StepProgress
+from llmperf.types import Plan, Progress, Result, StepProgress
 
 MAX_BYTES = 4096
 

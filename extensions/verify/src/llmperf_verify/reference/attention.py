@@ -10,16 +10,14 @@ import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llmperf import rotary_frequencies
+from llmperf.types import Model
+from numpy.typing import NDArray
 
 from llmperf_verify.reference.weights import Array, Weights, product, rms_normed
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
-    from numpy.typing import NDArray
 
 MOST_QUERIES = 256
 """Queries of a block."""

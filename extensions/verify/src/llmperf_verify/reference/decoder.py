@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from llmperf.types import Contract, Model
+from numpy.typing import NDArray
 
 from llmperf_verify.reference.attention import BLOCK_SCORES, Positions, attention, positions_of
 from llmperf_verify.reference.feed_forward import feed_forward, mixture_layer, shared_width
@@ -20,10 +22,6 @@ from llmperf_verify.reference.weights import (
     rms_normed,
     row_blocks,
 )
-
-if TYPE_CHECKING:
-    from llmperf.types import Contract, Model
-    from numpy.typing import NDArray
 
 MOST_EXPERTS = 4096
 """Most experts of routing tables."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from llmperf import routing_table
+from llmperf.types import Contract, Model
+from llmperf.types.models import Mixture
+from numpy.typing import NDArray
 
 from llmperf_verify.reference.weights import Array, Weights, product, row_blocks
-
-if TYPE_CHECKING:
-    from llmperf.types import Contract, Model
-    from llmperf.types.models import Mixture
-    from numpy.typing import NDArray
 
 CLAMP, SIGMOID_SLOPE = 7.0, 1.702
 """Constants of GPT-OSS (`swiglu_limit` and `alpha` of its published code, arXiv:2508.10925)."""
