@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from llmperf.types.plan import Plan
+from llmperf.types.plan import Plan
 
 INTERFACE = "{interface}"
 """Placeholder in a variable of the ranks: the interface of their node, which the agent fills in."""

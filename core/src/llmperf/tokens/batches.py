@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from contextlib import suppress
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmperf.errors import UserError
 from llmperf.tokens import known_entropy
 from llmperf.tokens.draws import position
 from llmperf.tokens.sources import Samples, check_ids, open_samples
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from llmperf.types import Batch, Plan
-
+from llmperf.types import Batch, Plan
 
 opened: list[str] = []
 """Fingerprints of the data that this process has opened, in order: a rank records the first."""

@@ -12,16 +12,13 @@ import math
 import os
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmperf.accounting.routing import MOST_EXPERTS, ROUTING_ROWS, Routing, routing_loads
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from llmperf.types import Batch, Model
+from llmperf.types import Batch, Model
 
 WORDS_PER_COUNTER = 4
 BLOCK = 1 << 16

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from llmperf.errors import DataError, PluginError
 from llmperf.plugins.loading import plugins_for
@@ -16,14 +17,9 @@ from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages
 from llmperf.tokens import PYTHON_STDLIB, SYNTHETIC, synthetic_fingerprint
 from llmperf.tokens.draws import SampleOrder, permutation, raw_uint64
+from llmperf.types import Batch, DataSource, RunSpec
 from llmperf.types.plan_checks import Problem
 from llmperf.types.spec import ReadTokens
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from llmperf.types import Batch, DataSource, RunSpec
-
 
 IGNORED = -100
 """Marks a padded place; the cross entropy of torch and of Paddle ignores labels with this value."""
