@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 27350,
+    "core": 27300,
     "schemas": 100,
     "testing": 4850,
     "vendors/ascend": 200,
@@ -49,7 +49,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/remote": 2450,
     "launchers/slurm": 850,
     "launchers/ssh": 500,
-    "extensions/compare": 3950,
+    "extensions/compare": 3900,
     "extensions/datasets": 500,
     "extensions/estimate": 3850,
     "extensions/fuzz": 950,
@@ -62,10 +62,10 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/sweep": 2750,
     "extensions/trace": 1200,
     "extensions/tracking": 400,
-    "extensions/verify": 4350,
+    "extensions/verify": 4300,
     "extensions/watch": 1450,
     "extensions/zh": 50,
-    "outside tests": 92700,
+    "outside tests": 92500,
     "tests": 50450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
