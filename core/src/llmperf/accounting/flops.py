@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 from llmperf.accounting.counting import flops_by, known_conventions
 from llmperf.accounting.parameters import count_parameters, lora_parameters
 from llmperf.errors import UserError
 from llmperf.hookspecs import hookimpl
-from llmperf.plugins.loading import Plugins
 from llmperf.types import Contract, FlopCount, FlopsPerToken, Model, PeakFlops, Tuning, Workload
 from llmperf.types.flop_counts import ConventionName, Mfu, WeightedPeak
+
+if TYPE_CHECKING:
+    from llmperf.plugins.loading import Plugins
 
 HEADLINE = "nominal"
 """The convention of the published tables."""

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import TYPE_CHECKING
 
 from llmperf.types.layout import Batch
 from llmperf.types.plan_checks import Problem
-from llmperf.types.spec import Contract, Optimizer, Tuning
+from llmperf.types.spec import Contract, Tuning
+
+if TYPE_CHECKING:
+    from llmperf.types.spec import Optimizer
 
 
 def settle(

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from llmperf.accounting.counting import Attention, forward_flops, known_conventions
 from llmperf.errors import unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
-from llmperf.types import Contract, Dtype, Model, Plan
 from llmperf.types.flop_counts import PeakPart, PrecisionRecipe, WeightedPeak
+
+if TYPE_CHECKING:
+    from llmperf.types import Contract, Dtype, Model, Plan
 
 
 @cache

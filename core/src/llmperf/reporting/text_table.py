@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from llmperf.types.sheet import Column
+if TYPE_CHECKING:
+    from llmperf.types.sheet import Column
 
 MAX_LINES = 4
 """Most lines of a cell that wraps."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 from llmperf.reporting.safe_text import printable
-from llmperf.types import Finding, Row
 from llmperf.types.texts import Text
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from llmperf.types import Finding, Row
 
 CJK = "\u2e80"
 """The first of the characters between which Chinese text has no spaces."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
-from llmperf.runfolder.contents import RunRecords
 from llmperf.runfolder.readings import HostLoad, busy_parts, programs_text
 from llmperf.types.hosts import FAULTS, NodeConditions
 from llmperf.types.result import (
@@ -19,6 +19,9 @@ from llmperf.types.result import (
     Result,
 )
 from llmperf.types.texts import Text
+
+if TYPE_CHECKING:
+    from llmperf.runfolder.contents import RunRecords
 
 COSTLY_SHARE = 0.05
 """Share of the measured window that stragglers may cost without a note."""

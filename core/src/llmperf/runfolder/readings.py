@@ -7,15 +7,17 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.files.text import printable
-from llmperf.types.devices import DeviceSample
 from llmperf.types.hosts import FAULTS, MAX_PROGRAMS, WINDOW_PARTS, BusyProgram, LoadBefore, Resource
-from llmperf.types.layout import Layout
-from llmperf.types.records import HostSample, MemorySample, PhaseRecord
 from llmperf.types.result import MEMORY_PRESSURE, OTHER_CPU_SHARE
 from llmperf.types.texts import Text
+
+if TYPE_CHECKING:
+    from llmperf.types.devices import DeviceSample
+    from llmperf.types.layout import Layout
+    from llmperf.types.records import HostSample, MemorySample, PhaseRecord
 
 
 class HostReading(NamedTuple):

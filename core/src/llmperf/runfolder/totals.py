@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from math import fsum, ldexp
 from operator import add
+from typing import TYPE_CHECKING
 
 from llmperf.accounting.routing import mixture_layers_of
 from llmperf.errors import UserError
-from llmperf.types.plan import Plan
-from llmperf.types.records import ExpertsRecord, StepRecord
 from llmperf.types.result import LayerLoad, LossPoint
+
+if TYPE_CHECKING:
+    from llmperf.types.plan import Plan
+    from llmperf.types.records import ExpertsRecord, StepRecord
 
 
 class StepTotals:
