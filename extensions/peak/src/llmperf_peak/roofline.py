@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from llmperf.accounting import products_dtype
-from llmperf.types import Plan, Result, ResultSection, Row, Text
-from llmperf.types.documents import Violation
+from llmperf.types import ResultSection, Text
 from llmperf.types.frozen import dataclass
 from llmperf.types.units import Count, NonNegative
 from llmperf.validation import deviates, figure, rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan, Result, Row
+    from llmperf.types.documents import Violation
 
 BECAUSE = {
     "flops_per_byte": Text("FLOPs / bytes"),

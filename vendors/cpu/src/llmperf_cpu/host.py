@@ -6,8 +6,12 @@ import os
 import platform
 from math import ceil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from llmperf.types import DeviceInfo, Offers, Plan, Probe
+from llmperf.types import DeviceInfo, Offers, Probe
+
+if TYPE_CHECKING:
+    from llmperf.types import Plan
 
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from llmperf import precision_recipe
-from llmperf.types import PeakFlops, Plan, Result, Text
+from llmperf.types import Text
 from llmperf.validation import rule
 
 from llmperf_cpu.host import OFFERS, threads_of_a_rank
+
+if TYPE_CHECKING:
+    from llmperf.types import PeakFlops, Plan, Result
 
 PAGE = """# CPU1: A CPU computes in fp32 and bf16
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from llmperf.types import Result, Text
+from llmperf.types import Text
 from llmperf.validation import rule
+
+if TYPE_CHECKING:
+    from llmperf.types import Result
 
 PAGE = """# NVIDIA1: The ranks' torch was built for GPUs
 
