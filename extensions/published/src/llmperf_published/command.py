@@ -69,10 +69,14 @@ def command(
     """
     from llmperf.validation import known_library
 
+    from llmperf_published.importers import read_by_others
     from llmperf_published.reading.files import import_files
     from llmperf_published.reading.own_facts import own_facts
     from llmperf_published.rules.verdicts import closing, judged
 
+    sources = read_by_others(sources, out, statements, force=force, as_json=as_json)
+    if not sources:
+        return
     library = known_library()
     own = own_facts(peaks, models, library, statements)
     result = import_files(sources, out, library, force, own)

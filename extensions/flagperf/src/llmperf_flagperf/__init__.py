@@ -1,0 +1,1 @@
+"""FlagPerf's configurations as cases of llmperf, and results of llmperf as FlagPerf's table."""

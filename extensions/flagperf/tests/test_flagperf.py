@@ -1,0 +1,147 @@
+"""FlagPerf's configurations become cases that plan, and a result becomes its table and back."""
+
+import json
+
+import llmperf_schemas
+import pytest
+from llmperf.cli.main import call
+
+DEEPSPEED = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 32, "bf16": {"enabled": True},
+             "zero_optimization": {"stage": 1}}  # fmt: skip
+MEGATRON = """
+seqlength = 4096
+batchsize = 2 ** 0 if False else 1
+batchsize = 1
+accumulate_steps = 8 * 4
+theoryflops = 312000000000000.0
+train_steps = 1000
+tensor_parallel = 1
+pipeline_parallel = 1
+tokenizer = open("/etc/passwd").read()
+"""
+PADDLE = """
+model_name_or_path: str = "facebook/" + "llama-13b"
+max_seq_length = 2048
+max_steps = 100
+learning_rate = 3e-4
+min_learning_rate = 3e-5
+lr_scheduler_type = "cosine"
+per_device_train_batch_size = 2
+tensor_parallel_degree = 2
+pipeline_parallel_degree = 1
+sharding_parallel_degree = 4
+gradient_accumulation_steps = 256
+use_flash_attention = 1
+use_fused_rms_norm = 1
+fp16 = True
+sharding = "stage2"
+recompute = True
+save_steps = -10000
+"""
+
+
+@pytest.fixture
+def llmperf(capsys):
+    """A function that gives the exit code, output and messages of a command line."""
+
+    def run(*words):
+        code = call([str(word) for word in words])
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def training(tmp_path):
+    """A folder `training` with two configurations, made for this test after the form of public ones."""
+    folder = tmp_path / "training"
+    for name, text, file in (
+        ("llama2_7b-megatron-deepspeed", MEGATRON, "config_A100x1x8.py"),
+        ("llama1_13B-paddle", PADDLE, "config_TP2PP1SH2SP4A10080Gx1x8.py"),
+        ("resnet50-pytorch", "lr = 1\n", "config_A100x1x8.py"),
+    ):
+        place = folder / "nvidia" / name / "config"
+        place.mkdir(parents=True)
+        (place / file).write_text(text)
+    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/ds_config.json").write_text(json.dumps(DEEPSPEED))
+    shell = "export A=1\nexport B=$HOME\nXFLAGS --disable x\n"
+    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/environment_variables.sh").write_text(shell)
+    return folder
+
+
+def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tmp_path):
+    done = llmperf("import", training, "--out", tmp_path / "cases", "--json")
+    assert done[0] == 0, done[2]
+    document = json.loads(done[1])
+    assert [one["plan"] for one in document["cases"]] == ["ok", "ok"]
+    assert [one["machine"] for one in document["cases"]] == ["A100-SXM4-80GB:1x8"] * 2
+    assert "unknown model 'resnet50'" in document["refused"][0]
+    paddle, megatron = sorted(document["cases"], key=lambda one: "megatron" in one["name"])
+    assert megatron["environment"] == {"A": "1"}
+    assert (megatron["stated_peak"], megatron["meaningless"]) == (312e12, ["tokenizer"])
+    assert "save_steps" in paddle["meaningless"]
+    assert set(paddle["assumed"]) == {"contract.dataset=synthetic"}
+    case = (tmp_path / "cases" / f"{paddle['name']}.toml").read_text()
+    for line in ('model = "llama1_13b"', "global_batch = 2048", 'precision = "fp16"', "sharding_stage = 2",
+                 "gradient_checkpointing = true", 'fused_ops = ["rms_norm"]', "steps = 100"):  # fmt: skip
+        assert f"\n{line}\n" in case
+    text = llmperf("plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8")[1]
+    assert "8 ranks = TP1 x PP1 x DP8" in text
+    again = llmperf("import", training, "--out", tmp_path / "cases")
+    assert (again[0], "--force replaces it" in again[2]) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import os\nseqlength = 4096\n", "expected a value of contract.precision, found none"),
+        ("precision = 'bf16'\n", "expected a value of contract.seq_len, found none"),
+        ("def (:\n", "expected a configuration in Python"),
+        ("x = " + "1 + " * 40 + "1\nseqlength = 1", "contract.precision"),
+        ("seqlength = 64\nprecision = 'bf16'\ntensor_parallel = 3\n", "expected a multiple of 3 ranks"),
+        ("seqlength = 64\nprecision = 'bf16'\ngbs = 9\n", "expected a global batch that is a multiple of 8"),
+        ("#" * 70_000, "expected at most 65536 bytes"),
+    ],
+)
+def test_what_is_missing_or_no_configuration_is_one_line(llmperf, tmp_path, text, expected):
+    place = tmp_path / "nvidia" / "llama2_7b-deepspeed" / "config"
+    place.mkdir(parents=True)
+    (place / "config_A100x1x8.py").write_text(text)
+    done = llmperf("import", place / "config_A100x1x8.py", "--out", tmp_path / "cases")
+    assert (done[0], len(done[2].splitlines())) == (2, 1)
+    assert expected in done[2]
+    assert not (tmp_path / "cases").exists()
+
+
+def test_cases_of_a_test_conf_are_found(llmperf, training, tmp_path):
+    conf = training / "run_benchmarks" / "config" / "test_conf.py"
+    conf.parent.mkdir(parents=True)
+    conf.write_text('VENDOR = "nvidia"\nCASES = {"llama2_7b:megatron-deepspeed:A100:1:8:1": "/data"}\n')
+    assert "1 case written" in llmperf("import", conf, "--out", tmp_path / "cases")[1]
+    conf.write_text('CASES = {"llama2_7b:deepspeed:A100:1:8:1": "/data"}\n')
+    assert "found none for 'llama2_7b:deepspeed:A100:1:8:1'" in llmperf("import", conf, "--out", tmp_path / "more")[2]
+
+
+def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path):
+    result = llmperf_schemas.example("result")
+    (tmp_path / "run").mkdir()
+    path = tmp_path / "run" / "result.json"
+    path.write_text(json.dumps(result))
+    assert "a device for each rank" in llmperf("report", path, "--format", "flagperf")[2]
+    result["hardware"] |= {"vendor": "nvidia", "device_model": "NVIDIA A100-SXM4-80GB", "device_share": 1.0}
+    path.write_text(json.dumps(result))
+    done = llmperf("report", path, "--format", "flagperf", "-o", tmp_path / "README.md")
+    assert done[0] == 0, done[2]
+    done = llmperf("import", tmp_path / "README.md", "--out", tmp_path / "imported")
+    assert (done[0], done[2]) == (0, "")
+    (imported,) = json.loads((next((tmp_path / "imported").glob("*/published.json"))).read_text())["rows"]
+    shown, measured = imported["metrics"], result["metrics"]
+    assert shown["tokens_per_second_per_device"]["value"] == pytest.approx(
+        measured["tokens_per_second_per_device"], rel=1e-3
+    )
+    assert shown["loss"]["value"] == pytest.approx(measured["final_loss"], rel=1e-3)
+    nominal = next(mfu["value"] for mfu in result["mfu"] if mfu["convention"] == "nominal")
+    assert shown["mfu"]["value"] == pytest.approx(nominal, abs=5e-4)
+    assert (imported["model"], imported["framework"]) == (result["model"]["name"], result["tuning"]["framework"])
+    batch = {name: imported["batch"][name] for name in ("micro_batch", "gradient_accumulation", "seq_len")}
+    assert batch == {name: {**result["tuning"], **result["contract"]}[name] for name in batch}

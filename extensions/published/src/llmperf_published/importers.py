@@ -1,0 +1,51 @@
+"""Sources of `llmperf import` that are no Markdown table: other packages read them.
+
+Such a package has an entry point `llmperf.importer.v1`, a class without arguments that is an `Importer`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+from llmperf.errors import UserError
+
+GROUP = "llmperf.importer.v1"
+
+
+class Importer(Protocol):
+    """Reads one kind of source."""
+
+    title: str
+    """What it reads, in the plural."""
+
+    def claims(self, path: Path) -> bool:
+        """Check whether it reads a file or folder; by its name and the beginning of its text, without an error."""
+
+    def read(
+        self, paths: Sequence[Path], out: Path, stated: Mapping[str, str | None], *, force: bool, as_json: bool
+    ) -> None:
+        """Read what it has claimed, write below `out`, and print what was read. UserError if it cannot be read.
+
+        `stated` has what the options --vendor, --device, --devices, --precision say of what sources leave out.
+        """
+
+
+def read_by_others(
+    sources: Sequence[Path], out: Path, stated: Mapping[str, str | None], *, force: bool, as_json: bool
+) -> tuple[Path, ...]:
+    """Have the installed importers read what they claim; the sources that are left."""
+    left = list(sources)
+    for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
+        if all(path.suffix.lower() in (".md", ".markdown") for path in left):
+            break
+        importer: Importer = entry.load()()
+        claimed = [path for path in left if path.exists() and importer.claims(path)]
+        if claimed and as_json and len(claimed) < len(sources):
+            raise UserError(f"--json: expected sources of one kind, found {importer.title} and others")
+        if claimed:
+            importer.read(claimed, out, stated, force=force, as_json=as_json)
+        left = [path for path in left if path not in claimed]
+    return tuple(left)
