@@ -114,6 +114,11 @@ def test_files_of_core_hold_whole_concepts():
     assert median >= MIN_MEDIAN_LINES, f"median {median}; the shortest files: {shortest}"
 
 
+def test_modules_of_core_have_distinct_names():
+    names = Counter(path.name for path in core_modules())
+    assert [name for name, count in names.items() if count > 1] == []
+
+
 def test_sizes_only_go_down():
     sizes = {name: 0 for name in BUDGETS}
     for path in python_files():

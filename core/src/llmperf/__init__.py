@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
-    from llmperf.accounting.layout import data_parallel_of as data_parallel_of
-    from llmperf.accounting.layout import parallelism_problems as parallelism_problems
-    from llmperf.accounting.layout import standard_layout as standard_layout
     from llmperf.accounting.optimiser_step import learning_rate as learning_rate
     from llmperf.accounting.parameters import count_parameters as count_parameters
     from llmperf.accounting.precisions import precision_recipe as precision_recipe
+    from llmperf.accounting.rank_layout import data_parallel_of as data_parallel_of
+    from llmperf.accounting.rank_layout import parallelism_problems as parallelism_problems
+    from llmperf.accounting.rank_layout import standard_layout as standard_layout
     from llmperf.accounting.rotary import rotary_frequencies as rotary_frequencies
     from llmperf.accounting.routing import ROUTING_ROWS as ROUTING_ROWS
     from llmperf.cases.fields import read_options as read_options

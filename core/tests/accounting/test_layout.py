@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 from llmperf import parallelism_problems, standard_layout
-from llmperf.accounting.layout import layout_problems, layout_text
+from llmperf.accounting.rank_layout import layout_problems, layout_text
 from llmperf.cli.main import call
 from llmperf.types import Layout
 

@@ -12,7 +12,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.launchers import LocalLauncher, agent_command
+from llmperf.launching.local_launcher import LocalLauncher, agent_command
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
 from llmperf.planning.launchers import find_launcher

@@ -7,8 +7,8 @@ import json
 import pytest
 from llmperf.cli import main
 from llmperf.cli.main import call
-from llmperf.plugins.commands import packaged_commands
 from llmperf.plugins.own_packages import project_packages
+from llmperf.plugins.packaged_commands import packaged_commands
 
 HELLO = '"""Greet somebody."""\nimport click\n\n@click.command("hello")\n@click.argument("name")\ndef command(name):\n'
 HELLO += '    """Greet NAME."""\n    click.echo(f"hello {name}")\n'

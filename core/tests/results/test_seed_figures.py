@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 from llmperf import standard_layout
 from llmperf.accounting.flops import count_flops, utilisation
-from llmperf.accounting.layout import data_parallel_of
 from llmperf.accounting.model_states import stage_state_bytes
 from llmperf.accounting.optimiser_step import batch_of, settle
 from llmperf.accounting.parameters import lora_parameters
+from llmperf.accounting.rank_layout import data_parallel_of
 from llmperf.cases.library import library
 from llmperf.types import PeakFlops, Workload
 

@@ -15,7 +15,7 @@ from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.launchers import free_port
+from llmperf.launching.local_launcher import free_port
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Outcome, Selection, Site

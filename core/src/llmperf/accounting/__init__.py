@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from llmperf.accounting.counting import flops_by as flops_by
     from llmperf.accounting.counting import known_conventions as known_conventions
     from llmperf.accounting.flops import utilisation as utilisation
-    from llmperf.accounting.layout import layout_text as layout_text
     from llmperf.accounting.parameters import attention_parameters as attention_parameters
     from llmperf.accounting.parameters import attention_shapes as attention_shapes
     from llmperf.accounting.parameters import count_parameters as count_parameters
@@ -24,5 +23,6 @@ if TYPE_CHECKING:
     from llmperf.accounting.precisions import precision_recipe as precision_recipe
     from llmperf.accounting.precisions import products_dtype as products_dtype
     from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
+    from llmperf.accounting.rank_layout import layout_text as layout_text
 
 __all__, __getattr__ = lazily(globals())

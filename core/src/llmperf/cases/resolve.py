@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from llmperf.accounting.layout import data_parallel_of, layout_problems
 from llmperf.accounting.optimiser_step import settle
+from llmperf.accounting.rank_layout import data_parallel_of, layout_problems
 from llmperf.accounting.routing import DEFAULT_SKEW, MOST_EXPERTS
 from llmperf.cases.library import Library
 from llmperf.cases.settings import FREE, Setting, flattened

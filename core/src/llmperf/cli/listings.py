@@ -146,10 +146,10 @@ Examples:
 @json_option
 def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
     """List the installed plugins and the commands of packages, or show one; a broken one is shown with its reason."""
-    from llmperf.plugins.commands import packaged_commands
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.installed import version
     from llmperf.plugins.loading import Plugins
+    from llmperf.plugins.packaged_commands import packaged_commands
 
     installed, plugins = discover(), Plugins()
     known: list[tuple[str, ...]] = [

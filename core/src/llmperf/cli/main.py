@@ -16,10 +16,13 @@ import click
 from llmperf.cli import colour
 from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
-from llmperf.plugins.commands import COMMANDS, PackagedCommand, packaged_commands
+from llmperf.plugins.packaged_commands import COMMANDS, PackagedCommand, packaged_commands
 
-HOMES = {**dict.fromkeys(("cases", "plugins", "devices", "doctor"), "listings"), "plan": "request", "recover": "run"}
-"""The modules of commands that share one; each command is a function of its name there."""
+HOMES = {
+    **dict.fromkeys(("cases", "plugins", "devices", "doctor"), "listings"),
+    **{"models": "model_listing", "plan": "request", "recover": "run"},
+}
+"""The modules of commands without one of their own name; each command is a function of its name there."""
 
 EXAMPLES = """\b
 Examples:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from llmperf.accounting.flops import HEADLINE
-from llmperf.accounting.layout import coordinates_text, layout_text, range_text, rank_order_text
 from llmperf.accounting.precisions import weighted_peaks
+from llmperf.accounting.rank_layout import coordinates_text, layout_text, range_text, rank_order_text
 from llmperf.accounting.routing import routing_text
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.host_facts import compact_hosts

@@ -51,9 +51,9 @@ def program() -> NoReturn:
         sys.exit(_command())
     code = None
     if words and words not in (["--help"], ["-h"], ["--version"]):
-        from llmperf.plugins.commands import COMMANDS
         from llmperf.plugins.discovery import discover
         from llmperf.plugins.own_packages import is_own
+        from llmperf.plugins.packaged_commands import COMMANDS
 
         if not all(is_own(found.distribution) for found in discover()):
             if words[0] in RUNNING:

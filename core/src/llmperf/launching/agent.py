@@ -20,7 +20,7 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.guard import guarded
-from llmperf.launching.launchers import of_node
+from llmperf.launching.local_launcher import of_node
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import end_descendants, end_with_parent, oom_kills, send_group
 from llmperf.runfolder import filenames

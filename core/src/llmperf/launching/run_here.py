@@ -16,7 +16,7 @@ from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.files.text import printable, without_secrets
 from llmperf.launching.controller import dump_stacks
-from llmperf.launching.launchers import agent_command, free_port, of_node
+from llmperf.launching.local_launcher import agent_command, free_port, of_node
 from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
 from llmperf.measuring.sampler import Sampler, device_query, device_sampler
 from llmperf.measuring.worker import plugins_of

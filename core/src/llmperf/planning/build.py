@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.accounting.flops import flops_of, workload_of
-from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.optimiser_step import batch_of
+from llmperf.accounting.rank_layout import standard_layout
 from llmperf.cases.library import Library, library
 from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve

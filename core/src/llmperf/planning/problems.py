@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from llmperf.accounting.flops import workload_of
-from llmperf.accounting.layout import standard_layout
 from llmperf.accounting.model_states import Transient, stage_state_bytes
 from llmperf.accounting.precisions import precision_recipe
+from llmperf.accounting.rank_layout import standard_layout
 from llmperf.planning.host_facts import injecting
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import who

@@ -31,14 +31,14 @@ T = TypeVar("T")
 
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
-    "llmperf_facts": ("llmperf.launching.hooks",),
+    "llmperf_facts": ("llmperf.launching.core_hooks",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
-    "llmperf_launchers": ("llmperf.launching.hooks",),
+    "llmperf_launchers": ("llmperf.launching.core_hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
-    "llmperf_rules": ("llmperf.validation.hooks",),
-    "llmperf_document_kinds": ("llmperf.validation.hooks", "llmperf.reporting.hooks"),
-    "llmperf_reporters": ("llmperf.reporting.hooks",),
+    "llmperf_rules": ("llmperf.validation.core_rules",),
+    "llmperf_document_kinds": ("llmperf.validation.core_rules", "llmperf.reporting.core_formats"),
+    "llmperf_reporters": ("llmperf.reporting.core_formats",),
 }
 """The modules with the core's own answers to each hook, by dotted name, as in an entry point; imported when asked."""
 

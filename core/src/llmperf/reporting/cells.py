@@ -8,7 +8,7 @@ from fractions import Fraction
 from statistics import median
 from typing import Any, TypeAlias
 
-from llmperf.accounting.layout import layout_text
+from llmperf.accounting.rank_layout import layout_text
 from llmperf.accounting.routing import routing_text
 from llmperf.types import Change, Layout, Result, Rounding, Row, Text
 from llmperf.types.flop_counts import Mfu, WeightedPeak

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.layout import coordinates_text, range_text
+from llmperf.accounting.rank_layout import coordinates_text, range_text
 from llmperf.reporting import cells
 from llmperf.reporting.cells import joined, labelled, number, shown
 from llmperf.results.disturbances import before_start

@@ -9,7 +9,6 @@ from typing import Literal
 from llmperf.cases.overlays import check_readable
 from llmperf.errors import PluginError, PluginImportError, UserError
 from llmperf.planning.vendors import asked
-from llmperf.plugins.commands import packaged_commands
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import blaming
@@ -17,6 +16,7 @@ from llmperf.plugins.hook_names import missing_name
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install, install_own, moved, reinstall, uninstall
 from llmperf.plugins.own_packages import published
+from llmperf.plugins.packaged_commands import packaged_commands
 from llmperf.plugins.requirements import unmet_requirements
 
 

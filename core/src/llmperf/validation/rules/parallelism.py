@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.layout import DEGREES, layout_problems, sharding_degree_of
+from llmperf.accounting.rank_layout import DEGREES, layout_problems, sharding_degree_of
 from llmperf.cases.resolve import MOST_RANKS, size_problems
 from llmperf.files.json_files import ByValue
 from llmperf.files.text import printable

@@ -1,4 +1,4 @@
-"""The core's own rules and kinds of document, except results: `llmperf.reporting.hooks` has them and their sheets."""
+"""The core's own rules and kinds of document, except results, which `llmperf.reporting.core_formats` has."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ Examples:
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
 @json_option
 @click.pass_context
-def command(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:
+def models(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:
     """List the models, or show one.
 
     NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown.

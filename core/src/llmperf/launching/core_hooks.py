@@ -32,6 +32,6 @@ def llmperf_facts() -> Facts:
 @hookimpl
 def llmperf_launchers() -> Iterable[Launcher]:
     """The launcher of this machine."""
-    from llmperf.launching.launchers import LocalLauncher
+    from llmperf.launching.local_launcher import LocalLauncher
 
     return [LocalLauncher()]
