@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from llmperf.types.devices import Probe
 from llmperf.types.models import Model
 from llmperf.types.plan_checks import Problem
-from llmperf.types.spec import RunSpec
+from llmperf.types.spec import RunSpec, Tuning
 
 ATTENTION_FEATURES: Mapping[str, str] = {
     "flash": "flash_attention",
@@ -69,9 +69,11 @@ def _expected(valid: Sequence[object] | OptionCheck, value: object) -> str | Non
 
 
 def _nearest(name: str, known: Collection[str]) -> str:
+    near = get_close_matches(name, known, n=1, cutoff=0.5)
+    if not near and (elsewhere := get_close_matches(name, [one.name for one in fields(Tuning)], n=1, cutoff=0.8)):
+        return f"did you mean {f'tuning.{elsewhere[0]}'!r}?"
     if not known:
         return "it has none"
-    near = get_close_matches(name, known, n=1, cutoff=0.5)
     return f"did you mean {near[0]!r}?" if near else f"it has: {', '.join(sorted(known))}"
 
 

@@ -272,9 +272,14 @@ def found_documents(
 
             if (why := how_far(path, "the run has not ended or was cut off")) is not None:
                 raise UserError(f"{path}: expected {RESULT}, found none: {why}")
-            titles = " or ".join(kind.title for kind in open_catalogue().kinds.values() if wanted(kind))
-            raise UserError(f"{path}: expected {titles} in it or below it, found none")
+            raise UserError(f"{path}: expected {_titles(open_catalogue(), wanted)} in it or below it, found none")
     return documents
+
+
+def _titles(catalogue: Catalogue, wanted: Callable[[DocumentKind], bool]) -> str:
+    """The kinds of document that are wanted: `a result, an estimate or an imported document`."""
+    *first, last = [kind.title for kind in catalogue.kinds.values() if wanted(kind)]
+    return " or ".join([", ".join(first), last] if first else [last])
 
 
 def _files(path: Path, wanted: Callable[[DocumentKind], bool]) -> Iterator[Document]:
@@ -290,8 +295,7 @@ def _files(path: Path, wanted: Callable[[DocumentKind], bool]) -> Iterator[Docum
     if kind is None and file.is_file() and (package := missing_reader(file, by_name=True)) is not None:
         raise UserError(f"{file}: {package}")
     if kind is not None and kind.read is not None and not wanted(kind):
-        titles = " or ".join(kind.title for kind in catalogue.kinds.values() if wanted(kind))
         hint = "; import it first: llmperf import" if file.suffix in MARKDOWN else ""
-        raise UserError(f"{file}: expected {titles}, found {kind.title}{hint}")
+        raise UserError(f"{file}: expected {_titles(catalogue, wanted)}, found {kind.title}{hint}")
     known = kind if kind is not None and wanted(kind) else catalogue.kinds["result"]
     yield Document(file, known, named=True)
