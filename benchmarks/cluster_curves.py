@@ -1,10 +1,6 @@
-"""Several hosts learn what one host with as many ranks learns, under every framework.
+"""Several hosts, namespaces of this machine, learn what one host with as many ranks learns, under every framework.
 
-The hosts are namespaces of this machine with an SSH server each (`llmperf_testing.hosts`). Needs root, iproute2 and
-OpenSSH.
-
-    ./dev python benchmarks/cluster_curves.py
-    ./dev python benchmarks/cluster_curves.py --only paddle
+./dev python benchmarks/cluster_curves.py      # --only paddle; needs root, iproute2 and OpenSSH
 """
 
 from __future__ import annotations

@@ -151,10 +151,7 @@ def table(columns: Mapping[str, tuple[str, str, int]], rows: Sequence[tuple[str,
 
 
 def save(folder: Path, archive: Path, most_bytes: int = MOST_BYTES) -> list[str]:
-    """Write the files of a folder into a compressed archive, small ones first; returns those that are left out.
-
-    The archive is whole or, if the call is killed meanwhile, that of the call before.
-    """
+    """Write the files of a folder into an archive as a whole, small ones first; returns those that are left out."""
     paths = [path for path in folder.rglob("*") if path.is_file() and not path.is_symlink()]
     names = {path.relative_to(folder).as_posix(): path for path in paths if path.resolve() != archive.resolve()}
     order = sorted(names, key=lambda name: (name not in FIRST, names[name].stat().st_size))

@@ -1,11 +1,8 @@
 """Honest runs of all frameworks, under load and with clocks that are set: none may have an error finding.
 
-Each run is a small variant of the case `default` by one framework after the other, in 1 or 2 ranks. Busy processes take
-the CPU from every second run. With --clock-step, root sets the wall clock forward by some seconds during every fourth
-run, and back after it.
+Busy processes take the CPU from every second run; root sets the clock forward during every fourth (--clock-step).
 
-    ./dev python benchmarks/honest_runs.py --runs 10
-    ./dev python benchmarks/honest_runs.py --runs 100 --busy 2 --clock-step 3 --model llama_tiny --out /tmp/honest
+./dev python benchmarks/honest_runs.py --runs 10
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
-"""CPU time of the controller for each logged step, by logger of `llmperf run --log`.
+"""CPU time of the controller for each logged step, handed over as in a run, by logger of `llmperf run --log`.
 
-Steps are handed over as in a run: in parts of a second, here of 100 steps. The ranks are not involved.
-
-    ./dev python benchmarks/log_cost.py
+./dev python benchmarks/log_cost.py
 """
 
 from __future__ import annotations

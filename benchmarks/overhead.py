@@ -1,9 +1,6 @@
-"""token/p/s under llmperf's loop / token/p/s of a bare loop of the same framework calls.
+"""token/p/s under llmperf's loop / of a bare loop of the same calls in turn, and the controller's share of CPU time.
 
-One trainer, the same ranks, short stretches in turn: the machine's drift hits both alike. What the controller costs
-beside (watching, sampling) is printed as its share of the CPU time of a whole run.
-
-    ./dev python benchmarks/overhead.py --framework zero --pairs 30
+./dev python benchmarks/overhead.py --framework zero --pairs 30
 """
 
 from __future__ import annotations

@@ -1,6 +1,4 @@
-"""Time and peak memory of commands on 1,000 and on 10,000 valid results that lie by themselves, on one core.
-
-The commands are `llmperf validate FOLDER` and `llmperf report FOLDER` in several formats.
+"""Time and peak memory of `llmperf validate` and `report` on 1,000 and on 10,000 valid results, on one core.
 
 ./dev python benchmarks/validate_many.py
 """

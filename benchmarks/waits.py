@@ -1,9 +1,6 @@
-"""CPU time that it costs to measure the waits for communication of one step of plain PyTorch, in microseconds.
+"""CPU time of measuring the waits of one step of plain PyTorch, in microseconds: a backward pass with and without.
 
-A backward pass of two operations runs with and without the measurement, in turn. The difference does not depend on the
-model: a step has one measured backward pass.
-
-    ./dev python benchmarks/waits.py --pairs 200
+./dev python benchmarks/waits.py --pairs 200
 """
 
 from __future__ import annotations

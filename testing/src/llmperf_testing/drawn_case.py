@@ -57,9 +57,7 @@ class DrawnCase:
     settings: tuple[str, ...]
     """`PATH=VALUE` of the contract, without model and data."""
     late_tokens_from: int
-    """The first step whose tokens the kit draws itself while the ranks train.
-
-    It is early: a model that has learnt its text and gets another amplifies rounding."""
+    """The step, early, from which the kit draws tokens: new text amplifies rounding of a model that has learnt."""
 
 
 def drawn_case(seed: int) -> DrawnCase:

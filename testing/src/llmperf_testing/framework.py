@@ -37,9 +37,7 @@ from llmperf_testing.observations import RankEnd, Trajectory
 from llmperf_testing.subject import Child, Subject, kept, observe
 
 ADAPTERS = ("contract.lora.rank=8", "contract.lora.dropout=0.0", "lr=6e-3")
-"""Settings for a framework that trains adapters only; no dropout, which is no function of the seed alone.
-
-Adapters learn slower than whole weights, and rounding does not grow in them: their rate is higher."""
+"""Settings for a framework that trains adapters only: they learn slower, so at a higher rate, and without dropout."""
 ALONE = ("nodes=1", "devices=1")
 EAGER = ("attention=eager", "steps=2", "contract.warmup_steps=1")
 HOST = "cpu"

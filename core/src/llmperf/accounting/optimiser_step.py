@@ -18,9 +18,8 @@ def settle(
 ) -> tuple[int, int, Problem | None]:
     """A global batch and a gradient accumulation that agree, or the reason why they do not.
 
-    `touched` has the paths that the user or an overlay set. The global batch belongs to the contract and is kept,
-    unless only the gradient accumulation was set. In that case the accumulation determines the global batch, as in the
-    published rows (`GAS=512`), and the contract changes.
+    The global batch belongs to the contract and is kept, unless only the accumulation was `touched` by the user or an
+    overlay: then it determines the global batch, as in the published rows.
     """
     batch, per_round = contract.global_batch, tuning.micro_batch * data_parallel
     accumulation = tuning.gradient_accumulation if "tuning.gradient_accumulation" in touched else None

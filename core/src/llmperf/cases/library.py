@@ -106,10 +106,7 @@ _decoded: dict[tuple[Path, type, bytes], Any] = {}
 
 
 def read_named(path: Path, kind: type[T]) -> T:
-    """A model or a case from its file, which gives the name; UserError for the first invalid key or value.
-
-    It is decoded once in a process: checks of plugins read every model for each of them.
-    """
+    """A model or a case from its file, decoded once in a process; UserError for the first invalid key or value."""
     data = read_bytes(path, limit=MAX_TOML_BYTES)
     if (path, kind, data) not in _decoded:
         read = from_table({"name": path.stem, **parse_toml(data, str(path))}, kind, str(path))

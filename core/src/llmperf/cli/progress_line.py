@@ -109,10 +109,7 @@ class ProgressLine:
 
 
 def progress_text(progress: Progress, width: int | None = None, place: Place | None = None, chart: str = "") -> str:
-    """The line, such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  step time ▁▁▂▁▁█  MFU 17.9 %  12 s left`.
-
-    If it is wider than `width`, spaces and labels go first, then memory, MFU, the chart, pace and loss.
-    """
+    """The line within `width`, such as `measuring  step 12/30  loss 8.101  1,432 token/p/s  MFU 17.9 %  12 s left`."""
     parts = {
         "place": None if place is None else f"run {place.number} of {place.runs}",
         "phase": BUILDING if progress.phase == "building" else progress.phase,

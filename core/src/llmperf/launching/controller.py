@@ -64,10 +64,7 @@ class Controller:
         return (*self._notes, *self._agents.notes, *((problem,) if problem else ()))
 
     def run(self, wakeup: Wakeup, observe: Observe | None) -> tuple[Cause, tuple[int | None, ...]]:
-        """Start every agent, watch them, and end what they leave; returns why the run ended, and their exit codes.
-
-        All are started a second time, with another port, if the port where the ranks meet was taken.
-        """
+        """Start every agent, watch them, and end what they leave; why the run ended, and their exit codes."""
 
         def interrupted(seconds: float) -> bool:
             wakeup.wait(seconds)

@@ -279,10 +279,7 @@ class Plugins:
 
 
 def load_for(vendor: str | None, framework: str | None, installed: Iterable[Found] | None = None) -> Plugins:
-    """The plugins of one run: the chosen vendor and framework, and every extension.
-
-    An extension that cannot be imported is in `Plugins.left_out`; one that breaks a rule of hooks is a PluginError.
-    """
+    """The plugins of one run: the chosen vendor and framework, and every extension that can be imported."""
     known = list(discover() if installed is None else installed)
     chosen: list[tuple[Role, str | None]] = [("vendor", vendor), ("framework", framework)]
     plugins = Plugins(find(role, name, known) for role, name in chosen if name is not None)

@@ -68,10 +68,7 @@ def unmet_problem(found: Found) -> str | None:
 
 
 def install_own(distribution: str) -> str:
-    """The command that installs a distribution of this project, and those of its requirements that are missing.
-
-    That is `uv sync` in the environment of a clone, otherwise pip, or uv if the environment has no pip.
-    """
+    """The command that installs a distribution of this project, and its missing requirements: `uv sync`, pip or uv."""
     clone = _clone()
     if clone is not None and Path(sys.prefix) == clone / ".venv":
         return f"{_uv(clone)} {shlex.join(['sync', '--inexact', '--project', str(clone)])}"

@@ -38,10 +38,7 @@ def node_rows(result: Result) -> Iterator[Row]:
 
 
 def _stragglers(result: Result, waiting: Waiting) -> tuple[str, Row]:
-    """Stragglers as text, whole nodes by number and other ranks with their nodes, and the row of their cost.
-
-    `rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`
-    """
+    """`rank 5 on node 1 (b); without it the window might be 4.41 s shorter, of 12.01 s`, and the row of the cost."""
     cost = labelled("straggler_cost_seconds", "cost, s", waiting.cost_seconds, cells.WINDOW_SECONDS, "s")
     slow = [_node(result, node) for node in waiting.slow_nodes]
     ranks = [

@@ -21,10 +21,7 @@ from llmperf.validation.document_files import ReadDocument, found_documents, pac
 def read_sheets(
     paths: Sequence[Path], left_out: Callable[[UserError], None] | None = None
 ) -> tuple[list[Sheet], Plugins]:
-    """The sheets of all documents at some paths, with findings made here, and the plugins that these name.
-
-    Files in a folder that cannot be read are passed to `left_out`, if given; otherwise UserError.
-    """
+    """The sheets of all documents at some paths, with findings made here, and the plugins that these name."""
     forget_catalogues()  # packages may have been installed since this process looked last
     places = [path if path.exists() else document_path(str(path)) for path in paths]
     documents = found_documents(places, lambda kind: kind.sheets is not None, left_out)

@@ -167,11 +167,7 @@ def _node(records: RunRecords, node: int) -> str:
 
 
 def how_far(folder: Path, cut_off: str) -> str | None:
-    """The reason why a run folder has no result: `cut_off` and what its records say, such as `120 of 3000 steps are
-    recorded`.
-
-    Or that it is a profile, which has none. None where it is no such folder, or its records cannot be read.
-    """
+    """The reason why a run folder has no result: `cut_off` and its steps, or that it is a profile; else None."""
     begun = (folder / filenames.PLAN).is_file() and (folder / filenames.RECORDS).is_dir()
     if not begun or os.path.lexists(folder / filenames.RESULT):
         return None

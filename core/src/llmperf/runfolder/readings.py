@@ -1,7 +1,4 @@
-"""Readings of the devices and the host of a node, added up one by one, and words for a host that is busy.
-
-Each node has a sampler and a clock of its own: its readings are compared only with the phases of its own ranks.
-"""
+"""Readings of the devices and the host of a node, by its own clock, added up; and words for a host that is busy."""
 
 from __future__ import annotations
 

@@ -196,10 +196,7 @@ class Catalogue:
     def applied(
         self, kind: str, document: Any, wanted: Callable[[str], bool] = lambda code: True
     ) -> tuple[list[Finding], list[Finding]]:
-        """The findings of the rules over a document whose codes are wanted: those that are listed, and all.
-
-        If the rows of a kind get verdicts, all rules of the kind's own package are applied: verdicts follow from them.
-        """
+        """The findings of the wanted rules over a document: listed ones, and all, on which verdicts of rows rest."""
         rules, faults = self._for(kind)
         listed: list[Finding] = []
         whole: list[Finding] = []

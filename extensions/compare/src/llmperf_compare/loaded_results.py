@@ -102,10 +102,7 @@ class LoadedResults(Sequence[LoadedResult]):
         return standings([result.sheet for result in self._results])
 
     def standings_frame(self) -> pandas.DataFrame:
-        """The standings as a DataFrame of pandas, one row for each kind of run; UserError without pandas.
-
-        Each figure is the median over repeats, with `..._low` and `..._high`; `..._how` says where it comes from.
-        """
+        """The standings as a DataFrame, one row for each kind of run: medians, `..._low`, `..._high`, and `..._how`."""
         rows = []
         for standing in self.standings():
             for entry in standing.entries:

@@ -135,10 +135,7 @@ def _checked(content: Mapping[str, object], path: Path) -> Prices | None:
 
 
 def matched_prices(prices: Prices, devices: Iterable[str | None], warn: Callable[[str], None] | None) -> Prices:
-    """The prices, which other names of a device share, where devices have no price of their own name.
-
-    A part of a name such as `H800` also stands for the only device model without a price that it fits.
-    """
+    """The prices of devices by any name; a part of a name stands for the only model without a price that it fits."""
     known = list(dict.fromkeys(device for device in devices if device))
     if all(prices.of(device) is not None for device in known):
         return prices

@@ -1,7 +1,4 @@
-"""Program whose forks are ranks, since importing a framework takes long: `python -m llmperf_fuzz.rank_server [RUN]`.
-
-Each line of standard input names run folders; a line answers it once their ranks have ended.
-"""
+"""`python -m llmperf_fuzz.rank_server [RUN]`: its forks are ranks of runs that lines of standard input name."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The report: ranked bars for each model and contract, a table of runs, and for each run its curves and findings.
-
-The page opens without a network. Text from documents is in one block of JSON or escaped.
-"""
+"""The report, which needs no network: ranked bars for each contract, a table of runs, their curves and findings."""
 
 from __future__ import annotations
 

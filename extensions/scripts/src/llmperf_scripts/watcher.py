@@ -45,10 +45,7 @@ PLACEHOLDERS = ("rank", "local_rank", "world_size", "local_world_size", "node_ra
 
 
 def output_of(process: subprocess.Popen[bytes], log: int) -> Iterator[tuple[list[str], Moment]]:
-    """The next lines of a running process and when they arrived; no lines after POLL_SECONDS without output.
-
-    All is copied to the descriptor `log`. The output ends with the process, even if a child holds the pipe open.
-    """
+    """The next lines of a process, copied to `log`, and when they came; none after POLL_SECONDS, or its end."""
     assert process.stdout is not None
     pipe, rest, until = process.stdout.fileno(), b"", math.inf
     while True:

@@ -241,10 +241,7 @@ def made_for_matrix(path: Path) -> bool:
 
 
 def _locks(path: Path, part: tuple[int, int] | None) -> Iterator[int]:
-    """Descriptors of the locks that this controller holds, which the kernel gives up when its process ends.
-
-    A controller of the whole matrix excludes all others; those of parts exclude the same part, and other divisions.
-    """
+    """Descriptors of the locks of this controller, of the whole matrix or a part, which excludes the same part."""
     yield _locked(path, LOCK, fcntl.LOCK_EX if part is None else fcntl.LOCK_SH)
     if part is None:
         return

@@ -234,10 +234,7 @@ def _ended(attempt: Attempt, result: Result, seconds: float | None) -> Attempt:
 
 
 def runs_of(matrix: Matrix, part: tuple[int, int] | None = None) -> list[tuple[str, int]]:
-    """The runs of a matrix, or of a part of it: identity of the cell, number of the repeat.
-
-    Runs are dealt out to parts in turn, in an order that depends on their identities alone.
-    """
+    """The runs of a matrix, dealt out to parts in turn by identity: identity of the cell, number of the repeat."""
     runs = [(cell.identity, repeat) for repeat in range(1, matrix.repeats + 1) for cell in matrix.cells]
     if part is None:
         return runs

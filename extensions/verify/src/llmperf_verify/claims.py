@@ -47,10 +47,7 @@ class Measured:
 
 
 def claim_checks(submitted: Measured, here: Measured, other_layout: str | None) -> tuple[ClaimCheck, ...]:
-    """Each figure that the submission claims, compared or with the reason why not.
-
-    `other_layout` says why the rerun is not in the submission's own layout and tuning; None if it is.
-    """
+    """Each claimed figure, compared or with the reason why not, such as `other_layout` than the submission's."""
     there, mine, busy = submitted.result, here.result, _busy(here.result)
     theirs, ours, machine = there.hardware, mine.hardware, None
     if (theirs.vendor, theirs.device_model) != (ours.vendor, ours.device_model):

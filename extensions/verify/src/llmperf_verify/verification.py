@@ -71,10 +71,7 @@ class VerifiedResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verification:
-    """Verification of the results in a run folder or an archive.
-
-    Who wrote it is only known if it is signed: `llmperf sign verification.json`.
-    """
+    """Verification of the results in a run folder or an archive; who wrote it is only known if it is signed."""
 
     schema: str
     """Name and version of this document's schema."""

@@ -1,7 +1,4 @@
-"""The bridge to the nodes: `python -m llmperf_ray.bridge` runs a command in an actor of each node of a placement group.
-
-Standard input goes to all commands. Their standard output comes out in whole lines.
-"""
+"""`python -m llmperf_ray.bridge` runs a command in an actor of each node, with its input, and prints whole lines."""
 
 from __future__ import annotations
 

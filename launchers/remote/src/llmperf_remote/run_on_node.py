@@ -141,10 +141,7 @@ def delete_run(folder: Path) -> None:
 
 
 def private_folder(first: Path, forbidden: int = 0o077) -> Path:
-    """A folder of this user, under the first guessable name that no other user has; UserError without.
-
-    Others may not have the `forbidden` permissions.
-    """
+    """A folder of this user without `forbidden` permissions, under the first name that no other user has."""
     for folder in (first, *(first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
         try:
             folder.mkdir(mode=0o700, exist_ok=True)

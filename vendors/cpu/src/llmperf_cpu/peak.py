@@ -32,10 +32,7 @@ TRIES = 3
 
 
 def measured_peak(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
-    """The fastest matrix product of this host in `dtype`, kept by CPU, cores, dtype and library.
-
-    None for another CPU, an unknown dtype, and without a library; the reason, if others disturbed every measurement.
-    """
+    """The fastest matrix product of this host in `dtype`, kept; None, or why not, where it cannot be measured."""
     key = _key(device_model, dtype)
     if key is None:
         return None

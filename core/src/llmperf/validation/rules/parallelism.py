@@ -34,10 +34,7 @@ _known_problems = ByValue[tuple[Problem, ...]]()
 
 
 def _problems(document: Result | Plan, *codes: str) -> Iterator[Violation]:
-    """Reasons why the degrees that were asked for cannot be run, as planning finds it: problems with these codes.
-
-    Only those of sizes if any of these is so large that the others take long.
-    """
+    """Problems, as planning finds them, with these codes; only those of sizes if a size makes the others take long."""
     spec, path = spec_of(document)
     values = contract, tuning, model = spec.contract, spec.tuning, spec.model
 
