@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 27350,
+    "core": 27300,
     "schemas": 100,
     "testing": 4850,
     "vendors/ascend": 200,
@@ -59,14 +59,14 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/peak": 950,
     "extensions/published": 5950,
     "extensions/screening": 1350,
-    "extensions/scripts": 450,
+    "extensions/scripts": 400,
     "extensions/sweep": 2750,
     "extensions/trace": 1200,
     "extensions/tracking": 400,
     "extensions/verify": 4300,
     "extensions/watch": 1450,
     "extensions/zh": 50,
-    "outside tests": 93250,
+    "outside tests": 93150,
     "tests": 50600,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
