@@ -10,7 +10,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf_inside.gate import listen
 from llmperf_inside.membership import InsideOptions, first_host, membership, user_environment
-from llmperf_inside.siblings import socket_folder
+from llmperf_inside.siblings import private_folder
 
 TORCHRUN = {
     "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4", "GROUP_RANK": "1",
@@ -120,7 +120,7 @@ def test_a_folder_that_others_may_use_is_left_alone(monkeypatch):
         taken = Path(short) / f"llmperf-inside-{os.getuid()}"
         taken.mkdir(mode=0o755)
         taken.chmod(0o755)
-        folder = socket_folder()
+        folder = private_folder()
         assert folder == taken.with_name(f"{taken.name}-2")
         assert folder.stat().st_mode & 0o777 == 0o700
-        assert socket_folder() == folder
+        assert private_folder() == folder

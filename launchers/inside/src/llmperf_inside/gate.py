@@ -31,7 +31,7 @@ from llmperf_inside.frames import (
 )
 from llmperf_inside.membership import WHERE, InsideOptions, Membership
 from llmperf_inside.peer import LOST_SECONDS, keep_alive, reason_of
-from llmperf_inside.siblings import listen_at, socket_folder
+from llmperf_inside.siblings import listen_at, private_folder
 
 HANDSHAKE_SECONDS = 10.0
 MAX_STRANGERS = 64
@@ -71,7 +71,7 @@ class Gate:
         self._refused: list[str] = []
         self._problem: str | None = None
         self._bridges: socket.socket | None = None
-        self.path = socket_folder() / f"{member.key}-gate-{os.getpid()}.socket"
+        self.path = private_folder() / f"{member.key}-gate-{os.getpid()}.socket"
         if listener is not None:
             threading.Thread(target=self._accept, args=(listener,), daemon=True).start()
 

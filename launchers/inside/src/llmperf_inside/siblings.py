@@ -4,30 +4,42 @@ from __future__ import annotations
 
 import os
 import socket
+import stat
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf_remote.run_on_node import private_folder
 
 from llmperf_inside.frames import EXIT, JOIN, BadFrame, Connection
 from llmperf_inside.membership import Membership
 
+MOST_FOLDERS = 9
+"""Names of the private folder that are tried."""
 MAX_PATH_BYTES = 100
 """Linux allows 107 for the path of a socket."""
 RETRY_SECONDS = 0.1
 JOIN_SECONDS = 10.0
 
 
-def socket_folder() -> Path:
-    """The private folder of this user for sockets."""
+def private_folder() -> Path:
+    """The folder of this user for sockets, under the first guessable name that no other user has; UserError without."""
     for parent in (Path(tempfile.gettempdir()), Path("/tmp")):
         folder = parent / f"llmperf-inside-{os.getuid()}"
         if len(str(folder)) + 50 < MAX_PATH_BYTES:
             break
-    return private_folder(folder)
+    for place in (folder, *(folder.with_name(f"{folder.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
+        try:
+            place.mkdir(mode=0o700, exist_ok=True)
+            status = place.lstat()
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise UserError(f"{place}: cannot create: {error.strerror}") from None
+        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o077:
+            return place
+    raise UserError(f"{folder}: expected a folder that only this user can use; remove it")
 
 
 def listen_at(path: Path) -> socket.socket:
@@ -138,7 +150,7 @@ def follow(member: Membership, seconds: float) -> int:
 
 def _path(member: Membership) -> Path:
     """The socket of this node's first process. Two nodes of a test may be on one machine."""
-    return socket_folder() / f"{member.key}-{'' if member.node is None else member.node}.socket"
+    return private_folder() / f"{member.key}-{'' if member.node is None else member.node}.socket"
 
 
 def _cpus() -> set[int]:

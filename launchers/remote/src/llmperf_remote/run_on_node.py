@@ -140,8 +140,9 @@ def delete_run(folder: Path) -> None:
         folder.parent.rmdir()
 
 
-def private_folder(first: Path, forbidden: int = 0o077) -> Path:
-    """A folder of this user without `forbidden` permissions, under the first name that no other user has."""
+def node_folder() -> Path:
+    """This user's private folder for run folders, under the first guessable name that no other user has."""
+    first = Path(tempfile.gettempdir()) / f"llmperf-{os.getuid()}"
     for folder in (first, *(first.with_name(f"{first.name}-{number}") for number in range(2, MOST_FOLDERS + 1))):
         try:
             folder.mkdir(mode=0o700, exist_ok=True)
@@ -150,14 +151,10 @@ def private_folder(first: Path, forbidden: int = 0o077) -> Path:
             continue
         except OSError as error:
             raise UserError(f"{folder}: cannot create: {error.strerror}") from None
-        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & forbidden:
-            return folder
-    raise UserError(f"{first}: expected a folder that only this user can write to; remove it or set TMPDIR")
-
-
-def node_folder() -> Path:
-    """This user's private folder for run folders, without those that were left long ago."""
-    folder = private_folder(Path(tempfile.gettempdir()) / f"llmperf-{os.getuid()}", forbidden=0o022)
+        if status.st_uid == os.getuid() and stat.S_ISDIR(status.st_mode) and not status.st_mode & 0o022:
+            break
+    else:
+        raise UserError(f"{first}: expected a folder that only this user can write to; remove it or set TMPDIR")
     with suppress(OSError):
         folder.chmod(0o700)  # it may have been made by hand, readable for others
     for old in folder.iterdir():
