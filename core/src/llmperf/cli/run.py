@@ -12,7 +12,7 @@ from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
 from llmperf.cli.options import Folder, Minutes, Utf8, paths_argument
-from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
+from llmperf.cli.output import json_option, language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
 from llmperf.reporting import spread
@@ -202,8 +202,9 @@ Examples:
 
 @click.command("recover", epilog=RECOVER_EXAMPLES)
 @paths_argument("runs", "RUN...")
+@json_option
 @click.pass_context
-def recover(ctx: click.Context, runs: tuple[Path, ...]) -> None:
+def recover(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
     """Write the result of runs whose llmperf was killed before it could, from their plan and records.
 
     RUN is a run folder. The run is complete if every rank had written all of its records, and otherwise failed, with
@@ -216,14 +217,19 @@ def recover(ctx: click.Context, runs: tuple[Path, ...]) -> None:
     from llmperf.reporting.terminal import card
     from llmperf.running.recovered import recover as recovered
 
-    code = 0
+    code, documents = 0, []
     for run in runs:
         result, made = recovered(run, lambda line: click.echo(printable(line, " "), err=True))
         wrong = any(finding.severity == "error" for finding in result.findings)
         code = max(code, int(wrong or result.status != "complete"))
+        documents.append({"run": str(run), "status": result.status, "written": made, "failure": result.failure})
+        if as_json:
+            continue
         if made:
             click.echo(painted_severities(card(result_sheet(result), "en", painted)))
             click.echo(f"\nrun folder: {run}")
         else:
             click.echo(f"{run}: has its result already: {painted(result.status)}")
+    if as_json:
+        print_json(documents)
     ctx.exit(code)

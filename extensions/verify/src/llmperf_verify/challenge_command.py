@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from llmperf import printable, read_case, run_folders
+from llmperf import json_option, print_json, printable, read_case, run_folders
 from llmperf.errors import UserError
 from llmperf.types import Finding, Result
 from llmperf.validation import Validator
@@ -60,11 +60,15 @@ def command() -> None:
               help="The case that has to be run, without a change to its contract; any by default.")  # fmt: skip
 @click.option("-o", "--out", "output", metavar="FILE.json|DIR", type=click.Path(path_type=Path),
               help="The file to write, or its folder; the working directory by default.")  # fmt: skip
-def issue(seconds: float, case: str | None, output: Path | None) -> None:
+@json_option
+def issue(seconds: float, case: str | None, output: Path | None, as_json: bool) -> None:
     """Write a challenge: a random nonce of 256 bits and a deadline."""
     if case is not None:
         read_case(case)
     path = challenges.issue(seconds, case, output)
+    if as_json:
+        print_json({"challenge": str(path)})
+        return
     click.echo(f"{path}: keep it, and send a copy to the submitter: llmperf run --challenge {path.name}")
 
 
@@ -74,8 +78,9 @@ def issue(seconds: float, case: str | None, output: Path | None) -> None:
               help="The challenge, or your folder of challenges.")  # fmt: skip
 @click.option("--received", metavar="TIME",
               help="When it was handed in, such as 2026-01-02T03:04:05+00:00; now by default.")  # fmt: skip
+@json_option
 @click.pass_context
-def check(ctx: click.Context, result: Path, issued: Path, received: str | None) -> None:
+def check(ctx: click.Context, result: Path, issued: Path, received: str | None, as_json: bool) -> None:
     """Check whether RESULT, a run folder, a result.json, an archive or a folder of these, answers a challenge of yours.
 
     The rules of llmperf validate are applied first. The first result that answers a challenge without an error is noted
@@ -107,7 +112,9 @@ def check(ctx: click.Context, result: Path, issued: Path, received: str | None) 
     if not checks:
         reason = f": {unreadable[0]}" if unreadable else ""
         raise UserError(f"{result}: expected a run with its {RESULT}, found none that can be read{reason}")
-    for shown, outcome in checks:
+    if as_json:
+        print_json([{"run": str(shown), "outcome": one.outcome, "message": one.message} for shown, one in checks])
+    for shown, outcome in () if as_json else checks:
         line = f"{printable(str(shown), ' ')}: {outcome.outcome}: {printable(outcome.message, ' ')}"
         click.echo(click.style(line, fg="green" if outcome.outcome == "passed" else "red"))
     ctx.exit(0 if all(outcome.outcome == "passed" for _, outcome in checks) else 1)

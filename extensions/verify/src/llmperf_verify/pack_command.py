@@ -19,7 +19,9 @@ from llmperf import (
     __version__,
     decode,
     encode_pretty,
+    json_option,
     language_option,
+    print_json,
     read_bytes,
     run_folders,
     utc_time,
@@ -60,7 +62,10 @@ Hide = Callable[[str], str]
 @language_option
 @click.option("--logs", "with_logs", is_flag=True, help="Put the ranks' logs in too: read them first.")
 @click.option("--hosts", "with_hosts", is_flag=True, help="Keep the names and addresses of hosts.")
-def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: bool, with_hosts: bool) -> None:
+@json_option
+def command(
+    paths: tuple[Path, ...], output: Path, language: str, with_logs: bool, with_hosts: bool, as_json: bool
+) -> None:
     """Make a submission of runs: results, plans, records, environment, a README, a manifest with hashes.
 
     PATH is a run folder, its result.json, or a folder of runs. A run with an error finding is not packed. A run that
@@ -83,6 +88,9 @@ def command(paths: tuple[Path, ...], output: Path, language: str, with_logs: boo
             warn(f"packed, but no measurement: {run.name} is {result.status}")
         elif result.hardware.simulated:
             warn(f"packed, but no measurement: {run.name} ran on a simulated device")
+    if as_json:
+        print_json({"archive": str(output), "runs": [str(run) for run in runs], "files": count})
+        return
     packed = f"{len(runs)} run{'s' * (len(runs) != 1)}, {count} files"
     click.echo(f"{output}: {packed}; check it: llmperf validate {output}")
 

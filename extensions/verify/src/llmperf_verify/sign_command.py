@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-from llmperf import run_folders
+from llmperf import json_option, print_json, run_folders
 from llmperf.errors import UserError
 from llmperf.types import Text
 
@@ -32,7 +32,8 @@ Examples:
               help="Sign through sigstore instead: by the identity of a job, or in a browser.")  # fmt: skip
 @click.option("--as", "role", type=click.Choice(["maker", "witness"]), default="maker", show_default=True,
               help="What the signature states: who made the result, or who ran it or watched the run.")  # fmt: skip
-def command(paths: tuple[Path, ...], key: Path | None, by_sigstore: bool, role: str) -> None:
+@json_option
+def command(paths: tuple[Path, ...], key: Path | None, by_sigstore: bool, role: str, as_json: bool) -> None:
     """Sign results, archives or verifications with an SSH key (`ssh-keygen -Y sign`), or through sigstore.
 
     PATH is a run folder or its result.json, an archive, or a verification.json. The signature of FILE is FILE.sig
@@ -46,14 +47,19 @@ def command(paths: tuple[Path, ...], key: Path | None, by_sigstore: bool, role: 
     for file in files:
         if file.name.endswith(VERIFICATION) and role == "witness":
             raise UserError(f"{file}: --as witness is for results and archives")
+    made: list[str] = []
     for file in files:
         if key is None:
-            click.echo(str(sigstore_bundles.sign(file, witness=role == "witness")))
+            made.append(str(sigstore_bundles.sign(file, witness=role == "witness")))
         else:
             namespace: ssh_signatures.Namespace = "llmperf-witness" if role == "witness" else "llmperf"
             if file.name.endswith(VERIFICATION):
                 namespace = "llmperf-verification"
-            click.echo(str(ssh_signatures.sign(file, key.expanduser(), namespace)))
+            made.append(str(ssh_signatures.sign(file, key.expanduser(), namespace)))
+        if not as_json:
+            click.echo(made[-1])
+    if as_json:
+        print_json({"signatures": made})
 
 
 def _signed_file(path: Path) -> Path:

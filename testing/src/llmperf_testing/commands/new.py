@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import click
+from llmperf import json_option, print_json
 
 EXAMPLES = """\b
 Examples:
@@ -21,7 +22,8 @@ Examples:
 @click.option("--script", is_flag=True, help="A framework that runs an external training script and reads its output.")
 @click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path), default=Path("."), show_default=True,
               help="Where the folder llmperf-NAME is created.")  # fmt: skip
-def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: Path) -> None:
+@json_option
+def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: Path, as_json: bool) -> None:
     """Create a complete plugin package llmperf-NAME, which can be installed, tested and run at once.
 
     A new vendor simulates its device on the host CPU until it is edited, and results say so. A new framework trains
@@ -40,6 +42,10 @@ def command(kind: Literal["vendor", "framework"], name: str, script: bool, out: 
     folder = out.expanduser() / chosen.distribution
     files = rendered("script" if script else kind, chosen, version("llmperf-core"))
     write_package(folder, files)
+    if as_json:
+        steps = [{"command": line, "meaning": meaning} for line, meaning in _next(kind, chosen.plugin, folder)]
+        print_json({"folder": str(folder), "files": sorted(map(str, files)), "next": steps})
+        return
     click.echo(f"{folder}: {len(files)} files; next steps:\n")
     for line, meaning in _next(kind, chosen.plugin, folder):
         click.echo(f"  {line:<{max(44, len(line))}}  # {meaning}")

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import click
+from llmperf import json_option, print_json
 from llmperf.reporting import language_option
 from llmperf.types import Row
 
@@ -32,9 +33,10 @@ Examples:
 @click.option("--signers", metavar="FILE", type=click.Path(path_type=Path),
               help="Allowed signers: submissions signed by one of their keys say so.")  # fmt: skip
 @language_option
+@json_option
 def command(
     paths: tuple[Path, ...], output: Path, title: str | None, url: str, prices: Path | None, train_tokens: str | None,
-    signers: Path | None, language: str,
+    signers: Path | None, language: str, as_json: bool,
 ) -> None:  # fmt: skip
     """Write run folders, imported documents and submissions of llmperf pack as a static website.
 
@@ -71,6 +73,9 @@ def command(
     files = dict(pages(frame, content)) | assets()
     files["feed.xml"] = feed(frame, content, url and f"{url.rstrip('/')}/")
     write_site(output, files)
+    if as_json:
+        print_json({"site": str(output / "index.html"), "results": len(content.runs), "files": len(files)})
+        return
     results = f"{len(content.runs)} result{'s' * (len(content.runs) != 1)}"
     click.echo(f"{output / 'index.html'}: {results}, {len(files)} files")
 
