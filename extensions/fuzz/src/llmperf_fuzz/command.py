@@ -33,8 +33,8 @@ Examples:
               help="Time after which no further case is compared.")  # fmt: skip
 @click.option("--cases", metavar="N", type=click.IntRange(min=1), help="Cases at most.")
 @click.option("--findings", metavar="N", type=click.IntRange(min=1), help="End after N cases that differ.")
-@click.option("-o", "--out", metavar="FOLDER", type=llmperf.Folder(path_type=Path, file_okay=False), default=Path("fuzz"),
-              show_default=True, help="New folder of the reports.")  # fmt: skip
+@click.option("-o", "--out", metavar="FOLDER", type=llmperf.Folder(path_type=Path, file_okay=False),
+              default=Path("fuzz"), show_default=True, help="New folder of the reports.")  # fmt: skip
 @llmperf.json_option
 @click.pass_context
 def command(
