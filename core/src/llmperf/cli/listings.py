@@ -147,7 +147,7 @@ Examples:
 def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
     """List the installed plugins and the commands of packages, or show one; a broken one is shown with its reason."""
     from llmperf.plugins.discovery import discover
-    from llmperf.plugins.installed import version
+    from llmperf.plugins.installed import DISABLE, version
     from llmperf.plugins.loading import Plugins
     from llmperf.plugins.packaged_commands import packaged_commands
 
@@ -158,6 +158,8 @@ def plugins(name: str | None, launchers: bool, as_json: bool) -> None:
     ]
     if launchers:
         known = _launchers([found for found, row in zip(installed, known, strict=True) if row[-1] == "ok"])
+    left_out = [(off.role, off.name, off.distribution, off.version, f"disabled by {DISABLE}") for off in discover(True)]
+    known += [] if launchers else left_out
     for command in () if launchers else packaged_commands().values():
         state = "ok" if (problem := command.problem()) is None else f"broken: {problem}"
         known += [("command", command.name, owner, version(owner) or "", state) for owner in command.distributions]

@@ -16,9 +16,10 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
-from llmperf.errors import Interrupted, LlmperfError, Terminated
+from llmperf.errors import Interrupted, LlmperfError, Terminated, UserError
 from llmperf.files.text import printable
 from llmperf.plugins.asking import VARIABLE, limit, report_to
+from llmperf.plugins.installed import check_environment
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 """Signals that end a command."""
@@ -46,6 +47,11 @@ def program() -> NoReturn:
     except ValueError:
         _say(f"{VARIABLE}: expected a number of seconds above 0, found {os.environ[VARIABLE]!r}")
         sys.exit(2)
+    try:
+        check_environment()
+    except UserError as error:
+        _say(str(error))
+        sys.exit(error.exit_code)
     words = sys.argv[1:]
     if not hasattr(os, "fork"):
         sys.exit(_command())

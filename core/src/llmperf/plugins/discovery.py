@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, cast
 
 from llmperf import API_VERSION
 from llmperf.errors import PluginError, unknown
-from llmperf.plugins.installed import distributions
+from llmperf.plugins.installed import DISABLE, announced
 from llmperf.plugins.own_packages import PROJECT, published
 from llmperf.types.frozen import dataclass
 
@@ -32,11 +33,11 @@ class Found:
     api_version: int = API_VERSION
 
 
-def discover() -> list[Found]:
-    """Every plugin installed in this environment, of any API version, by role and name."""
+def discover(disabled: bool = False) -> list[Found]:
+    """Every plugin installed in this environment, of any API version, by role and name; or those that are disabled."""
     plugins = {
         Found(entry.name, cast("Role", group[1]), entry.value, owner.name, owner.version, int(group[2]))
-        for owner in distributions()
+        for owner in announced(disabled)
         for entry in owner.entry_points
         if (group := GROUP.fullmatch(entry.group))
     }
@@ -56,7 +57,7 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
     current = [plugin for plugin in same_name if plugin.api_version == API_VERSION]
     if len(current) > 1:
         both = " and ".join(f"{plugin.distribution} {plugin.version}" for plugin in current)
-        raise PluginError(f"{role} {name!r} is claimed by {both}; uninstall one of them")
+        raise PluginError(f"{role} {name!r} is claimed by {both}; uninstall or disable one of them")
     if current:
         return current[0]
     if same_name:
@@ -65,6 +66,8 @@ def find(role: Role, name: str, among: Iterable[Found] | None = None) -> Found:
             f"{role} {name!r} ({plugin.distribution} {plugin.version}) is for plugin API v{plugin.api_version};"
             f" this llmperf speaks v{API_VERSION}; {upgrade(plugin)}"
         )
+    if any((plugin.role, plugin.name) == (role, name) for plugin in discover(disabled=True)):
+        raise PluginError(f"{role} {name!r} is disabled by {DISABLE}={os.environ[DISABLE]}")
     if (package := published().get((role, name))) is not None:
         from llmperf.plugins.mending import install_own
 

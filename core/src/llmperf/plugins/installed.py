@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from functools import cached_property
@@ -13,6 +14,12 @@ HEAD_FILES = ("METADATA", "PKG-INFO")
 FIELDS = ("Name", "Version", "Requires-Dist")
 PROJECT = b"llmperf."
 """Beginning of the names of entry-point groups that are read."""
+FOLDER = "LLMPERF_PLUGINS_DIR"
+"""Environment variable with a folder of plugins that are not packages: `vendor_NAME.py`, `framework_NAME.py`, ..."""
+DISABLE = "LLMPERF_DISABLE"
+"""Environment variable with names of plugins and packages, joined by commas, that are treated as not installed."""
+PLUGIN_FILE = re.compile(r"(vendor|framework|extension)_([a-z][a-z0-9_]*)\.py")
+PLUGIN_GROUP = re.compile(r"llmperf\.(vendor|framework|extension)\.v[0-9]+")
 
 
 class EntryPoint(NamedTuple):
@@ -91,6 +98,32 @@ class Distribution:
         return fields
 
 
+class PluginFile(Distribution):
+    """A plugin in one file of the folder that the user names; its version is a hash of the file."""
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return os.path.basename(self.folder)
+
+    @property
+    def version(self) -> str:
+        """The first digits of the file's SHA-256; empty if it cannot be read."""
+        from hashlib import sha256
+
+        try:
+            with open(self.folder, "rb") as file:
+                return f"sha256-{sha256(file.read()).hexdigest()[:12]}"
+        except OSError:
+            return ""
+
+    @cached_property
+    def entry_points(self) -> list[EntryPoint]:
+        """The plugin that the file's name announces."""
+        role, name = self.name.removesuffix(".py").split("_", 1)
+        return [EntryPoint(f"llmperf.{role}.v1", name, f"{role}_{name}")]
+
+
 class _Listing:
     """Distributions installed in a folder on `sys.path`."""
 
@@ -113,6 +146,50 @@ _listings: dict[str, _Listing] = {}
 def distributions() -> Iterator[Distribution]:
     """All distributions on `sys.path`, in its order."""
     return (distribution for listing in _listed() for distribution in listing.distributions)
+
+
+def announced(disabled: bool = False) -> Iterator[Distribution]:
+    """The distributions and plugin files whose entry points count, or those that `LLMPERF_DISABLE` leaves out."""
+    left_out = set(_disabled())
+    found = [*distributions(), *_plugin_files()]
+    return (one for one in found if (bool(left_out) and not left_out.isdisjoint(_names(one))) is disabled)
+
+
+def _disabled() -> list[str]:
+    return [normalized(name) for name in os.environ.get(DISABLE, "").replace(",", " ").split()]
+
+
+def _names(found: Distribution) -> set[str]:
+    """The names by which a distribution with plugins can be disabled."""
+    plugins = {normalized(entry.name) for entry in found.entry_points if PLUGIN_GROUP.fullmatch(entry.group)}
+    return {normalized(found.name), *plugins} if found.entry_points else plugins
+
+
+def _plugin_files() -> list[PluginFile]:
+    """The plugins in the folder of `LLMPERF_PLUGINS_DIR`, which can be imported afterwards."""
+    folder = os.environ.get(FOLDER)
+    if not folder or not os.path.isdir(folder):
+        return []
+    if folder not in sys.path:
+        sys.path.append(folder)  # at the end, so that it hides no module
+    return [PluginFile(f"{folder}/{name}") for name in sorted(os.listdir(folder)) if PLUGIN_FILE.fullmatch(name)]
+
+
+def check_environment() -> None:
+    """UserError if `LLMPERF_PLUGINS_DIR` is no folder or without plugins, or `LLMPERF_DISABLE` names none."""
+    from llmperf.errors import UserError, unknown
+
+    if folder := os.environ.get(FOLDER):
+        if not os.path.isdir(folder):
+            raise UserError(f"{FOLDER}: expected a folder, found {folder!r}")
+        os.environ[FOLDER] = os.path.abspath(folder)  # for processes with another working directory
+        if not _plugin_files():
+            expected = "vendor_NAME.py, framework_NAME.py or extension_NAME.py, with a NAME in lower-case letters"
+            raise UserError(f"{FOLDER}: expected a file {expected}, found none in {folder!r}")
+    known = {name for found in [*distributions(), *_plugin_files()] for name in _names(found)} if _disabled() else set()
+    for name in _disabled():
+        if name not in known:
+            raise unknown(DISABLE, "plugin or package", name, known)
 
 
 def distribution(name: str) -> Distribution | None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from llmperf.plugins.faults import who
+from llmperf.plugins.installed import DISABLE, announced
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.own_packages import PROJECT, is_own, project_packages
 from llmperf.plugins.requirements import Unmet, unmet_requirements
@@ -69,6 +70,8 @@ def unmet_problem(found: Found) -> str | None:
 
 def install_own(distribution: str) -> str:
     """The command that installs a distribution of this project, and its missing requirements: `uv sync`, pip or uv."""
+    if any(found.name == distribution for found in announced(disabled=True)):
+        return f"unset {DISABLE}  # it disables {distribution}"
     clone = _clone()
     if clone is not None and Path(sys.prefix) == clone / ".venv":
         return f"{_uv(clone)} {shlex.join(['sync', '--inexact', '--project', str(clone)])}"
@@ -143,6 +146,8 @@ def reinstall(distribution: str) -> str | None:
     """The command that installs a distribution again from its source; None if the source no longer exists."""
     if is_own(distribution):
         return install_own(distribution)
+    if distribution.endswith(".py"):  # a file in the user's folder of plugins
+        return None
     origin = source(distribution)
     if origin is None:
         return pip_command("install", "--upgrade", "--reinstall", distribution)

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.errors import Interrupted, PluginError, PluginImportError, Terminated
-from llmperf.plugins.installed import distributions
+from llmperf.plugins.installed import announced
 
 if TYPE_CHECKING:
     import click
@@ -83,7 +83,7 @@ class PackagedCommand(NamedTuple):
 def packaged_commands(without: Collection[str] = ()) -> dict[str, PackagedCommand]:
     """The announced commands by name, in alphabetical order, except those whose names are in `without`."""
     commands: dict[str, PackagedCommand] = {}
-    for distribution in distributions():
+    for distribution in announced():
         for entry in distribution.entry_points:
             if entry.group != GROUP or entry.name in without:
                 continue

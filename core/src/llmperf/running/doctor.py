@@ -73,7 +73,8 @@ def _plugin(found: Found) -> Iterator[Diagnosis]:
         # a new installation does not mend a mistake in the source
         mend = reinstall(found.distribution) if isinstance(error, PluginImportError) else None
         rivals = [one.distribution for one in discover() if (one.role, one.name) == (found.role, found.name)]
-        yield Diagnosis(subject, "broken", message, uninstall(*rivals) if len(rivals) > 1 else mend)
+        packages = [name for name in rivals if not name.endswith(".py")]  # a file of the user's own is no package
+        yield Diagnosis(subject, "broken", message, uninstall(*packages) if len(rivals) > 1 else mend)
         return
     for line in taken:
         yield Diagnosis(subject, "broken", line)

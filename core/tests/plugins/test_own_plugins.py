@@ -1,0 +1,76 @@
+"""Plugins in single files of a folder that the user names, and the switch that leaves plugins out."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+VENDOR = """
+import llmperf
+from llmperf.types import Probe
+
+@llmperf.hookimpl
+def llmperf_probe():
+    return Probe(vendor="acme", devices=(), runtime="none", problems=("no card",))
+"""
+
+
+@pytest.fixture
+def called(tmp_path):
+    """Run llmperf in `tmp_path` with some variables; returns its output, after the exit code has been checked."""
+
+    def call(code, *words, **variables):
+        done = subprocess.run(
+            [sys.executable, "-m", "llmperf", *words], cwd=tmp_path, env={**os.environ, **variables},
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert done.returncode == code, done.stderr
+        return done.stderr if code else done.stdout
+
+    return call
+
+
+def test_a_file_of_the_named_folder_is_a_plugin(called, tmp_path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "vendor_acme.py").write_text(VENDOR)
+    (row,) = json.loads(called(0, "plugins", "acme", "--json", LLMPERF_PLUGINS_DIR="mine"))["plugins"]
+    assert (row["role"], row["distribution"], row["state"]) == ("vendor", "vendor_acme.py", "ok")
+    assert row["version"].startswith("sha256-")
+    assert "acme" not in called(0, "plugins"), "only the folder that the user names"
+
+
+def test_a_broken_file_is_named_and_a_name_is_not_taken_twice(called, tmp_path):
+    (tmp_path / "extension_odd.py").write_text("1/0")
+    (tmp_path / "vendor_cpu.py").write_text(VENDOR)
+    listed = called(0, "plugins", LLMPERF_PLUGINS_DIR=".")
+    assert "'odd' (extension_odd.py) cannot be imported: ZeroDivisionError" in listed
+    assert "vendor 'cpu' is claimed by llmperf-cpu" in listed
+    assert "uninstall or disable one of them" in listed
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ({"LLMPERF_PLUGINS_DIR": "nowhere"}, "LLMPERF_PLUGINS_DIR: expected a folder, found 'nowhere'"),
+        ({"LLMPERF_PLUGINS_DIR": "."}, "LLMPERF_PLUGINS_DIR: expected a file vendor_NAME.py"),
+        ({"LLMPERF_DISABLE": "cpu,cqu"}, "LLMPERF_DISABLE: unknown plugin or package 'cqu'; did you mean 'cpu'?"),
+    ],
+)
+def test_wrong_variables_are_one_line(called, variables, line):
+    shown = called(2, "plugins", **variables)
+    assert line in shown
+    assert shown.count("\n") == 1
+
+
+def test_a_disabled_plugin_is_listed_and_not_used(called):
+    shown = called(0, "plugins", LLMPERF_DISABLE="llmperf-cpu")
+    assert "disabled by LLMPERF_DISABLE" in next(line for line in shown.splitlines() if " cpu " in line)
+    refused = called(2, "plan", "default", "--vendor", "cpu", LLMPERF_DISABLE="cpu")
+    assert "vendor 'cpu' is disabled by LLMPERF_DISABLE=cpu" in refused
+
+
+def test_the_commands_of_a_disabled_package_are_gone(called):
+    refused = called(2, "new", "vendor", "acme", LLMPERF_DISABLE="llmperf-testing")
+    assert "new is a command of llmperf-testing; install it with: unset LLMPERF_DISABLE" in refused
