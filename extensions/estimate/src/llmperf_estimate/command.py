@@ -14,6 +14,7 @@ from llmperf import (
     case_options,
     device_names,
     install_own,
+    language_option,
     planned_case,
     print_json,
     print_page,
@@ -78,6 +79,7 @@ Examples:
 @click.option("--analytic", is_flag=True, help="Use formulas alone: within a second, but less exact.")
 @click.option("--trace-timeout", metavar="SECONDS", type=Finite(min=1), default=300.0, show_default=True,
               help="Time limit of the trace of one pipeline stage.")  # fmt: skip
+@language_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -91,6 +93,7 @@ def command(
     network: float | None,
     analytic: bool,
     trace_timeout: float,
+    language: str,
     prices: Path | None,
     train_tokens: int | None,
     **options: Any,
@@ -133,15 +136,17 @@ def command(
         if options["as_json"]:
             print_json(candidates)
         elif wanted == "terminal":
-            print_page(ranking_page(candidates, tuned), wanted, "en")
+            print_page(ranking_page(candidates, tuned, language), wanted, language)
         else:
             from llmperf_estimate.sheets import estimate_sheets
 
             named = [(one.estimate, Path(one.machine)) for one in candidates if one.estimate is not None]
-            write_report([sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, "en", output)
+            write_report(
+                [sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, language, output
+            )
         ctx.exit(0 if any(one.problem is None for one in candidates) else 1)
-    if tuned or wanted != "terminal" or output is not None:
-        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out"
+    if tuned or wanted != "terminal" or output is not None or language != "en":
+        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out" if output else "--lang"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     case = planned_case(options, on)
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))

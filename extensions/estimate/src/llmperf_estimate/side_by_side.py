@@ -11,7 +11,7 @@ from typing import Any
 
 from llmperf import catalogued_names, planned_case
 from llmperf.errors import LlmperfError, UserError
-from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, money, printable, rounded
+from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, money, printable, rounded, sentence, word
 from llmperf.types import Plan, PlannedCase
 from llmperf_compare.cost import Costing
 
@@ -159,37 +159,33 @@ def _fastest(
     return chosen
 
 
-def ranking_page(candidates: Sequence[Candidate], tuned: bool) -> Page:
+def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str) -> Page:
     """The ranked table, what it says in a sentence, and what is not known."""
     known = [one for one in candidates if one.problem is None and one.estimate is not None]
-    columns = [
-        Column(title="", importance=1, right=True),
-        Column(title="machine", importance=1, wraps=16),
-        Column(title="tokens/s", importance=2, right=True),
-        Column(title="expected", importance=3, right=True),
-        Column(title="MFU", importance=6, right=True),
-        Column(title="memory, GiB", importance=7, right=True),
-        Column(title="days", importance=4, right=True),
-        Column(title="cost", importance=2, right=True),
-        Column(title="tuning", importance=5, wraps=20),
+    titles = {"machine": 1, "tokens/s": 2, "expected": 3, "MFU": 6, "memory, GiB": 7, "days": 4, "cost": 2, "tuning": 5}
+    wraps = {"machine": 16, "tuning": 20}
+    columns = [Column(title="", importance=1, right=True)]
+    columns += [
+        Column(title=word(title, language), importance=place, right=title not in wraps, wraps=wraps.get(title))
+        for title, place in titles.items()
     ]
-    rows = [(str(place), *_cells(one)) for place, one in enumerate(known, 1)]
+    rows = [(str(place), *_cells(one, language)) for place, one in enumerate(known, 1)]
     kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     reasons: dict[str, list[str]] = {}
     for one in candidates:
         if one.problem is not None:
             reasons.setdefault(_general(one), []).append(one.machine)
     return Page(
-        title="Estimates side by side",
-        about=tuple(Line(text=text) for text in _about(candidates, tuned)),
-        answers=tuple(Line(text=text) for text in _answers(known)),
+        title=word("Estimates side by side", language),
+        about=tuple(Line(text=text) for text in _about(candidates, tuned, language)),
+        answers=tuple(Line(text=text) for text in _answers(known, language)),
         columns=tuple(columns[place] for place in kept),
         rows=tuple(tuple(row[place] for place in kept) for row in rows),
         warnings=tuple(
             Line(text=printable(f"{', '.join(machines)}: {reason}", MAX_LINE), tone="warning")
             for reason, machines in reasons.items()
         ),
-        notes=tuple(Line(text=text) for text in _unknown(known)),
+        notes=tuple(Line(text=text) for text in _unknown(known, language)),
     )
 
 
@@ -199,7 +195,7 @@ def _general(one: Candidate) -> str:
     return str(one.problem).removeprefix(f"{model}: ").replace(repr(model), "it")
 
 
-def _cells(one: Candidate) -> Iterator[str]:
+def _cells(one: Candidate, language: str) -> Iterator[str]:
     """The cells of a row; empty where unknown."""
     made = one.estimate
     assert made is not None
@@ -208,14 +204,16 @@ def _cells(one: Candidate) -> Iterator[str]:
     yield _machine(made)
     yield f"{one.speed:,.0f}"
     if error is None:
-        yield "unknown"
+        yield word("unknown", language)
     else:
         ends = (one.speed * max(0.0, 1 - error.throughput_largest), one.speed * (1 + error.throughput_largest))
-        yield " to ".join(f"{end:,.0f}" for end in ends) + (" *" if error.outside else "  ")
+        low, high = (f"{end:,.0f}" for end in ends)
+        yield sentence("{low} to {high}", language, low=low, high=high) + (" *" if error.outside else "  ")
     mfu = next((mfu.value for mfu in made.mfu if mfu.headline), None)
     yield "" if mfu is None else rounded(mfu, PERCENT)
     total, capacity = max((stage.total_bytes, stage.capacity_bytes) for stage in made.memory)
-    yield f"{total / GIB:.0f} of {'?' if capacity is None else f'{capacity / GIB:.0f}'}"
+    known = {"used": f"{total / GIB:.0f}", "capacity": "?" if capacity is None else f"{capacity / GIB:.0f}"}
+    yield sentence("{used} of {capacity}", language, **known)
     yield "" if cost is None or cost.train_seconds is None else rounded(cost.train_seconds / 86400, AMOUNT)
     yield "" if cost is None or cost.train_cost is None else money(cost.train_cost, cost.price_currency or "")
     yield " ".join(one.settings)
@@ -225,39 +223,53 @@ def _machine(made: Estimate) -> str:
     return f"{made.layout.nodes} x {made.layout.devices_per_node} {made.device_model}"
 
 
-def _about(candidates: Sequence[Candidate], tuned: bool) -> Iterator[str]:
+def _about(candidates: Sequence[Candidate], tuned: bool, language: str) -> Iterator[str]:
     made = next((one.estimate for one in candidates if one.estimate is not None), None)
     if made is None:
         return
     contract, tuning = made.spec.contract, made.spec.tuning
-    batch = f"sequence {contract.seq_len}, global batch {contract.global_batch}"
-    yield f"{contract.model}: {contract.precision}, {batch}; case {made.spec.case}, framework {tuning.framework}"
+    known = {name: getattr(contract, name) for name in ("model", "precision", "seq_len", "global_batch")}
+    text = "{model}: {precision}, sequence {seq_len}, global batch {global_batch}; case {case}, framework {framework}"
+    yield sentence(text, language, **known, case=made.spec.case, framework=tuning.framework)
     if tuned:
-        yield "each machine at the fastest tuning that fits: sharding stage, recomputation, micro batch"
+        text = "each machine at the fastest tuning that fits: sharding stage, recomputation, micro batch"
+        yield word(text, language)
     else:
-        recomputes = "with recomputation" if tuning.gradient_checkpointing else "no recomputation"
-        sizes = f"micro batch {tuning.micro_batch}, {recomputes}, sharding stage {tuning.sharding_stage}"
-        yield f"one tuning for all: {sizes} (--tuned: each at its best)"
+        recomputes = word("with recomputation" if tuning.gradient_checkpointing else "no recomputation", language)
+        known = {"size": tuning.micro_batch, "recomputes": recomputes, "stage": tuning.sharding_stage}
+        text = (
+            "one tuning for all: micro batch {size}, {recomputes}, sharding stage {stage} (--tuned: each at its best)"
+        )
+        yield sentence(text, language, **known)
     if made.cost is not None and made.cost.train_tokens is not None:
-        yield f"a training of {made.cost.train_tokens / 1e9:,g}B tokens; nothing fails, every step is as fast"
+        text = "a training of {tokens}B tokens; nothing fails, every step is as fast"
+        yield sentence(text, language, tokens=f"{made.cost.train_tokens / 1e9:,g}")
 
 
-def _answers(known: Sequence[Candidate]) -> Iterator[str]:
+def _answers(known: Sequence[Candidate], language: str) -> Iterator[str]:
     """The first, and those that an estimate cannot tell from it."""
     if not known:
-        yield "no machine has a figure"
+        yield word("no machine has a figure", language)
         return
     made = known[0].estimate
     assert made is not None
     cost = made.cost
     by_cost = cost is not None and cost.cost_per_million_tokens is not None
-    text = f"{'cheapest' if by_cost else 'fastest'}: {_machine(made)}"
+    text = sentence("cheapest: {machine}" if by_cost else "fastest: {machine}", language, machine=_machine(made))
     if cost is not None and cost.train_cost is not None and cost.train_seconds is not None:
-        text += f", {money(cost.train_cost, cost.price_currency or '')} and {cost.train_seconds / 86400:,.3g} days"
+        values = {
+            "cost": money(cost.train_cost, cost.price_currency or ""),
+            "days": f"{cost.train_seconds / 86400:,.3g}",
+        }
+        text += sentence(", {cost} and {days} days", language, **values)
     near = [_machine(other.estimate) for other in known[1:] if other.estimate and _overlap(known[0], other, by_cost)]
     if near:
-        named = ", ".join(near[:MOST_NAMED]) + f" and {len(near) - MOST_NAMED} more" * (len(near) > MOST_NAMED)
-        text += f"; the expected error is larger than its lead over {named}: measure both"
+        named = ", ".join(near[:MOST_NAMED])
+        if len(near) > MOST_NAMED:
+            named += sentence(" and {count} more", language, count=len(near) - MOST_NAMED)
+        text += sentence(
+            "; the expected error is larger than its lead over {named}: measure both", language, named=named
+        )
     yield text
 
 
@@ -277,16 +289,19 @@ def _overlap(first: Candidate, other: Candidate, by_cost: bool) -> bool:
     return ends[0] >= ends[1]
 
 
-def _unknown(known: Sequence[Candidate]) -> Iterator[str]:
+def _unknown(known: Sequence[Candidate], language: str) -> Iterator[str]:
     """What is not known of these machines."""
     made = [one.estimate for one in known if one.estimate is not None]
     if any(one.expected_error is not None and one.expected_error.outside for one in made):
-        yield "* no published row on this device by this method: a larger error is likely; ask for a measurement"
+        text = "* no published row on this device by this method: a larger error is likely; ask for a measurement"
+        yield word(text, language)
     costs = [(one.device_model, one.cost) for one in made if one.cost is not None]
     unpriced = [device for device, cost in costs if cost.price is None and cost.price_file is not None]
     if unpriced:
-        yield f"no price of {', '.join(unpriced)} in {costs[0][1].price_file}"
+        values = {"devices": ", ".join(unpriced), "file": costs[0][1].price_file}
+        yield sentence("no price of {devices} in {file}", language, **values)
     currencies = sorted({cost.price_currency for _, cost in costs if cost.price_currency is not None})
     if len(currencies) > 1:
-        yield f"costs in {' and '.join(currencies)} are not converted: their order means nothing"
-    yield "energy is unknown: an estimate has none"
+        text = "costs in {currencies} are not converted: their order means nothing"
+        yield sentence(text, language, currencies=", ".join(currencies))
+    yield word("energy is unknown: an estimate has none", language)
