@@ -108,7 +108,9 @@ class FrameworkSubject(Subject):
     def draft(self) -> Outcome:
         """The case as it is, or with adapters for a framework that trains nothing else."""
         plain = self.drafted()
-        if self.vendor is None and _foreign(plain) and HOST in names("vendor"):
+        needs = None if plain.plan is None else plain.plan.worker.needs
+        foreign = needs is not None and needs.runtime not in plain.machine.probe.offers.runtimes
+        if self.vendor is None and foreign and HOST in names("vendor"):
             self.vendor = HOST
             plain = self.drafted()
         if any(one.where == "contract.lora" for one in plain.problems):
@@ -228,12 +230,6 @@ class FrameworkSubject(Subject):
         where = self.folder / ("expected-late" if late else "expected")
         tokens = self.late if late else None
         return self.once((where, steps), lambda: expected(self.plan(), where, steps, tokens))
-
-
-def _foreign(drafted: Outcome) -> bool:
-    """Check whether the best devices here do not offer the runtime that the framework needs."""
-    needs = drafted.plan.worker.needs if drafted.plan is not None else None
-    return needs is not None and needs.runtime not in drafted.machine.probe.offers.runtimes
 
 
 def _runnable(drafted: Outcome, what: str) -> Plan:

@@ -105,9 +105,12 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
         return
     print_text(model_text(model))
     by = "" if document["counted_by"] == "core" else f", counted by extension {document['counted_by']}"
-    _print_parts(f"parameters{by}", document["parameters"] or {}, document["total_parameters"])
-    active = document["active_parameters"]
-    if active is not None and active != document["total_parameters"]:
+    click.echo(f"parameters{by}")
+    total, active = document["total_parameters"], document["active_parameters"]
+    for part, parameters in (document["parameters"] or {}).items():
+        click.echo(f"  {part:26}{parameters:>20,}  {100 * parameters / total:5.1f} %")
+    click.echo(f"  {'total':26}{total:>20,}")
+    if active is not None and active != total:
         click.echo(f"  {'a token passes':26}{active:>20,}")
     for part in model.stated_parts:
         click.echo(f"  {'beside: ' + part.name:26}{part.parameters:>20,}  stated, not trained")
@@ -164,10 +167,3 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
             for name, entry in counted.items()
         ],
     }
-
-
-def _print_parts(title: str, parts: dict[str, int], total: int) -> None:
-    click.echo(title)
-    for name, parameters in parts.items():
-        click.echo(f"  {name:26}{parameters:>20,}  {100 * parameters / total:5.1f} %")
-    click.echo(f"  {'total':26}{total:>20,}")

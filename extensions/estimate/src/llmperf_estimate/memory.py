@@ -191,8 +191,11 @@ def block_bytes(sizes: RankSizes) -> int:
     # gate, up and their product, which frozen weights need not for their gradient; with separate operations more
     tensors = gate_steps(sizes) + (1 if sizes.frozen else 2)
     common += tensors * sizes.compute_bytes * sizes.inner * sizes.tokens
-    if sizes.frozen:
-        return common + _adapters(sizes)
+    if sizes.frozen:  # for each adapter its input after dropout, and the mask of the dropout
+        lora = sizes.plan.spec.contract.lora
+        mask = 1 if lora is not None and lora.dropout else 0
+        widths = sum(sizes.inner if name == "down_proj" else sizes.hidden for name in sizes.adapter_targets)
+        return common + (sizes.compute_bytes + mask) * widths * sizes.tokens
     # inputs of the projections: of each its own, if it copies it
     own = sizes.plan.worker.input_copies and sizes.plan.layout.tensor_parallel > 1
     copies = (1 if sizes.model.family == "baichuan" else 3) + 2 if own else 2
@@ -252,14 +255,6 @@ def gate_steps(sizes: RankSizes) -> int:
     if sizes.model.activation == "swiglu_clamped":
         return 1 if sizes.plan.spec.tuning.compile else 5
     return 1 if runs_fused(sizes, "swiglu") else 2
-
-
-def _adapters(sizes: RankSizes) -> int:
-    """For each adapter its input after dropout, and the mask of the dropout."""
-    lora = sizes.plan.spec.contract.lora
-    mask = 1 if lora is not None and lora.dropout else 0
-    widths = sum(sizes.inner if name == "down_proj" else sizes.hidden for name in sizes.adapter_targets)
-    return (sizes.compute_bytes + mask) * widths * sizes.tokens
 
 
 def backward_bytes(sizes: RankSizes) -> int:

@@ -9,7 +9,7 @@ from llmperf.reporting import UNKNOWN, finding_text, leaves, printable, rounded,
 from llmperf.types import Curves, Result, Row, Section, Sheet
 from llmperf_compare.kind_texts import disturbed_lines
 
-from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED, PageColumn
+from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED
 from llmperf_html.run_curves import curves_of
 from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE
 
@@ -154,7 +154,9 @@ def _cells(sheet: Sheet, rows: Mapping[str, Row], language: str) -> tuple[list[s
     cells: list[str | float | None] = []
     texts: list[str | None] = []
     for column in COLUMNS:
-        row = _known(rows, column)
+        row = rows.get(column.key)
+        if column.also and (row is None or row.value is None):
+            row = rows.get(column.also, row)
         if column.field == "run":
             row = Row(key="run", label="run", value=printable(sheet.name))
         elif column.cost:
@@ -182,12 +184,6 @@ def key_figures(sheet: Sheet, language: str) -> Iterator[tuple[str, str]]:
         if column.rounding is not None and (value is not None or text is not None):
             number = None if isinstance(value, str) else value
             yield word(column.title, language), text or rounded(number, column.rounding)
-
-
-def _known(rows: Mapping[str, Row], column: PageColumn) -> Row | None:
-    first = rows.get(column.key)
-    known = first is not None and first.value is not None
-    return first if known or not column.also else rows.get(column.also, first)
 
 
 def first_of_each_key(sections: Iterable[Section]) -> Iterator[Section]:

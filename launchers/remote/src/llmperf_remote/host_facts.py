@@ -239,7 +239,9 @@ def with_interface(
         interface = by_name[name]
         usable = _usable(interface)
         if not usable:
-            raise UserError(f"{where}: {name!r} has no address; {_with_addresses(interfaces)}")
+            others = ", ".join(interface.name for interface in interfaces if _usable(interface))
+            advice = f"expected one of {others}" if others else "no interface of the node has one"
+            raise UserError(f"{where}: {name!r} has no address; {advice}")
         address = next((address for address in candidates if address in usable), usable[0])
         return replace(node, address=address, interface=name)
     local = {
@@ -257,8 +259,3 @@ def with_interface(
 def _usable(interface: NetworkInterface) -> list[str]:
     """The addresses that other nodes can use without naming a zone."""
     return [address for address in interface.addresses if not ipaddress.ip_address(address).is_link_local]
-
-
-def _with_addresses(interfaces: Sequence[NetworkInterface]) -> str:
-    names = ", ".join(interface.name for interface in interfaces if _usable(interface))
-    return f"expected one of {names}" if names else "no interface of the node has one"

@@ -61,8 +61,11 @@ def _directives(submission: Submission, options: SlurmOptions) -> Iterator[str]:
         yield "--exclusive"
         if options.mem is None:
             yield "--mem=0"
+    for host in submission.request.hosts:
+        if not _NODE_LIST.fullmatch(host):
+            raise UserError(f"--hosts: expected names of Slurm's nodes, found {host!r}")
     if submission.request.hosts:
-        yield f"--nodelist={_node_list(submission)}"
+        yield f"--nodelist={','.join(submission.request.hosts)}"
     if submission.tasks > 1:
         yield f"--array=1-{submission.tasks}"
     yield f"--chdir={_path(str(Path.cwd()))}"
@@ -73,13 +76,6 @@ def _directives(submission: Submission, options: SlurmOptions) -> Iterator[str]:
     yield "--requeue" if options.requeue else "--no-requeue"
     if not options.requeue:
         yield "--no-kill"  # llmperf notices the loss of a node, and writes which one
-
-
-def _node_list(submission: Submission) -> str:
-    for host in submission.request.hosts:
-        if not _NODE_LIST.fullmatch(host):
-            raise UserError(f"--hosts: expected names of Slurm's nodes, found {host!r}")
-    return ",".join(submission.request.hosts)
 
 
 def _path(path: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from dataclasses import replace
 from math import prod
 from pathlib import PurePosixPath
@@ -119,7 +118,8 @@ def unknown_option_is_refused(subject: FrameworkSubject) -> None:
     changed = replace(spec, framework={**spec.framework, OPTION: 1})
     problems = _problems(subject, "option", changed)
     named = [one for one in problems if OPTION in one.where or OPTION in one.message]
-    require(named, f"framework.{OPTION}=1: expected a Problem at framework.{OPTION}, found {_listed(problems)}")
+    found = "; ".join(f"{one.where}: {one.message}" for one in problems) or "none"
+    require(named, f"framework.{OPTION}=1: expected a Problem at framework.{OPTION}, found {found}")
 
 
 @check(plan_has_its_shape)
@@ -179,10 +179,6 @@ def _problems(subject: FrameworkSubject, change: str, spec: RunSpec) -> tuple[Pr
     worker = subject.answer(change, spec)
     require(isinstance(worker, WorkerPlan), f"{change}: expected a WorkerPlan, found {type(worker).__name__}")
     return tuple(worker.problems)
-
-
-def _listed(problems: Iterable[Problem]) -> str:
-    return "; ".join(f"{one.where}: {one.message}" for one in problems) or "none"
 
 
 @check(is_loaded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from llmperf.types import Plan
 
@@ -153,8 +153,8 @@ def fused_operations_ran_as_claimed(subject: FrameworkSubject) -> None:
 
 
 def _require_attention(plan: Plan, ends: Ends) -> None:
-    operations = _operations(ends)
-    claims = list(_attention_claims(plan, _kernels(ends)))
+    operations, kernels, asked = _operations(ends), _kernels(ends), plan.spec.tuning.attention
+    claims = [asked] * (asked != "auto") + [kernels["attention"]] * ("attention" in kernels)
     if not claims:
         raise Skip("attention is auto, and the trainer has no kernels that name it")
     found = _named(operations, ATTENTION.values())
@@ -169,13 +169,6 @@ def _require_attention(plan: Plan, ends: Ends) -> None:
             raise Skip("torch's profiler does not see which attention is in a compiled block")
         called = f"it called {', '.join(found)}" if found else "it called no fused attention"
         require(_named(operations, parts), f"attention is {claim!r}; found another in a step: {called}")
-
-
-def _attention_claims(plan: Plan, kernels: Mapping[str, str]) -> Iterator[str]:
-    if plan.spec.tuning.attention != "auto":
-        yield plan.spec.tuning.attention
-    if "attention" in kernels:
-        yield kernels["attention"]
 
 
 def _operations(ends: Ends) -> Sequence[str]:

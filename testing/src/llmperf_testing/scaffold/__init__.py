@@ -65,7 +65,8 @@ def package_name(text: str, installed: Iterable[Found]) -> PackageName:
         raise UserError(f"name: {expected}; found {text[: 2 * LONGEST]!r}{_nearest(text)}")
     name = PackageName(text)
     if (owner := _owners(installed).get(name.distribution)) is not None:
-        raise UserError(f"name: {name.distribution} is {owner} already; choose another name, such as '{_other(text)}'")
+        other = f"my-{text}"[:LONGEST].strip("-")
+        raise UserError(f"name: {name.distribution} is {owner} already; choose another name, such as '{other}'")
     return name
 
 
@@ -83,10 +84,6 @@ def _owners(installed: Iterable[Found]) -> dict[str, str]:
 def _nearest(text: str) -> str:
     near = re.sub(r"[^a-z0-9]+", "-", text.lower()).lstrip("-0123456789").removeprefix(PREFIX)[:LONGEST].strip("-")
     return f"; did you mean {near!r}?" if PLAIN.fullmatch(near) else ""
-
-
-def _other(text: str) -> str:
-    return f"my-{text}"[:LONGEST].strip("-")
 
 
 Kind = Literal["vendor", "framework", "script"]
@@ -119,19 +116,15 @@ def rendered(kind: Kind, name: PackageName, core_version: str) -> dict[str, str]
     files: dict[str, str] = {}
     for folder in (TEMPLATES / "shared", TEMPLATES / kind):
         for path in sorted(folder.rglob(f"*{ENDING}")):
-            place = _place(path.relative_to(folder).as_posix().removesuffix(ENDING), name)
+            place = path.relative_to(folder).as_posix().removesuffix(ENDING)
+            for begins, becomes in PLACES.items():
+                place = place.replace(begins, becomes.format(package=name.package, plugin=name.plugin))
             if place in files:
                 role = "vendor" if kind == "vendor" else "framework"
                 clash = f"a {role} cannot be named {name.slug!r}: two files would be {place}"
                 raise UserError(f"{clash}; choose another name")
             files[place] = Template(path.read_text(encoding="utf-8")).substitute(words)
     return dict(sorted(files.items()))
-
-
-def _place(path: str, name: PackageName) -> str:
-    for begins, becomes in PLACES.items():
-        path = path.replace(begins, becomes.format(package=name.package, plugin=name.plugin))
-    return path
 
 
 def write_package(folder: Path, files: dict[str, str]) -> None:

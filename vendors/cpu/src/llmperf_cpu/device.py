@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -45,9 +46,10 @@ class CpuDevice:
 
     def peak_memory_bytes(self) -> int | None:
         """Most resident bytes of this process since the last reset, or its start if the kernel allows no reset."""
-        for line in _lines(STATUS):
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+        with suppress(OSError):
+            for line in STATUS.read_text(encoding="utf-8").splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
         try:
             import resource
             import sys
@@ -73,10 +75,3 @@ class CpuDevice:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _lines(path: Path) -> list[str]:
-    try:
-        return path.read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return []

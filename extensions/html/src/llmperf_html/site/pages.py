@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llmperf.reporting import finding_text, shown, value_text
-from llmperf.types import Section, Sheet
+from llmperf.types import Section
 from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
@@ -157,7 +157,10 @@ def run_page(frame: Frame, content: Content, run: SiteRun) -> str:
             body.append(element("h2", frame.word("Same contract")))
             body.append(leaderboard(frame, content, standing, shown_entries, 3))
             if len(entry.sheets) > 1:
-                body += [element("h3", frame.word("Repeats")), _repeats(frame, content, run, entry.sheets)]
+                others = [content.run_of(other) for other in entry.sheets if other is not sheet]
+                links = [element("a", other.sheet.name, href=f"../{other.address}") for other in others]
+                body.append(element("h3", frame.word("Repeats")))
+                body.append(element("ul", [element("li", link) for link in links]))
             break
     open_sections = [section for section in sections if not is_folded(section) and section not in failures]
     body += [_titled(frame, section, 2) for section in open_sections]
@@ -184,12 +187,6 @@ def _findings(frame: Frame, run: SiteRun) -> Html:
         return element("p", frame.word("No findings."))
     findings = sorted(run.sheet.findings, key=lambda finding: {"error": 0, "warning": 1}.get(finding.severity, 2))
     return element("ul", [element("li", finding_text(each, frame.language), class_=each.severity) for each in findings])
-
-
-def _repeats(frame: Frame, content: Content, run: SiteRun, sheets: Sequence[Sheet]) -> Html:
-    others = [content.run_of(sheet) for sheet in sheets if sheet is not run.sheet]
-    links = [element("a", other.sheet.name, href=f"../{other.address}") for other in others]
-    return element("ul", [element("li", link) for link in links])
 
 
 def _titled(frame: Frame, section: Section, level: int) -> Iterator[Html]:
