@@ -27,7 +27,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 BUDGETS = {  # lines of Python; a number only goes down
     "core": 27400,
     "schemas": 100,
-    "testing": 4850,
+    "testing": 4800,
     "vendors/ascend": 200,
     "vendors/cpu": 800,
     "vendors/kit": 1600,
@@ -51,10 +51,10 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/ssh": 500,
     "extensions/compare": 3900,
     "extensions/datasets": 500,
-    "extensions/estimate": 3900,
+    "extensions/estimate": 3850,
     "extensions/flagperf": 650,
     "extensions/fuzz": 950,
-    "extensions/html": 2050,
+    "extensions/html": 2000,
     "extensions/huggingface": 1000,
     "extensions/peak": 950,
     "extensions/published": 5950,
@@ -66,7 +66,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 1450,
     "extensions/zh": 50,
-    "outside tests": 93300,
+    "outside tests": 93250,
     "tests": 50700,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
