@@ -434,3 +434,20 @@ def _on_a_terminal(*words, cwd, columns=100, **environment):
     os.close(ours)
     running.wait(100)
     return written.decode()
+
+
+@pytest.fixture
+def runs_of_two_models(tmp_path, example):
+    """A folder of runs of two models, the small one far faster, on two contracts."""
+    made = [("llama_tiny", 4, 9000.0), ("llama2_7b", 4, 10.0), ("llama2_7b", 4, 30.0), ("llama2_7b", 8, 20.0)]
+    for number, (model, batch, figure) in enumerate(made):
+        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "variant": model == "llama_tiny"}
+        document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
+        document["model"]["name"] = document["contract"]["model"] = model
+        document["contract"]["global_batch"] = batch
+        change = {"path": "contract.global_batch", "case_value": 1, "value": batch, "origin": "--set"}
+        document["fix_hp"] = [change]
+        document["metrics"]["tokens_per_second_per_device"] = figure
+        (tmp_path / document["run_id"]).mkdir()
+        (tmp_path / document["run_id"] / "result.json").write_text(json.dumps(document))
+    return tmp_path

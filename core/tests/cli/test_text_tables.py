@@ -15,23 +15,6 @@ from llmperf.types import Result
 PUBLISHED = str(Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data")
 
 
-@pytest.fixture
-def runs(tmp_path, example):
-    """A folder of runs of two models, the small one far faster, on two contracts."""
-    made = [("llama_tiny", 4, 9000.0), ("llama2_7b", 4, 10.0), ("llama2_7b", 4, 30.0), ("llama2_7b", 8, 20.0)]
-    for number, (model, batch, figure) in enumerate(made):
-        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "variant": model == "llama_tiny"}
-        document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
-        document["model"]["name"] = document["contract"]["model"] = model
-        document["contract"]["global_batch"] = batch
-        change = {"path": "contract.global_batch", "case_value": 1, "value": batch, "origin": "--set"}
-        document["fix_hp"] = [change]
-        document["metrics"]["tokens_per_second_per_device"] = figure
-        (tmp_path / document["run_id"]).mkdir()
-        (tmp_path / document["run_id"] / "result.json").write_text(json.dumps(document))
-    return tmp_path
-
-
 def column(text, name):
     """The words of one column, found by its header."""
     header, _, *rows = text.splitlines()
@@ -39,14 +22,14 @@ def column(text, name):
     return [row[start:].split("  ")[0].strip() for row in rows if row.strip()]
 
 
-def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs, ran):
-    models = [line.split()[0] for line in ran(0, "report", runs).out.splitlines()[2:]]
+def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs_of_two_models, ran):
+    models = [line.split()[0] for line in ran(0, "report", runs_of_two_models).out.splitlines()[2:]]
     assert models == sorted(models)
     assert models[0] == "llama2_7b"
 
 
-def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs, ran):
-    out = ran(0, "report", runs).out
+def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs_of_two_models, ran):
+    out = ran(0, "report", runs_of_two_models).out
     assert column(out, "run") == ["run-2", "run-1", "run-3", "run-0"]
     assert column(out, "case")[-1] == "default (variant)"
 
@@ -69,8 +52,8 @@ def test_long_lines_go_on_below_the_beginning_of_their_value():
     "words",
     [["report"], ["report", PUBLISHED], ["summary"], ["summary", PUBLISHED], ["summary", "--baseline", PUBLISHED]],
 )
-def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
-    lines = on_a_terminal(*words, ".", cwd=runs, columns=columns, NO_COLOR="1").splitlines()
+def test_a_table_fits_the_terminal(runs_of_two_models, columns, words, on_a_terminal):
+    lines = on_a_terminal(*words, ".", cwd=runs_of_two_models, columns=columns, NO_COLOR="1").splitlines()
     assert max(map(wcwidth.wcswidth, lines)) <= columns
     assert lines[0].split()[0] == ("model" if words[0] == "report" else "device")
     assert any("llama2_7b" in line for line in lines)
@@ -79,20 +62,20 @@ def test_a_table_fits_the_terminal(runs, columns, words, on_a_terminal):
 
 
 @pytest.mark.slow
-def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs, on_a_terminal):
-    narrow = on_a_terminal("report", ".", cwd=runs, columns=80, NO_COLOR="1")
+def test_columns_that_are_left_out_are_named_and_wide_shows_them(runs_of_two_models, on_a_terminal):
+    narrow = on_a_terminal("report", ".", cwd=runs_of_two_models, columns=80, NO_COLOR="1")
     told = " ".join(narrow[narrow.index("left out to fit the terminal: ") :].split())
     assert "run" in told
     assert "(--wide, --format csv) Nobody has rerun" in told
-    wide = on_a_terminal("report", ".", "--wide", cwd=runs, columns=80, NO_COLOR="1")
+    wide = on_a_terminal("report", ".", "--wide", cwd=runs_of_two_models, columns=80, NO_COLOR="1")
     assert "left out" not in wide
     assert "run-0" in wide
-    assert "未显示：" in on_a_terminal("report", ".", "--lang", "zh", cwd=runs, columns=80, NO_COLOR="1")
+    assert "未显示：" in on_a_terminal("report", ".", "--lang", "zh", cwd=runs_of_two_models, columns=80, NO_COLOR="1")
 
 
-def test_a_pipe_gets_one_line_a_run(runs, ran, monkeypatch):
+def test_a_pipe_gets_one_line_a_run(runs_of_two_models, ran, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
-    assert len(ran(0, "report", runs).out.splitlines()) == 2 + 4
+    assert len(ran(0, "report", runs_of_two_models).out.splitlines()) == 2 + 4
 
 
 def test_long_names_break_at_their_joints():

@@ -12,7 +12,7 @@ from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run, run_id
 from llmperf.planning.launchers import find_launcher
-from llmperf.planning.problems import MOST_STEPS, memory_problems, need_problems, unsupported_problems
+from llmperf.planning.problems import MOST_STEPS, need_problems, unsupported_problems
 from llmperf.planning.ready import ready, worker_env
 from llmperf.planning.states import Selection, Site
 from llmperf.planning.vendors import machine_elsewhere, probe_all, this_machine
@@ -498,13 +498,6 @@ def test_needs_against_offers():
     assert need_problems(Needs(precision="fp32", runtime="torch"), PROBE, "zero") == []
     problems = need_problems(Needs(precision="fp32", runtime="paddle", features=("flash_attention",)), PROBE, "paddle")
     assert [problem.where for problem in problems] == ["tuning.framework", "tuning"]
-
-
-def test_model_states_that_cannot_be_on_the_device_are_refused():
-    (problem,) = memory_problems((2**33, 2**35), PROBE, 1.0)
-    assert "need 32.0 GiB a rank, 16.0 GiB are there" in problem.message
-    assert memory_problems((2**33,), PROBE, 1.0) == []
-    assert memory_problems((), PROBE, 1.0) == []
 
 
 def test_a_divisible_host_is_shared_out():

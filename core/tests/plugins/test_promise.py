@@ -85,10 +85,6 @@ def test_a_lost_hook_a_lost_name_and_a_new_required_field_break_the_promise() ->
     ]
 
 
-def test_a_problem_needs_no_code_of_its_own() -> None:
-    assert types.Problem(where="tuning.devices", message="too few").code == "plugin_problem"
-
-
 def test_what_plugins_construct_are_dataclasses_of_the_contract() -> None:
     assert all(is_dataclass(getattr(types, name)) for name in CONSTRUCTED)
 

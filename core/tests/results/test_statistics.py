@@ -29,12 +29,6 @@ def test_quantiles_are_those_of_numpy(values, part):
     assert quantile(sorted(values), part) == pytest.approx(float(np.quantile(values, part)), rel=1e-9)
 
 
-@given(st.lists(seconds, min_size=1, max_size=50))
-def test_the_median_does_not_depend_on_the_order(values):
-    shuffled = random.Random(1).sample(values, len(values))
-    assert step_statistics(values).median == step_statistics(shuffled).median
-
-
 def test_the_quantiles_of_many_steps_are_exact(monkeypatch):
     monkeypatch.setattr("llmperf.results.statistics.SORTED", 100)
     values = random.Random(1).choices(range(5000), k=1234)

@@ -44,19 +44,6 @@ def test_what_is_written_is_read_back_in_order(tmp_path):
     assert RecordFile(tmp_path / "r.jsonl").new() == written
 
 
-def test_no_file_holds_no_records(tmp_path):
-    assert RecordFile(tmp_path / "none.jsonl").new() == []
-
-
-def test_a_torn_last_line_is_left_out(tmp_path):
-    path = tmp_path / "r.jsonl"
-    with Recorder(path) as recorder:
-        recorder.write(step(0))
-        recorder.write(step(1))
-    path.write_bytes(path.read_bytes()[:-20])
-    assert [one.step for one in RecordFile(path).new()] == [0]
-
-
 @pytest.mark.parametrize(
     ("line", "message"),
     [

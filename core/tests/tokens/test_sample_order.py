@@ -3,7 +3,7 @@
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.tokens.draws import SampleOrder, position
+from llmperf.tokens.draws import SampleOrder
 from llmperf.tokens.sources import SyntheticTokens
 from llmperf.types import Batch
 
@@ -18,26 +18,6 @@ def batch(micro, accumulation, parallel, seq_len=8):
         seq_len=seq_len,
         tokens_per_step=rows * seq_len,
     )
-
-
-@given(*(st.integers(1, 5) for _ in range(3)), st.integers(0, 4))
-def test_a_step_is_the_same_rows_for_every_layout(micro, accumulation, parallel, step):
-    one = batch(micro, accumulation, parallel)
-    seen = [
-        position(one, step, micro_step, rank, row)
-        for micro_step in range(accumulation)
-        for rank in range(parallel)
-        for row in range(micro)
-    ]
-    assert seen == list(range(step * one.global_batch, (step + 1) * one.global_batch))
-
-
-@given(samples=st.integers(1, 200), seed=st.integers(0, 2**40))
-@settings(max_examples=30)
-def test_each_epoch_has_every_sample_once(samples, seed):
-    order = SampleOrder(samples, seed)
-    for epoch in range(2):
-        assert sorted(order[epoch * samples + place] for place in range(samples)) == list(range(samples))
 
 
 def test_epochs_and_seeds_differ_and_repeat_exactly():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
@@ -106,10 +105,3 @@ def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, t
     captured = ran(0, "report", tmp_path, "--format", "csv")
     assert captured.out.count("\n") == 2
     assert f"left out: {archive}: llmperf-verify reads archive documents" in captured.err
-
-
-def test_core_names_no_extension_package_in_its_imports():
-    core = Path(plugin_data.__file__).parents[1]
-    named = [path for path in core.rglob("*.py") if "import llmperf_published" in path.read_text()]
-    named += [path for path in core.rglob("*.py") if "from llmperf_published" in path.read_text()]
-    assert named == []

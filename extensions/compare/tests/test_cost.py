@@ -16,17 +16,6 @@ def close(first, second):
     return math.isclose(first, second, rel_tol=1e-9)
 
 
-def test_a_known_case():
-    rates = Rates(tokens_per_second_per_device=4000.0, devices=8, joules_per_token=0.1)
-    cost = cost_of(rates, tokens=1.44e11, per_device_hour=1.8, per_kwh=0.2)
-    assert close(cost.per_million_tokens, 0.125)  # 1e6 / 4000 s = 250 s at 1.8 an hour
-    assert close(cost.device_hours, 10_000)
-    assert close(cost.seconds, 4.5e6)  # 1250 hours on 8 devices
-    assert close(cost.money, 18_000)
-    assert close(cost.energy_kwh, 4_000)
-    assert close(cost.electricity, 800)
-
-
 @given(speed=POSITIVE, devices=POSITIVE, joules=POSITIVE, tokens=POSITIVE, price=POSITIVE, kwh=POSITIVE)
 def test_figures_agree_with_each_other(speed, devices, joules, tokens, price, kwh):
     rates = Rates(tokens_per_second_per_device=speed, devices=devices, joules_per_token=joules)

@@ -4,29 +4,11 @@ from __future__ import annotations
 
 import json
 
-import pytest
 from llmperf_compare.options import baselines
 
 
-@pytest.fixture
-def runs(tmp_path, example):
-    """A folder of runs of two models, the small one far faster, on two contracts."""
-    made = [("llama_tiny", 4, 9000.0), ("llama2_7b", 4, 10.0), ("llama2_7b", 4, 30.0), ("llama2_7b", 8, 20.0)]
-    for number, (model, batch, figure) in enumerate(made):
-        document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "variant": model == "llama_tiny"}
-        document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
-        document["model"]["name"] = document["contract"]["model"] = model
-        document["contract"]["global_batch"] = batch
-        change = {"path": "contract.global_batch", "case_value": 1, "value": batch, "origin": "--set"}
-        document["fix_hp"] = [change]
-        document["metrics"]["tokens_per_second_per_device"] = figure
-        (tmp_path / document["run_id"]).mkdir()
-        (tmp_path / document["run_id"] / "result.json").write_text(json.dumps(document))
-    return tmp_path
-
-
-def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs, ran):
-    lines = ran(0, "summary", runs).out.splitlines()
+def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_each_kind(runs_of_two_models, ran):
+    lines = ran(0, "summary", runs_of_two_models).out.splitlines()
     headings = [line for line in lines if ", pretraining: " in line]
     assert [line.split(",")[0] for line in headings] == ["llama2_7b", "llama2_7b", "llama_tiny"]
     assert headings[0] == "llama2_7b, pretraining: default, fp32, 256 tokens x 4; changed: global_batch=4"
@@ -35,8 +17,8 @@ def test_the_summary_has_a_heading_for_each_model_and_contract_and_a_line_for_ea
     assert lines[lines.index(headings[0]) + 1] == kinds[0]
 
 
-def test_the_framework_is_in_its_column_alone(runs, ran):
-    path = runs / "run-0" / "result.json"
+def test_the_framework_is_in_its_column_alone(runs_of_two_models, ran):
+    path = runs_of_two_models / "run-0" / "result.json"
     document = json.loads(path.read_text())
     changes = [("tuning.framework", "zero", "pytorch"), ("tuning.micro_batch", 1, 2)]
     document["fix_hp"] += [
@@ -48,14 +30,14 @@ def test_the_framework_is_in_its_column_alone(runs, ran):
     assert "framework=" not in out
 
 
-def test_the_summary_draws_the_history_of_a_kind(runs, ran):
-    out = ran(0, "summary", runs, "--format", "markdown").out
+def test_the_summary_draws_the_history_of_a_kind(runs_of_two_models, ran):
+    out = ran(0, "summary", runs_of_two_models, "--format", "markdown").out
     assert out.count("\n# ") + out.startswith("# ") == 1
     assert "| 2 | 20.0 | 100.0 % | ▁█ | 30.0 |" in out
 
 
-def test_a_reason_that_holds_for_all_kinds_is_said_once(runs, ran):
-    out = ran(0, "summary", runs, "--baseline", "published").out
+def test_a_reason_that_holds_for_all_kinds_is_said_once(runs_of_two_models, ran):
+    out = ran(0, "summary", runs_of_two_models, "--baseline", "published").out
     assert out.count("published rows are of whole devices") == 1
 
 

@@ -65,19 +65,6 @@ def test_a_product_that_was_measured_takes_as_long_as_it_was_measured():
         assert operation_seconds(product, rates) == pytest.approx(size / 5e13)
 
 
-@given(
-    flops=st.floats(0, 1e18),
-    size=st.integers(0, 10**13),
-    more=st.floats(1, 10),
-    kind=st.sampled_from(["matmul", "norm"]),
-)
-def test_no_operation_is_faster_than_any_of_its_limits_or_with_more_work(flops, size, more, kind):
-    seconds = operation_seconds(operation(kind, flops, size), RATES)
-    assert seconds >= RATES.launch_seconds
-    assert seconds >= size / RATES.memory_bytes_per_second
-    assert operation_seconds(operation(kind, flops * more, int(size * more)), RATES) >= seconds
-
-
 @given(rows=st.integers(1, 10**5), columns=st.integers(1, 10**5))
 def test_whole_tiles_waste_nothing_and_partial_ones_less_than_a_tile(rows, columns):
     assert tile_waste((1, 128 * rows, 128 * columns, 7)) == 1

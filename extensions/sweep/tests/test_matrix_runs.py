@@ -144,13 +144,6 @@ def test_parts_work_side_by_side_each_once(tmp_path):
     MatrixFolder(tmp_path, (1, 2)).close()
 
 
-def test_parts_together_run_everything_once(tmp_path):
-    matrix = matrix_of(7, repeats=2)
-    orders = [worked(tmp_path, matrix, FakeRuns(), part=(part, 3))[2] for part in (1, 2, 3)]
-    assert sorted(map(len, orders)) == [4, 5, 5]
-    assert worked(tmp_path, matrix, FakeRuns())[1].complete == 14
-
-
 @pytest.mark.parametrize(
     ("other", "message"),
     [

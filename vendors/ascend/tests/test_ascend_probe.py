@@ -158,9 +158,3 @@ def test_a_die_of_a_910c_has_half_of_the_published_peak_of_a_package_and_others_
     assert (answer.flops_per_second, answer.confidence) == (752e12 / 2, "low")
     for dtype in ("fp32", "bf16", "fp16"):
         assert ask("llmperf_peak_flops", device_model="Ascend 910B3", dtype=dtype) is None
-
-
-def test_a_plan_for_npus_that_are_not_here():
-    answer = plan_run(Selection("llama2_7b_pretrain_zero", settings=("dataset=synthetic",)), Site(on="910B3:1x8"))
-    assert answer.problems == ()
-    assert (answer.plan.vendor, answer.plan.peak, answer.plan.layout.data_parallel) == ("ascend", None, 8)

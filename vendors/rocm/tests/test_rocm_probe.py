@@ -212,12 +212,3 @@ def test_peaks_by_whole_names(name, dtype, tflops):
         rates = load_for("rocm", None).rates(name)
         assert {"bf16", "fp16", "fp32"} <= set(rates.matmul_flops_per_second)
         assert rates.memory_bytes_per_second
-
-
-def test_a_plan_for_gpus_that_are_not_here():
-    answer = ready(
-        plan_run(Selection("llama2_7b_pretrain_zero", settings=("dataset=synthetic",)), Site(on="MI300X:1x8"))
-    )
-    assert answer.problems == ()
-    assert (answer.plan.vendor, answer.plan.layout.data_parallel) == ("rocm", 8)
-    assert "ROCR_VISIBLE_DEVICES" not in answer.plan.env
