@@ -70,6 +70,7 @@ class Outcome:
     left_seconds: float | None
     """From the fault until no process of the run is left on any host; None if some are left."""
     left: list[str]
+    """Processes that are left."""
     lost_records: int
     """Lines of records that were on a node `SENT_SECONDS` before the fault, have not arrived in the run folder, and are
     not in the folder that `nodes.json` names for what stayed on the node."""

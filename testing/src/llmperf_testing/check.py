@@ -38,6 +38,7 @@ class Check:
     hook: str | None
     """The check is for roles that may answer this hook; None for all."""
     slow: bool
+    """The check trains."""
 
     @property
     def name(self) -> str:

@@ -52,6 +52,7 @@ class DrawnCase:
     model: str
     """The model's file, as TOML."""
     model_name: str
+    """The model's name."""
     text: str
     """The training data: one sentence over and over, which any model learns within a few steps."""
     settings: tuple[str, ...]

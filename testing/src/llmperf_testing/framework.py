@@ -246,6 +246,7 @@ class Trained:
     """The outcome of a real run."""
 
     plan: Plan
+    """The plan that was run."""
     result: Result
     steps: dict[int, list[StepRecord]]
     """The records of all ranks, by step."""

@@ -59,16 +59,19 @@ class Bound:
     work: str | None = None
     """Reason why no work could be given to it; None when it could."""
     event_error: str | None = None
+    """Error of its events or `synchronize()`."""
     stretches: tuple[Stretch, ...] = ()
     """Tries, one after another."""
     products: Mapping[str, float] = field(default_factory=dict)
     """FLOP/s of the fastest matrix product that the kit timed, by dtype."""
     product_error: str | None = None
+    """Error of timing products."""
     runtime_name: str | None = None
     """The device's name as torch, or the host's kernel, has it; None if unknown."""
     runtime_memory_bytes: int | None = None
     """The device's memory by the same source; None if unknown."""
     memory_error: str | None = None
+    """Error of its memory figures."""
     taken_bytes: int = 0
     """Bytes allocated between the first peak and the second."""
     peaks: tuple[int | None, ...] = ()

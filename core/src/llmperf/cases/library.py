@@ -30,6 +30,7 @@ class Library:
     """Files by name; a name in two folders is an error that names both files."""
 
     folders: list[tuple[str, Path]] = field(default_factory=list)
+    """The owner and the path of each folder."""
     left_out: list[str] = field(default_factory=list)
     """One line for each plugin that failed, and for each file that cannot be read or used."""
     aside: dict[Path, str] = field(default_factory=dict)

@@ -33,6 +33,7 @@ class Place:
     number: int
     """Number of the run, from 1."""
     runs: int
+    """Number of all runs."""
     ends_at: float | None = None
     """Expected end of all, on the monotonic clock; None before a run has ended."""
 

@@ -29,6 +29,7 @@ class TextTable:
     """A table that was laid out."""
 
     text: str
+    """Its lines."""
     left_out: tuple[str, ...]
     """Titles of the columns for which there was no room."""
     cut: bool

@@ -116,7 +116,9 @@ class Kind:
     device_share: float
     """Part of one physical device that each rank had."""
     framework: str
+    """Name of the framework plugin."""
     layout: Layout
+    """Layout of the ranks."""
     tuning: tuple[tuple[str, object], ...]
     """Other changes, path and value."""
 

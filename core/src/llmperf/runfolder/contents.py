@@ -61,6 +61,7 @@ class RunRecords:
     reports: list[AgentReport]
     ending: Ending | None
     hosts: dict[int, Host]
+    """Hosts by node."""
     nodes: dict[int, ReachedNode]
     """The nodes of a run through a launcher, as the controller reached them."""
     files: dict[str, str]

@@ -83,6 +83,7 @@ class Ending:
     rank: Count | None = None
     """The rank that hangs, if it is known."""
     node: Count | None = None
+    """The node that was lost."""
     exception: str | None = None
     message: str = ""
     at: str

@@ -28,6 +28,7 @@ class Diagnosis:
     state: Literal["ok", "missing", "broken"]
     message: str
     mend: str | None = None
+    """The command that mends it."""
 
 
 def examine() -> list[Diagnosis]:

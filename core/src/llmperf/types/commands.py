@@ -92,6 +92,7 @@ class PlannedChoice:
     problems: tuple[Problem, ...]
     """Reasons why it cannot run; empty if it can."""
     probe: Probe
+    """The devices that it was planned for."""
 
 
 class PlannedRun(Protocol):

@@ -62,6 +62,7 @@ class Probe:
     """Devices that one vendor plugin sees on one node. No devices: `problems` says why."""
 
     vendor: str
+    """Name of the vendor plugin."""
     devices: tuple[DeviceInfo, ...]
     """Devices in the order of their indices."""
     offers: Offers
@@ -118,6 +119,7 @@ class DeviceSample:
     power_watts: NonNegative | None = None
     """Drawn now."""
     temperature_celsius: float | None = None
+    """Temperature of the chip."""
     energy_joules: NonNegative | None = None
     """Energy since a fixed moment, such as when the driver was loaded: a counter, of which only differences matter."""
     clock_hertz: NonNegative | None = None

@@ -84,6 +84,7 @@ class PrecisionRecipe:
     """One entry of `data/precisions.toml`."""
 
     name: Precision
+    """The name for `contract.precision`."""
     products: Dtype
     """Dtype of the matrix products that the recipe covers."""
     covers: Literal["all", "block projections"] = "all"
@@ -92,6 +93,7 @@ class PrecisionRecipe:
     rest: Dtype
     """Dtype of all other products, and of activations between them."""
     scaling: Scaling = "none"
+    """The scaled quantities."""
     weights: Dtype
     """Dtype of the weights that products are computed with before they are scaled."""
     gradients: Dtype
@@ -135,6 +137,7 @@ class PeakPart:
     """The products of one dtype in a work-weighted peak."""
 
     dtype: Dtype
+    """Dtype of the products."""
     share: NonNegative
     """Share of the FLOPs in matrix products that the convention counts."""
     peak_flops_per_second: NonNegative
@@ -172,6 +175,7 @@ class Mfu:
     peak_flops_per_second: NonNegative | None
     """Peak of one rank's share of a device."""
     peak_dtype: str | None
+    """Dtype the peak holds for."""
     peak_source: str | None
     """Publication or measurement of the peak."""
     peak_confidence: Confidence | None

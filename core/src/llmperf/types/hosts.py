@@ -17,9 +17,11 @@ class Hardware:
     """The machine, as probed."""
 
     vendor: str
+    """Name of the vendor plugin."""
     device_model: str
     """Name from the vendor's management library."""
     nodes: Positive
+    """Machines."""
     devices_per_node: Positive
     """Ranks on each node."""
     device_share: NonNegative
@@ -96,6 +98,7 @@ class LoadBefore:
     programs: tuple[BusyProgram, ...] = ()
     """The largest of them, largest first; without those that llmperf cannot see, such as another container's."""
     other_processes: Count | None = None
+    """Processes on the devices."""
     device_programs: tuple[str, ...] = ()
     """Their names, where this process can see them."""
     utilisation_percent: NonNegative | None = None
@@ -119,6 +122,7 @@ class NodeConditions:
     """Activity of others on one node, just before the run and in its measured window."""
 
     node_rank: Count
+    """Rank of the node, from 0."""
     before: LoadBefore | None = None
     """Just before the ranks were started; None if it was not read."""
     other_cpu_share: NonNegative | None = None
@@ -153,6 +157,7 @@ class NodeResult:
     """One node of a run: its ranks, and what is different from most nodes."""
 
     node_rank: Count
+    """Rank of the node, from 0."""
     host: str
     """Its name, as the launcher takes it; `node-000` and so on in a submission."""
     interface: str | None
@@ -188,6 +193,7 @@ class Straggler:
 
     rank: Count
     node_rank: Count
+    """The node that it ran on."""
     busy_seconds: NonNegative
     """Measured window without waits for communication."""
     lag_seconds: NonNegative

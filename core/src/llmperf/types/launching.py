@@ -62,7 +62,9 @@ class NodeCommand:
     """A command for one node: argv and environment variables."""
 
     node_rank: Count
+    """Rank of the node, from 0."""
     host: str
+    """`Node.host`."""
     argv: tuple[str, ...]
     """The command as a list of words, without a shell."""
     env: Mapping[str, str]

@@ -17,6 +17,7 @@ class Layout:
     """Degrees of parallelism: world = tensor x context x data x pipeline parallel = nodes x devices per node."""
 
     nodes: Positive
+    """Machines."""
     devices_per_node: Positive
     """Ranks on each node. Each has one device, or a share of one."""
     tensor_parallel: Positive

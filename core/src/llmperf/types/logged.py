@@ -36,6 +36,7 @@ class LoggedFacts:
     parameters: Positive | None = None
     """Parameters of the whole model, compared with the plan; tied ones count once, adapters do not count."""
     packages: Mapping[str, str] = field(default_factory=dict)
+    """Versions of packages, by name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class LoggedFailure:
     """The exception that ends a rank's script, printed before the script ends."""
 
     exception: str
+    """Name of its type."""
     message: str
     traceback: str = ""
     """Traceback as Python prints it."""

@@ -89,6 +89,7 @@ class PairEnd:
     address: str
     """Address of the end with rank 0, which listens for the other."""
     port: Count
+    """Port at which it listens."""
     interface: str | None
     """Network interface of this node over which both reach each other; None if it is unknown."""
     on_cpu: bool

@@ -50,6 +50,7 @@ class WorkerPlan:
     """A framework's part of the plan."""
 
     layout: Layout
+    """Layout of the ranks."""
     needs: Needs
     agent: tuple[str, ...]
     """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
@@ -110,13 +111,16 @@ class Plan:
     created: str
     """UTC, ISO 8601."""
     llmperf_version: str
+    """Version of the controller."""
     spec: RunSpec
     vendor: str
+    """Name of the vendor plugin."""
     probe: Probe
     """Devices that the vendor plugin saw."""
     device_share: NonNegative
     """Part of one probed device that one rank has: 1, or 1/ranks if the ranks share a divisible device."""
     batch: Batch
+    """Batch arithmetic."""
     data_fingerprint: str | None = None
     """SHA-256 that identifies the data, as the controller read them: of synthetic data over the figures that define
     them, else over tokens. None if the controller did not read them."""

@@ -28,6 +28,7 @@ class RankAtTask(Protocol):
     trainer: Trainer | None
     """Trainer after all steps of a run, in the task `trace`; None in others."""
     run: Path
+    """Run folder."""
 
     def task(self, kind: type[T]) -> T:
         """The dataclass that `PlannedTask.run` was given."""
@@ -73,6 +74,7 @@ class FinishedTask:
     """A run whose ranks have done a task."""
 
     folder: Path
+    """The run folder."""
     packages: Mapping[str, str]
     """Versions here of the packages that affect its speed, as `Facts.packages` of the plugins name them."""
     other_cpu_share: float | None

@@ -102,9 +102,11 @@ class MeasuredPeak:
     dtype: str
     """That of the run."""
     source: str
+    """Source of the measurement."""
     date: str
     """ISO date of the measurement."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """Conditions of the measurement, by name."""
 
 
 LOWEST_RATE, HIGHEST_RATE = 1e3, 1e19

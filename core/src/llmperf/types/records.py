@@ -106,6 +106,7 @@ class PhaseRecord:
     kind: Literal["phase"] = "phase"
     rank: Count
     phase: Phase
+    """The phase that begins."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     monotonic: NonNegative
@@ -152,6 +153,7 @@ class RankRecord:
     kind: Literal["rank"] = "rank"
     rank: Count
     measured_steps: Count
+    """Steps in the window."""
     measured_tokens: Count
     """Tokens this rank trained on in the window, without those of skipped steps."""
     window_seconds: NonNegative
@@ -230,9 +232,11 @@ class FailureRecord:
 
     kind: Literal["failure"] = "failure"
     rank: Count
+    """The rank that ended."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     exception: str
+    """Name of its type."""
     message: str
     traceback: str
     """Traceback as Python prints it."""
@@ -265,6 +269,7 @@ class MemorySample:
     """One reading of a node's devices by the sampler of the node."""
 
     kind: Literal["memory"] = "memory"
+    """Kind of the record."""
     at: NonNegative
     """Seconds since the epoch, host clock."""
     monotonic: NonNegative

@@ -60,6 +60,7 @@ class EnvironmentReport:
     llmperf_version: str
     """Version of llmperf-core."""
     python_version: str
+    """Version, such as `3.12.3`."""
     plugins: tuple[InstalledPlugin, ...]
     """The installed vendor, framework and extension plugins."""
     probes: tuple[Probe, ...]
@@ -79,6 +80,7 @@ class NodesReached:
     nodes: tuple[Node, ...]
     """With their network interfaces and numeric addresses."""
     reports: tuple[EnvironmentReport, ...]
+    """One of each node."""
     usual: EnvironmentReport
     """The first report with the devices that most nodes have."""
     concerns: tuple[str, ...]

@@ -62,6 +62,7 @@ class PluginInfo:
     distribution: str
     """The installed package it came with."""
     version: str
+    """Version of the distribution."""
     source_hash: str | None = None
     """SHA-256 over the source files of the plugin's package."""
 
@@ -150,6 +151,7 @@ class Metrics:
     known_entropy: NonNegative | None
     """Nats per token below which no model can get on this data; None if unknown."""
     rank_memory: tuple[RankMemory, ...] = ()
+    """One entry for each rank."""
     skipped_steps: Count | None = None
     """Measured steps whose update was left out because gradients were not finite, as a loss scaler does in fp16: their
     time counts, their tokens do not. None where the framework does not report it."""
@@ -222,6 +224,7 @@ class Result:
     """The reason why the run is not complete; None when it is."""
     case: str
     title: str
+    """Title of the case."""
     variant: bool
     """The contract was changed, so that it is not the case's own figure."""
     fix_hp: tuple[Change, ...]
@@ -230,6 +233,7 @@ class Result:
     """The nonce of the challenge that determines the seed, 64 hexadecimal digits: that seed is no departure from the
     case. Whether somebody issued it, only the issuer can say (`llmperf challenge check`). None without a challenge."""
     model: Model
+    """The facts of the model."""
     parameters: Positive
     """Counted exactly from those facts, adapters not counted."""
     contract: Contract
@@ -249,8 +253,11 @@ class Result:
     """Products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
     hardware: Hardware
     software: Software
+    """Software of the nodes."""
     parallelism: Layout
+    """Layout of the ranks."""
     batch: Batch
+    """Batch arithmetic."""
     metrics: Metrics
     mfu: tuple[Mfu, ...]
     """One entry for each convention."""
@@ -279,6 +286,7 @@ class Result:
     plugins: tuple[PluginInfo, ...]
     """The plugins that were loaded."""
     findings: tuple[Finding, ...]
+    """Findings of the validator."""
     notes: tuple[str, ...] = ()
     """Notes on how figures were computed, if that is not obvious."""
     files: Mapping[str, Digest] = field(default_factory=dict)

@@ -34,6 +34,7 @@ class Column:
     """One column of a table."""
 
     title: str
+    """Its header."""
     importance: int
     """1 is the last to be left out."""
     wraps: int | None = None
@@ -77,6 +78,7 @@ class Section:
     key: str
     """Stable name, such as `performance`."""
     title: str
+    """English title."""
     rows: tuple[Row, ...] = ()
     """A list of labelled rows."""
     records: tuple[tuple[Row, ...], ...] = ()
@@ -173,6 +175,7 @@ class Sheet:
     sections: Callable[[], Iterable[Section]]
     """Makes the sections with everything that is known. A table of many runs does without them."""
     findings: tuple[Finding, ...] = ()
+    """Findings of validation."""
     contract: Mapping[str, str] = field(default_factory=dict)
     """The contract, by path. Figures of sheets with another contract must not be compared."""
     setting: Mapping[str, str] = field(default_factory=dict)

@@ -40,7 +40,9 @@ class TracedOperation:
     shape: tuple[Count, ...] = ()
     """Shape of a matrix product: batch, rows, columns, inner size; else empty."""
     kernels: Count = 1
+    """Kernels that one operation launches."""
     per_micro_batch: Count = 0
+    """Times in each micro batch."""
     per_step: Count = 0
     """Times in a step apart from its micro batches."""
 
@@ -58,6 +60,7 @@ class TracedCollective:
     overlaps: bool
     """Computation goes on until its result is needed."""
     per_micro_batch: Count = 0
+    """Times in each micro batch."""
     per_step: Count = 0
     """Times in a step apart from its micro batches."""
 
@@ -152,6 +155,7 @@ class ProfiledOperation:
     seconds: NonNegative
     """Time in a step: on the device, or of a CPU without the operations that they call."""
     calls: NonNegative
+    """Calls in a step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

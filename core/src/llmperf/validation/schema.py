@@ -41,7 +41,9 @@ class Departure:
     keyword: str
     """The keyword of JSON Schema that failed: `required`, `type`, ..."""
     path: tuple[str | int, ...]
+    """Path of the value in the document."""
     value: Any
+    """The value found."""
     schema: Schema
     """The schema that has the keyword."""
     context: Sequence[Departure] = ()

@@ -48,7 +48,9 @@ class PrecisionDifference:
     """Two runs by different precision recipes."""
 
     run: str
+    """Recipe of the run."""
     reference: str
+    """Recipe of the reference."""
     emulated: bool
     """The run emulated fp8."""
     case: str

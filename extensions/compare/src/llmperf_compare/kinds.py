@@ -19,6 +19,7 @@ class Group:
     """Repeats of one run."""
 
     kind: Kind
+    """The kind of the runs."""
     results: tuple[Result, ...]
     """All of them, also those that failed."""
 
@@ -89,6 +90,7 @@ class BaselineComparison:
     """Runs of one kind compared with a figure from a document."""
 
     group: Group
+    """The runs."""
     kind: str
     """Name of the kind of document: `published`."""
     place: str | None

@@ -55,6 +55,7 @@ class Interval:
     low: float | None
     """The least; None for a single run, which has no spread."""
     high: float | None
+    """The largest."""
     runs: int
     """Complete runs that have the figure."""
     how: How

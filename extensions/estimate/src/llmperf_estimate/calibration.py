@@ -46,6 +46,7 @@ class ThroughputErrors:
     """How far estimates of throughput were from published rows of one kind."""
 
     method: Method
+    """Method of the estimates."""
     fitted: bool
     """The rows are part of the fit, each left out of it in turn; otherwise nothing was fitted to them."""
     device: str
@@ -55,6 +56,7 @@ class ThroughputErrors:
     mixture: bool
     """These are mixtures of experts."""
     precision: Precision
+    """Recipe."""
     errors: tuple[float, ...]
     """Relative error of each row; below 0 where the estimate was slower."""
 
@@ -73,6 +75,7 @@ class Calibration:
     efficiency_source: str
     """Data of the fit."""
     memory_error: MemoryErrors
+    """Errors of estimates with it."""
 
 
 @cache

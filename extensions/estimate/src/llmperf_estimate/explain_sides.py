@@ -49,6 +49,7 @@ class Side:
     profile: StepProfile | None = None
     """The steps that the run has traced."""
     estimate: Estimate | None = None
+    """Where the side is an estimate."""
 
     def number(self, name: str) -> float | None:
         """The value of this name, if it is a number above 0."""

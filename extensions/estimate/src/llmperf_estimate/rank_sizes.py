@@ -27,6 +27,7 @@ class RankSizes:
     """One rank of a pipeline stage, in one micro batch."""
 
     plan: Plan
+    """The plan of the run."""
     stage: int
     """Pipeline stage of the rank, from 0."""
     first: bool
@@ -72,6 +73,7 @@ class RankSizes:
     compute_bytes: int
     """Bytes of an element in matrix products."""
     weight_bytes: int
+    """Bytes of an element of a weight."""
     experts: int
     """Routed experts of a layer on this rank; 0 without a mixture."""
     expert_load: float

@@ -30,9 +30,11 @@ class StageMemory:
     peak_bytes: Count
     """Peak of tensors, at the moment of a step that has the most."""
     at_peak: Mapping[MemoryKind, Count]
+    """The same by kind."""
     phase: Phase
     """Part of the step with the peak."""
     operation: str
+    """The operation that reached it."""
     between_steps: Mapping[MemoryKind, Count]
     """Held between two steps, by kind."""
     overhead_bytes: Count | None
@@ -98,6 +100,7 @@ class StepTime:
     """Where the time of a step goes. The parts add up to the step."""
 
     seconds: NonNegative
+    """Duration of one step."""
     compute_seconds: NonNegative
     """Operations of the slowest stage."""
     communication_seconds: NonNegative
@@ -209,12 +212,15 @@ class Estimate:
     """That estimated."""
     spec: RunSpec
     vendor: str
+    """Name of the vendor plugin."""
     device_model: str
     """As the vendor names it."""
     layout: Layout
     """How ranks share the model."""
     batch: Batch
+    """Batch arithmetic."""
     memory: tuple[StageMemory, ...]
+    """Memory of each traced stage."""
     fits: bool | None
     """Every stage fits; None if the memory of the device is not known."""
     nearest: FittingSetting | None
@@ -244,6 +250,7 @@ class Estimate:
     expected_error: ExpectedError | None
     """From calibration."""
     tracing: tuple[TracerUse, ...]
+    """Resources for tracing."""
     stand_ins: tuple[str, ...] = ()
     """Replacements that let the trainer run without the device."""
     notes: tuple[str, ...] = ()

@@ -31,6 +31,7 @@ class Found:
     """Number of the draw, which the seed of the search determines."""
     settings: Settings
     seed: int
+    """Seed of its contract."""
     outcome: Outcome
     departures: dict[str, Any]
     """Its settings that do not have their simplest value."""

@@ -24,6 +24,7 @@ class PageColumn:
     key: str
     """Key of the row of a sheet that is shown."""
     title: str
+    """English title."""
     rounding: Rounding | None = None
     """How numbers are shown; None for a column of text."""
     also: str = ""

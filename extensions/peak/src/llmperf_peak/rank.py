@@ -69,7 +69,9 @@ class PeakRecord:
     kind: Literal["peak"] = "peak"
     rank: Count
     timed: tuple[TimedOperation, ...] = ()
+    """The operation, if it is one."""
     conditions: Mapping[str, str] = field(default_factory=dict)
+    """Conditions of the rank, by name."""
 
 
 def time_operations(rank: RankAtTask) -> None:

@@ -46,6 +46,7 @@ class MeasuredRates:
     """The outcome."""
 
     rates: DeviceRates
+    """Rates of one whole device."""
     timed: tuple[Timed, ...]
     """Every operation."""
     wrong: tuple[str, ...]

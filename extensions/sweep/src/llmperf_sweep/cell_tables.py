@@ -20,11 +20,13 @@ class CellSummary:
     """One cell with the outcome of its runs."""
 
     cell: Cell
+    """The cell that was run."""
     runs: Count
     """Runs of it that are to be made here."""
     throughputs: tuple[float, ...]
     """token/p/s of the complete runs, as far as known."""
     complete: Count
+    """Complete runs."""
     error_findings: Count
     """Findings of complete runs that are errors."""
     folders: tuple[str, ...]

@@ -26,6 +26,7 @@ class Measured:
     ranks: Positive
     """On all nodes."""
     nodes: Positive
+    """Machines."""
     devices: Positive
     """Ranks on each node."""
     global_batch: Positive
@@ -43,6 +44,7 @@ class ScalingPoint:
     """One number of ranks against the smallest one."""
 
     measured: Measured
+    """Its runs."""
     tokens_per_second: NonNegative | None
     """Throughput of all ranks, mean over the runs; None without a complete run."""
     speed_up: NonNegative | None

@@ -123,6 +123,7 @@ class Attempt:
     reason: str = ""
     """Reason of the failure, in one line."""
     error_findings: Count = 0
+    """Findings of its result that are errors."""
     tokens_per_second_per_device: NonNegative | None = None
     """token/p/s; None if it is not known."""
 
@@ -132,6 +133,7 @@ class CellRun:
     """One of the runs of a cell, with its attempts."""
 
     cell: str
+    """Identity of the cell."""
     repeat: Positive
     """From 1."""
     attempts: tuple[Attempt, ...] = field(default_factory=tuple)

@@ -40,6 +40,7 @@ class PartDifference:
     seconds: float
     """In a step of the run."""
     reference_seconds: float
+    """In a step of the reference."""
     calls: float = 0.0
     """In a step of the run, if they are known."""
     reference_calls: float = 0.0

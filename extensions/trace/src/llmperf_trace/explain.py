@@ -27,6 +27,7 @@ class Explanations:
     reference: str
     """Name of the side that the others are compared with."""
     differences: Mapping[str, TraceDifference]
+    """By the name of the side."""
     operations: Mapping[str, Joined]
     """The Chrome traces, of sides where both runs have kept theirs."""
 

@@ -49,6 +49,7 @@ class KindTime:
 
     kind: OperationKind
     seconds: float
+    """By the profile."""
     estimated_seconds: float | None
     """By the analytic estimate and the rates of the device; None without rates."""
 
@@ -60,6 +61,7 @@ class Profile:
     label: str
     """That this is no measurement."""
     folder: str
+    """The run folder."""
     rates: str | None
     """Basis of the estimate: `measured` or `assumed` rates; None without rates."""
     kinds: tuple[KindTime, ...]

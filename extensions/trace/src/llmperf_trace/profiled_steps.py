@@ -25,6 +25,7 @@ class ProfileTask:
     steps: tuple[Positive, ...]
     """Numbers of the profiled steps, in order; those between are trained without the profiler."""
     rank: Count
+    """The rank that is profiled."""
     trace: bool = True
     """A Chrome trace is written."""
 

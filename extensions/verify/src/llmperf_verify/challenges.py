@@ -52,6 +52,7 @@ class ChallengeUse:
     nonce: str
     run_id: str
     result_sha256: str
+    """SHA-256 of its result.json."""
     received: str
     """Time at which it was handed in: UTC, ISO 8601."""
 

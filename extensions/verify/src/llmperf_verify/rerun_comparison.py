@@ -64,11 +64,15 @@ class CurveDifference:
     steps: int
     """Steps that both have."""
     step: int
+    """The worst step."""
     submitted: float
+    """At that step."""
     here: float
+    """At that step."""
     difference: float
     """At that step: in nats per token of a loss, relative of a norm."""
     bound: float
+    """At that step."""
 
     @property
     def within(self) -> bool:

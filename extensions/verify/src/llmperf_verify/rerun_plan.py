@@ -27,6 +27,7 @@ class RerunPlan:
     """A run that can be started."""
 
     run: GivenRun
+    """The run, prepared."""
     plan: Plan
     precision: Precision
     """The recipe that it trains by: the submission's, or fp32 where this machine does not offer that."""

@@ -43,6 +43,7 @@ class Manifest:
     created: str
     """Time of packing: UTC, ISO 8601."""
     llmperf_version: str
+    """Version of llmperf that packed it."""
     runs: tuple[str, ...]
     """Names of the run folders, sorted."""
     files: Mapping[str, str]

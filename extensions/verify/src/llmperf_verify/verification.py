@@ -67,6 +67,7 @@ class VerifiedResult:
     result_sha256: str
     """SHA-256 of its result.json. That file lists the hashes of the plan and the records."""
     checks: tuple[LevelCheck, ...]
+    """One for each level that was checked."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,6 +34,7 @@ class Membership:
     rank: int
     """Among all processes."""
     size: int
+    """Number of processes."""
     local_rank: int
     """Among the processes of this node."""
     local_size: int

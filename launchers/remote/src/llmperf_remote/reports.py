@@ -27,6 +27,7 @@ class NodeReport(EnvironmentReport):
     samples: Mapping[str, tuple[DeviceSample, ...]]
     """A reading of each accelerator, by vendor: memory and processes."""
     host: HostFacts
+    """The host itself."""
 
 
 def node_report(vendor: str | None, address: str | None) -> NodeReport:

@@ -149,6 +149,7 @@ class WatchedData:
 
     plan: Plan
     rank: int
+    """The data-parallel rank."""
     late: LateTokens | None
     step: int = 0
     """The step that is being taken; 0 before the first."""

@@ -31,6 +31,7 @@ class Tool:
     """Content of the table that the tool prints."""
 
     name: str
+    """Name of the command."""
     driver: re.Match[str]
     """Its version, and the major version, by which a layout is chosen."""
     models: Mapping[int, str]

@@ -29,6 +29,7 @@ class Gpus:
     """The GPUs of this node."""
 
     driver: str | None
+    """Version."""
     devices: tuple[DeviceInfo, ...]
     """Those that answer."""
     problems: tuple[str, ...] = ()

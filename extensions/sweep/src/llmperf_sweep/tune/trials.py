@@ -64,6 +64,7 @@ class Trial:
     figures: Mapping[str, float | None] = field(default_factory=dict)
     """By the name of the objective; of a trial that was ended early, the throughput that it had reached."""
     folder: str | None = None
+    """Name of the run folder."""
     reason: str = ""
     """Reason why it failed or was stopped early."""
     seconds: float
