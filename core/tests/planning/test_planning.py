@@ -132,7 +132,7 @@ def test_what_is_installed_and_plans_is_offered_instead(install, capsys, tmp_pat
     abacus(install, "sliderule")
     there += [one for one in discovery.discover() if one.name in ("abacus", "sliderule")]
     for module in ("plugins.discovery", "plugins.loading"):
-        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: there)
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda **_: there)
     (missing,) = [line for line in refused(capsys, tmp_path).splitlines() if "tuning.framework" in line]
     install_it = f"install it with: {install_own('llmperf-zero')}"
     assert f"framework 'zero' (llmperf-zero) is not installed; {install_it}" in missing
