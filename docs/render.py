@@ -12,7 +12,7 @@ from pathlib import Path
 
 import llmperf_schemas
 from llmperf.files import json_files
-from rendering import doors, reference
+from rendering import directory, doors, reference
 from rendering.documents import render, target
 
 FOLDER = Path(__file__).parent / "reference"
@@ -22,7 +22,7 @@ def rendered() -> Iterator[tuple[Path, str]]:
     """Each file with its text."""
     for name in llmperf_schemas.names():
         yield target(name), json_files.encode_pretty(render(name)).decode()
-    for name, page in {**reference.PAGES, **doors.PAGES}.items():
+    for name, page in {**reference.PAGES, **doors.PAGES, "plugins": directory.directory_page}.items():
         yield FOLDER / f"{name}.md", page()
     yield FOLDER.parent / "rules" / "README.md", doors.rules_page()
 

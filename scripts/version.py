@@ -1,7 +1,7 @@
 """Show or set the one version of all distributions.
 
 ./dev python scripts/version.py          # shows it; fails if two distributions differ
-./dev python scripts/version.py 0.2.0    # writes it into every pyproject.toml
+./dev python scripts/version.py 0.2.0    # writes it into every pyproject.toml and CITATION.cff
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-VERSION = re.compile(r'^version = "([^"]+)"$', re.MULTILINE)
+VERSION = re.compile(r'^version(: | = )"([^"]+)"$', re.MULTILINE)
 FORM = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 
 
@@ -21,9 +21,10 @@ def projects() -> list[Path]:
 
 
 def versions() -> dict[str, str]:
-    """The version of each distribution, by the path of its pyproject.toml; the examples have versions of their own."""
+    """The version in each pyproject.toml and CITATION.cff, by path; the examples have versions of their own."""
     ours = [path.relative_to(ROOT) for path in projects() if path.relative_to(ROOT).parts[0] != "examples"]
-    return {path.as_posix(): VERSION.findall((ROOT / path).read_text())[0] for path in ours}
+    ours.append(Path("CITATION.cff"))
+    return {path.as_posix(): VERSION.findall((ROOT / path).read_text())[0][1] for path in ours}
 
 
 def main() -> None:
@@ -34,7 +35,7 @@ def main() -> None:
             sys.exit(f"expected a version such as 0.2.0 or 0.2.0rc1, found {version!r}")
         for name in versions():
             path = ROOT / name
-            path.write_text(VERSION.sub(f'version = "{version}"', path.read_text(), count=1))
+            path.write_text(VERSION.sub(rf'version\g<1>"{version}"', path.read_text(), count=1))
     if len(set(versions().values())) != 1:
         sys.exit("\n".join(f"{name}: {version}" for name, version in versions().items()))
     print(next(iter(versions().values())))

@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 def test_all_distributions_have_one_version_and_the_script_sets_it(tmp_path):
     projects = [*ROOT.glob("pyproject.toml"), *ROOT.glob("*/pyproject.toml"), *ROOT.glob("*/*/pyproject.toml")]
-    for path in [ROOT / "scripts" / "version.py", *projects]:
+    for path in [ROOT / "scripts" / "version.py", ROOT / "CITATION.cff", *projects]:
         copy = tmp_path / path.relative_to(ROOT)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)

@@ -152,6 +152,7 @@ def contents_page() -> str:
         "types": "the dataclasses and protocols of the contract",
         "vendorkit": "what vendor packages build on",
         "doors": "launchers, kinds of document, reporters",
+        "plugins": "the directory of plugins, with what the conformance kit says of each",
     }
     lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]
     rest = "- [rules](../rules/README.md): the rules of `llmperf validate`\n- [own files](../own-files.md): writing a model, a case and an overlay"

@@ -94,6 +94,7 @@ ENDING = ".tmpl"
 PLACES = {
     "gitignore": ".gitignore",
     "test.yml": ".github/workflows/test.yml",
+    "release.yml": ".github/workflows/release.yml",
     "src/package/": "src/{package}/",
     "data/overlays/overlay.toml": "data/overlays/{plugin}_default.toml",
     "tests/test_own.py": "tests/test_{plugin}.py",
