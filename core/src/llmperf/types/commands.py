@@ -87,6 +87,7 @@ class PlannedChoice:
     """A planned run before it is started."""
 
     choice: RunChoice
+    """The requested values."""
     plan: Plan | None
     """None if there is no layout, or the framework could not be asked; not to be run if there are problems."""
     problems: tuple[Problem, ...]

@@ -33,6 +33,7 @@ class DeviceInfo:
     uuid: str | None = None
     """Identifier from the vendor's tool."""
     kind: Literal["accelerator", "cpu"] = "accelerator"
+    """Kind of the device."""
     divisible: bool = False
     """The device can be split into any number of equal shares, one per rank, as a host CPU can."""
     details: Mapping[str, str] = field(default_factory=dict)
@@ -66,6 +67,7 @@ class Probe:
     devices: tuple[DeviceInfo, ...]
     """Devices in the order of their indices."""
     offers: Offers
+    """Capabilities of the devices."""
     driver: str | None = None
     """Version; None if unknown."""
     interconnect: str | None = None

@@ -71,6 +71,7 @@ class Fingerprint:
     pointer: str
     """JSON pointer of the figures. Of several fingerprints with one pointer, the first repeated one is reported."""
     figures: tuple[str, ...]
+    """The figures as text."""
     identity: str | None = None
     """Identity of the thing that has these figures, if it may be read twice; None means the file."""
     place: str = ""

@@ -165,6 +165,7 @@ class NodeResult:
     first_rank: Count
     """The first of its ranks, whose local rank is 0; the others follow one another."""
     last_rank: Count
+    """The last of its ranks."""
     coordinates: Mapping[RankDimension, tuple[Count, Count]]
     """Lowest and highest index of its ranks in each dimension of more than one rank. `parallelism.rank_order` says how
     ranks are numbered."""
@@ -192,6 +193,7 @@ class Straggler:
     """A rank that the others waited for."""
 
     rank: Count
+    """The rank."""
     node_rank: Count
     """The node that it ran on."""
     busy_seconds: NonNegative

@@ -46,5 +46,6 @@ class LoggedFailure:
     exception: str
     """Name of its type."""
     message: str
+    """Its message."""
     traceback: str = ""
     """Traceback as Python prints it."""

@@ -52,6 +52,7 @@ class WorkerPlan:
     layout: Layout
     """Layout of the ranks."""
     needs: Needs
+    """Requirements on the devices."""
     agent: tuple[str, ...]
     """The argv that starts the ranks of one node; `llmperf.agent_argv()` unless the framework has its own."""
     rank_env: Mapping[str, str] = field(default_factory=dict)
@@ -113,6 +114,7 @@ class Plan:
     llmperf_version: str
     """Version of the controller."""
     spec: RunSpec
+    """Contract and tuning."""
     vendor: str
     """Name of the vendor plugin."""
     probe: Probe

@@ -22,7 +22,9 @@ class RankAtTask(Protocol):
     """One rank that does a task, in a process of its own."""
 
     rank: int
+    """Number of the rank."""
     plan: Plan
+    """Plan of the run."""
     device: Device
     """Device of the rank; None if the task binds none."""
     trainer: Trainer | None
@@ -96,6 +98,7 @@ class OperationToTime:
     """One operation of known size."""
 
     kind: TimedKind
+    """Kind of the operation."""
     dtype: str
     """Dtype as in `PeakFlops.dtype`; `tf32` is float32 data whose products may be computed in it."""
     shape: tuple[Positive, ...]

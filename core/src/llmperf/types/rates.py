@@ -31,6 +31,7 @@ class CollectiveRate:
     """Achieved rate of one collective, outputs verified."""
 
     collective: Collective
+    """The pattern."""
     bytes: Positive
     """Size of the summed or the gathered tensor on one rank."""
     ranks: Positive

@@ -104,7 +104,9 @@ class PhaseRecord:
     """A rank enters a phase."""
 
     kind: Literal["phase"] = "phase"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     phase: Phase
     """The phase that begins."""
     at: NonNegative
@@ -119,7 +121,9 @@ class StepRecord:
     """One optimiser step on one rank."""
 
     kind: Literal["step"] = "step"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     step: Positive
     """Number of the step, from 1, warm-up included."""
     measured: bool
@@ -151,7 +155,9 @@ class RankRecord:
     """The figures of a rank over the whole measured window, written at its end."""
 
     kind: Literal["rank"] = "rank"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     measured_steps: Count
     """Steps in the window."""
     measured_tokens: Count
@@ -192,7 +198,9 @@ class ExpertsRecord:
     """
 
     kind: Literal["experts"] = "experts"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     layers: tuple[tuple[Count, ...], ...]
     """Tokens that each expert took, for each layer with experts of the rank's pipeline stage."""
 
@@ -204,6 +212,7 @@ class FurtherRecord:
     kind: str
     """The kind that the extension gave it."""
     rank: Count
+    """The rank."""
     line: bytes
     """The whole record, as JSON."""
 
@@ -231,6 +240,7 @@ class FailureRecord:
     """An exception that ended a rank."""
 
     kind: Literal["failure"] = "failure"
+    """Kind of the record."""
     rank: Count
     """The rank that ended."""
     at: NonNegative
@@ -238,6 +248,7 @@ class FailureRecord:
     exception: str
     """Name of its type."""
     message: str
+    """Its message."""
     traceback: str
     """Traceback as Python prints it."""
 
@@ -289,8 +300,11 @@ class ProfileRecord:
     """Profile of a few steps of a rank."""
 
     kind: Literal["profile"] = "profile"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     profile: StepProfile
+    """The profile."""
 
 
 Record = (

@@ -39,6 +39,7 @@ class Container:
     image: str
     """Image as the engine takes it."""
     table: Containers
+    """The user's table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,8 +72,11 @@ class StepQuarter:
     """Seconds of a quarter of the measured steps, in the order of time; each step counts with its slowest rank."""
 
     median: NonNegative
+    """Seconds."""
     p25: NonNegative
+    """25th percentile, seconds."""
     p75: NonNegative
+    """75th percentile, seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +84,13 @@ class StepStatistics:
     """Seconds of the measured steps; each step counts with its slowest rank."""
 
     median: NonNegative
+    """Seconds."""
     p5: NonNegative
+    """5th percentile, seconds."""
     p95: NonNegative
+    """95th percentile, seconds."""
     mean: NonNegative
+    """Seconds."""
     mean_low: NonNegative | None
     """95 % confidence interval of the mean, by batch means, which allows for autocorrelation; None under 20 steps."""
     mean_high: NonNegative | None
@@ -97,6 +104,7 @@ class RankMemory:
     """Peak memory of one rank, with the pipeline stage it is in."""
 
     rank: Count
+    """The rank."""
     pipeline_stage: Count
     """Pipeline stage, from 0."""
     peak_bytes: Count | None
@@ -223,6 +231,7 @@ class Result:
     failure: Failure | None
     """The reason why the run is not complete; None when it is."""
     case: str
+    """Name of the case."""
     title: str
     """Title of the case."""
     variant: bool
@@ -252,6 +261,7 @@ class Result:
     emulated: bool = False
     """Products in fp8 were emulated (`tuning.emulate_precision`): losses are those of fp8, speed is not."""
     hardware: Hardware
+    """The machine, as probed."""
     software: Software
     """Software of the nodes."""
     parallelism: Layout
@@ -259,6 +269,7 @@ class Result:
     batch: Batch
     """Batch arithmetic."""
     metrics: Metrics
+    """The figures."""
     mfu: tuple[Mfu, ...]
     """One entry for each convention."""
     peak_problem: str | None = None

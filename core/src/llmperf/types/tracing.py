@@ -30,7 +30,9 @@ class TracedOperation:
     name: str
     """Name in the framework, such as `aten.mm`."""
     kind: OperationKind
+    """Kind of the operation."""
     phase: Phase
+    """Part of the step."""
     dtype: str
     """Dtype of its inputs: `bf16`, `fp16`, `fp32`, or `tf32` where float32 products may be computed in it."""
     flops: NonNegative
@@ -52,11 +54,13 @@ class TracedCollective:
     """Equal communications of one rank."""
 
     collective: Collective
+    """The pattern."""
     bytes: Count
     """Size of the whole tensor on one rank: summed, gathered, before it is scattered, or sent."""
     ranks: tuple[Count, ...]
     """All ranks that take part, in order; for `send_receive` this rank and the other."""
     phase: Phase
+    """Part of the step."""
     overlaps: bool
     """Computation goes on until its result is needed."""
     per_micro_batch: Count = 0
@@ -103,6 +107,7 @@ class StepTrace:
     """A step of one rank at full size: what is computed, communicated and held."""
 
     rank: Count
+    """The rank."""
     method: Literal["fake tensors", "analytic"]
     """`fake tensors`: the trainer's own code ran on tensors without data; `analytic`: formulas."""
     traced_micro_batches: Count
@@ -128,6 +133,7 @@ class TracerUse:
     """Resources for tracing one rank."""
 
     rank: Count
+    """The rank."""
     seconds: NonNegative
     """Wall clock of its process."""
     peak_resident_bytes: Count | None
@@ -152,6 +158,7 @@ class ProfiledOperation:
     name: str
     """Name in the framework, such as `aten.mm`."""
     kind: OperationKind
+    """Kind of the operations."""
     seconds: NonNegative
     """Time in a step: on the device, or of a CPU without the operations that they call."""
     calls: NonNegative
@@ -163,6 +170,7 @@ class StepProfile:
     """A few steps of one rank under a profiler, which slows them down; figures are means of a step."""
 
     rank: Count
+    """The rank."""
     steps: Positive
     """Profiled steps, after warm-up."""
     profiler: str
@@ -184,6 +192,7 @@ class StepProfile:
     first_step: Positive | None = None
     """Number of the first profiled step, by the core; None if unknown."""
     notes: tuple[str, ...] = ()
+    """Notes for readers."""
 
     @property
     def seconds_by_kind(self) -> dict[OperationKind, float]:

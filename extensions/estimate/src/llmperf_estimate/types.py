@@ -64,7 +64,9 @@ class OperationTime:
     """Operations of one kind and phase in a step of the slowest stage."""
 
     kind: OperationKind
+    """Kind of the operations."""
     phase: Phase
+    """Part of the step."""
     seconds: NonNegative | None
     """On the device, without what communication adds; None without rates."""
     flops: NonNegative
@@ -80,9 +82,11 @@ class Communication:
     """Equal communications in a step of the slowest stage."""
 
     collective: Collective
+    """The pattern."""
     scope: Scope
     """`cluster` if its ranks are on several nodes."""
     phase: Phase
+    """Part of the step."""
     ranks: Positive
     """How many take part."""
     times: Count
@@ -211,6 +215,7 @@ class Estimate:
     llmperf_version: str
     """That estimated."""
     spec: RunSpec
+    """Contract and tuning."""
     vendor: str
     """Name of the vendor plugin."""
     device_model: str
@@ -254,6 +259,7 @@ class Estimate:
     stand_ins: tuple[str, ...] = ()
     """Replacements that let the trainer run without the device."""
     notes: tuple[str, ...] = ()
+    """Notes for readers."""
     tuned_elsewhere: tuple[str, ...] = ()
     """Settings that overlays change in the same case on other devices, each with those devices."""
     cost: EstimatedCost | None = None

@@ -48,6 +48,7 @@ class Roofline:
     rates_basis: Literal["measured", "assumed"] | None
     """Origin of the rates below: measured on this machine, or assumed by the vendor; None without rates."""
     rates_source: str | None
+    """Source of the rates."""
     rates_date: str | None
     """ISO date of that source."""
     compute_flops_per_second: NonNegative | None

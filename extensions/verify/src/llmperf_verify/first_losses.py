@@ -33,7 +33,9 @@ class SequencesRecord:
     """
 
     kind: Literal["sequences"] = "sequences"
+    """Kind of the record."""
     rank: Count
+    """The rank."""
     losses: tuple[float, ...]
     """Mean cross entropy of each sequence in nats per token, by micro step, then row."""
     tokens: tuple[Positive, ...] | None = None

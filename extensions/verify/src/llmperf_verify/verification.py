@@ -31,6 +31,7 @@ class ClaimCheck:
     """One figure of a submission beside the same figure of its rerun."""
 
     claim: Claim
+    """The claim."""
     outcome: Literal["agrees", "better", "not compared"]
     """`better`: than what was measured here, beyond the tolerance; `agrees`: not so, which may also be worse."""
     message: str
@@ -50,7 +51,9 @@ class LevelCheck:
     """One level of verification, checked for one result."""
 
     level: Level
+    """The level."""
     outcome: Outcome
+    """Outcome of the check."""
     message: str
     """One line: what was compared, with the largest difference and its bound, or why it could not be."""
     figures: Mapping[str, float | int | str | None] = field(default_factory=dict)
@@ -64,6 +67,7 @@ class VerifiedResult:
     """Verified levels of one result."""
 
     run_id: str
+    """The run."""
     result_sha256: str
     """SHA-256 of its result.json. That file lists the hashes of the plan and the records."""
     checks: tuple[LevelCheck, ...]
@@ -83,6 +87,7 @@ class Verification:
     ruleset: int
     """Version of the core's rules."""
     results: tuple[VerifiedResult, ...]
+    """The results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
