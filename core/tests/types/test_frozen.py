@@ -22,18 +22,14 @@ class Ours:
     third: typing.Mapping[str, int] | None = dataclasses.field(default=None, compare=False, repr=False)
 
 
-def test_values_decide_equality_hash_and_text():
-    one = Ours(first=1, second=("a",))
-    assert one == Ours(first=1, second=("a",), third={"b": 2})
-    assert one != Ours(first=2, second=("a",))
+def test_values_decide_equality_hash_and_text_and_nothing_can_be_changed():
+    one = Ours(first=1, second=("a",), third={"b": 2})
+    assert one == Ours(first=1, second=("a",)) != Ours(first=2, second=("a",))
     assert one != (1, ("a",), None)
     assert len({one, Ours(first=1, second=("a",)), Ours(first=2)}) == 2
     assert repr(one) == "Ours(first=1, second=('a',))"
-    assert str(dataclasses.asdict(one)) == "{'first': 1, 'second': ('a',), 'third': None}"
-
-
-def test_nothing_can_be_changed():
-    one = Ours(first=1)
+    assert one == copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == dataclasses.replace(one)
+    assert msgspec.convert(msgspec.to_builtins(one), Ours) == one
     for change in (lambda: setattr(one, "first", 2), lambda: delattr(one, "first")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             change()
@@ -41,14 +37,6 @@ def test_nothing_can_be_changed():
         one.fourth = 4
     with pytest.raises(TypeError):
         Ours(1)
-    assert one == Ours(first=1)
-
-
-def test_copies_are_equal():
-    one = Ours(first=1, second=("a",), third={"b": 2})
-    assert one == copy.deepcopy(one) == pickle.loads(pickle.dumps(one)) == dataclasses.replace(one)
-    assert msgspec.convert(msgspec.to_builtins(one), Ours) == one
-    assert dataclasses.replace(one, first=3).first == 3
 
 
 def test_a_frozen_dataclass_derives_from_it():

@@ -172,7 +172,8 @@ def test_a_name_with_a_nul_is_refused(tmp_path, ran):
     assert "expected names inside the archive, found 'result.json\\x00.txt'" in ran(2, "validate", path).out
 
 
-@pytest.mark.parametrize("names", [("run/result.json", "run/Result.json"), ("a\u00e9/plan.json", "ae\u0301/plan.json")])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.parametrize("names", [("a", "a"), ("run/result.json", "run/Result.json"), ("a\u00e9/x", "ae\u0301/x")])
 @pytest.mark.parametrize("ending", ["zip", "tar.gz"])
 def test_names_that_are_one_on_some_systems_are_refused(names, ending, tmp_path, ran):
     path = tmp_path / f"a.{ending}"
@@ -185,4 +186,4 @@ def test_names_that_are_one_on_some_systems_are_refused(names, ending, tmp_path,
             for name in names:
                 archive.addfile(tarfile.TarInfo(name))
     captured = ran(2, "validate", path)
-    assert "occurs twice, as " in captured.err + captured.out
+    assert "occurs twice" in captured.err + captured.out
