@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 1450,
     "extensions/zh": 50,
     "outside tests": 93550,
-    "tests": 50450,
+    "tests": 50150,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
