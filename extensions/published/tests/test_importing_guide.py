@@ -16,7 +16,7 @@ GUIDE = (Path(__file__).parents[3] / "docs" / "importing.md").read_text(encoding
 
 def sessions():
     """Each command of the guide with the output below it."""
-    (block,) = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)
+    block = re.findall(r"```console\n(.*?)```", GUIDE, re.DOTALL)[0]
     for part in block.split("$ llmperf ")[1:]:
         command, _, expected = part.partition("\n")
         yield shlex.split(command), expected.splitlines()

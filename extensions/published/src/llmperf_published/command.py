@@ -1,8 +1,8 @@
-"""Read published Markdown tables, Chinese or English, and check their figures."""
+"""Read published tables (Markdown, CSV), Chinese or English, and check their figures."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,14 +27,19 @@ Examples:
                                                           with a device and a model that llmperf does not have
   llmperf import a.md --out imported --device A100-SXM4-80GB --precision bf16
                                                           with what the document does not say
+  llmperf import results.csv --propose > mine.toml        a reading profile, with what is missing marked
+  llmperf import results.csv --out imported --profile mine.toml
+                                                          by a profile: titles of columns, and what they leave out
   llmperf validate imported                               check the figures
   llmperf report imported --format markdown --lang zh     print the tables again
 """
 
 
 @click.command("import", epilog=EXAMPLES)
-@click.argument("sources", metavar="README.md|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("-o", "--out", metavar="DIR", required=True, type=click.Path(path_type=Path, file_okay=False),
+@click.argument(
+    "sources", metavar="README.md|FILE.csv|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
+)
+@click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Folder in which each document gets a folder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
 @click.option("--peaks", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
@@ -46,40 +51,55 @@ Examples:
 @click.option("--device", metavar="NAME", help="The device of rows that name none.")
 @click.option("--devices", metavar="N|NxM", help="How many devices, or nodes x devices, rows have that name none.")
 @click.option("--precision", metavar="NAME", help="The precision of rows that name none: bf16, fp16, tf32, fp32.")
+@click.option("--sequence-length", metavar="N", help="The sequence length of rows that name none: 4096, 4k.")
+@click.option("--profile", "profile_file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="How columns are read and what rows leave out, as TOML.")  # fmt: skip
+@click.option("--propose", is_flag=True, help="Print a profile for one document instead of importing it.")
 @json_option
 def command(
     sources: tuple[Path, ...],
-    out: Path,
+    out: Path | None,
     force: bool,
     peaks: Path | None,
     models: tuple[str, ...],
+    profile_file: Path | None,
+    propose: bool,
     as_json: bool,
     **statements: str | None,
 ) -> None:
-    """Read published Markdown tables, Chinese or English, and write the content of each document as published.json.
+    """Read published tables of Markdown or CSV, Chinese or English, and write each document as published.json.
 
     The file is not a result: llmperf measured nothing in it. Text that is not understood is listed with its line on
     standard error, and under `unread` in the document. Either all documents are written or none; Markdown files without
     results are skipped in a folder, and an error where they are named.
 
     Each row gets a verdict: it agrees (throughput x FLOPs per token / peak is its MFU), is wrong, or was not checked.
-    --json gives the reasons. Peaks and models of your own, and what --vendor, --device, --devices, --model and
-    --precision state of rows that leave it out, become part of the imported document, and every verdict that used them
-    says so.
+    --json gives the reasons. Peaks and models of your own, and what options or a profile state of rows that leave it
+    out, become part of the imported document, and every verdict that used them says so.
     """
+    from llmperf import printable
+    from llmperf.errors import UserError
     from llmperf.validation import known_library
 
     from llmperf_published.importers import read_by_others
-    from llmperf_published.reading.files import import_files
+    from llmperf_published.reading.files import import_files, published_in
     from llmperf_published.reading.own_facts import own_facts
+    from llmperf_published.reading.profile import Profile, proposal
+    from llmperf_published.reading.vocabulary import squeezed
     from llmperf_published.rules.verdicts import closing, judged
 
+    profile = None if profile_file is None else Profile.read(profile_file)
+    if propose:
+        click.echo(proposal(published_in(sources, known_library())))
+        return
+    if out is None:
+        raise UserError("--out: expected a folder for the imported documents, found none")
     sources = read_by_others(sources, out, statements, force=force, as_json=as_json)
     if not sources:
         return
     library = known_library()
-    own = own_facts(peaks, models, library, statements)
-    result = import_files(sources, out, library, force, own)
+    own = own_facts(peaks, models, library, statements, profile)
+    result = import_files(sources, out, library, force, own, profile.titles if profile else {})
     imported = result.documents
     verdicts = [judged(document.published)[1] for document in imported]
     if as_json:
@@ -91,7 +111,13 @@ def command(
         click.echo(closing([verdict for rows in verdicts for verdict in rows]))
     _print_unread(imported)
     _print_skipped(result)
-    _print_unused(own, imported)
+    model = next((name for name in models if own and own.stated and name == own.stated.model), None)
+    _print_unused(own, {**statements, "model": model}, imported)
+    read_as = {column.header for one in imported for table in one.published.tables for column in table.columns}
+    titles = set(map(squeezed, read_as))
+    for header in profile.columns if profile else ():
+        if squeezed(header) not in titles:
+            click.echo(printable(f"{profile_file}: no table has a column {header!r}"), err=True)
 
 
 def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -163,7 +189,7 @@ def _print_skipped(result: Import) -> None:
         click.echo(f"{count} Markdown file{'s' * (count != 1)} without results", err=True)
 
 
-def _print_unused(own: OwnFacts | None, imported: Sequence[Imported]) -> None:
+def _print_unused(own: OwnFacts | None, options: Mapping[str, str | None], imported: Sequence[Imported]) -> None:
     """Name on standard error the user's own devices and models that no row is on."""
     from llmperf import printable
 
@@ -173,10 +199,9 @@ def _print_unused(own: OwnFacts | None, imported: Sequence[Imported]) -> None:
         return
     rows = [row for document in imported for row in document.published.rows]
     used = {name for row in rows for name in row.stated}
-    for name in ("device", "devices", "model", "precision") if own.stated else ():
-        field = "nodes" if name == "devices" and own.stated and own.stated.nodes else name
-        if getattr(own.stated, field) is not None and name not in used:
-            click.echo(f"--{name}: no row leaves it out", err=True)
+    for name in ("device", "devices", "model", "precision", "sequence length") if own.stated else ():
+        if options.get(name.replace(" ", "_")) and name not in used:
+            click.echo(f"--{name.replace(' ', '-')}: no row leaves it out", err=True)
     devices, models = {row.hardware.device for row in rows}, {row.model for row in rows}
     for device in own.devices:
         if device.entry.model not in devices:

@@ -63,7 +63,7 @@ def figures(
     other: dict[str, Figure] = {}
     problems: list[tuple[str, str]] = []
     for column, raw in zip(columns, row.cells, strict=False):
-        header, text, name = plain(column.header), plain(raw), column.name
+        header, text, name = plain(column.title), plain(raw), column.name
         if name == "aligned":
             statement = re.sub(r"[(,].*", "", normal(text))  # `True (the baseline)`, `/, for reference only`
             known[name] = truth(statement)
@@ -161,7 +161,7 @@ def _explanations(contents: Contents, name: str) -> Iterator[str]:
 
 def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
     """A cell's plain text as the figure of its column; None and the expected form if it cannot be parsed."""
-    header, name = plain(column.header), column.name
+    header, name = plain(column.title), column.name
     value = figure(text, header)
     expected = f"expected {'a number' if name else 'a number, in a column that is not known,'} under {header!r}"
     if value is None:
@@ -175,7 +175,7 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
         return None, f"expected one number under {header!r}, found {value.expression}"
     accepted = _ACCEPTED_UNITS.get(name)
     if accepted is not None and kind is not None:
-        if name == "throughput" and re.search(r"tok|tgs|tps|(?<![a-z])t/s", squeezed(column.header)):
+        if name == "throughput" and re.search(r"tok|tgs|tps|(?<![a-z])t/s", squeezed(column.title)):
             accepted = accepted[:1]
         if kind not in accepted:
             units = " or ".join(accepted) or "a number without a unit"
@@ -202,7 +202,7 @@ def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tupl
     result = []
     for index, column in enumerate(columns):
         cells = (row[index] for row in rows if index < len(row) and column.name in SHARES)
-        shares = (figure(plain(cell), plain(column.header)) for cell in cells)
+        shares = (figure(plain(cell), plain(column.title)) for cell in cells)
         bare = (share.numbers for share in shares if share and share.unit is None and share.expression is None)
         values = (number.value for numbers in bare for number in numbers if number.value is not None)
         result.append(replace(column, unit="percent") if max(values, default=0.0) > MAX_SHARE else column)

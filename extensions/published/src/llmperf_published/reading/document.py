@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
 import re
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from llmperf_schemas import PUBLISHED_SCHEMA
 
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
-from llmperf_published.reading.markdown import blocks, normal
+from llmperf_published.reading.markdown import CSV, blocks, csv_blocks, normal
 from llmperf_published.reading.names import vendors_named, without_form_factor
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
@@ -51,7 +52,10 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
     for number, line in enumerate(lines, 1):
         if len(line) > MAX_LINE:
             raise UserError(f"{name}:{number}: longer than {MAX_LINE} characters, the most that are read of a line")
-    parts = contents(blocks(lines))
+    try:
+        parts = contents(csv_blocks(text, name) if name.endswith(CSV) else blocks(lines), known.titles)
+    except csv.Error as error:
+        raise UserError(f"{name}: expected CSV, found another text ({error})") from None
     digest = hashlib.sha256(data).hexdigest()
     source = Source(name=PurePath(name).name, sha256=digest, lines=len(lines), language=_language(parts))
     return published_of(parts, source, known)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from errno import EACCES
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,14 +65,19 @@ class Import:
 
 
 def import_files(
-    sources: Sequence[Path], out: Path, library: Library, force: bool = False, own: OwnFacts | None = None
+    sources: Sequence[Path],
+    out: Path,
+    library: Library,
+    force: bool = False,
+    own: OwnFacts | None = None,
+    titles: Mapping[str, str] | None = None,
 ) -> Import:
     """Read documents, and folders of them, and write each to `out/NAME/published.json`, with the user's own facts.
 
     UserError, and nothing written, if a document that is named cannot be read or has no results, if no document of a
     folder has any, or if a file exists already and `force` is not set.
     """
-    known = Known.of(library).with_own(own)
+    known = replace(Known.of(library).with_own(own), titles=titles or {})
     imported: list[Imported] = []
     skipped: list[str] = []
     without = 0
@@ -112,6 +117,13 @@ def import_files(
     for document, content in zip(imported, contents, strict=True):
         write_bytes(document.target, content)
     return Import(documents=imported, skipped=skipped, without_results=without)
+
+
+def published_in(sources: Sequence[Path], library: Library) -> Published:
+    """One document as it is read without a profile, also without results. UserError for several, or a folder."""
+    if len(sources) != 1 or sources[0].is_dir():
+        raise UserError(f"{sources[-1]}: expected one file, found {'a folder' if len(sources) == 1 else 'several'}")
+    return import_document(read_bytes(sources[0], MAX_BYTES), str(sources[0]), Known.of(library))
 
 
 def has_results(path: Path) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,8 @@ class Known:
     cases: tuple[Case, ...]
     own: OwnFacts | None = None
     """Facts that the user adds to the library."""
+    titles: Mapping[str, str] = field(default_factory=dict)
+    """Squeezed headers of columns to the titles by which a profile reads them."""
 
     @property
     def stated(self) -> Stated | None:
@@ -131,13 +133,6 @@ def _other_frameworks() -> Mapping[str, re.Pattern[str]]:
     installed = sorted({entry.name for entry in entry_points(group="llmperf.framework.v1")} - listed)
     spelt = {name: r"[\s_-]*".join(map(re.escape, name.lower().split("_"))) for name in installed}
     return {name: re.compile(rf"(?<![a-z0-9]){words}(?![a-z0-9])") for name, words in spelt.items()}
-
-
-def _uses(word: str, line: str) -> bool:
-    """Check whether a line names a technique and does not deny its use."""
-    before, match, after = (normal(line).lower() + " ").partition(word)
-    part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
-    return bool(match) and not part_of_a_word and not _DENIED_BEFORE.search(before) and not _DENIED_AFTER.match(after)
 
 
 def case_of(model: str | None, framework: str | None, known: Known) -> Case | None:

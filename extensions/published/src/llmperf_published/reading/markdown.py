@@ -9,6 +9,7 @@ cells grow linearly with the length of the text.
 
 from __future__ import annotations
 
+import csv
 import html
 import re
 import unicodedata
@@ -21,6 +22,9 @@ MAX_CELLS = 200_000
 """Cells of an HTML table above which `rowspan` and `colspan` are ignored."""
 
 BlockKind = Literal["heading", "item", "text", "quote", "code", "table"]
+
+CSV = (".csv", ".tsv")
+"""Suffixes of tables of values that a comma or a tab separates."""
 
 _MARKER = re.compile(r"\s*(?:[-*+•·]|\d{1,3}\s?[.)、．])\s+|\s*(?:\d{1,3}[、．])")
 _HEADING = re.compile(r"\s{0,20}(#{1,6})(?:\s+|(?=[^\s#]))(.*)")
@@ -108,6 +112,17 @@ def blocks(lines: Sequence[str]) -> list[Block]:
             _add_line(result, line, number, after_blank=number == 0 or not lines[number - 1].strip())
             number += 1
     return result
+
+
+def csv_blocks(text: str, name: str) -> list[Block]:
+    """A table of values; nothing else is in such a file."""
+    reader = csv.reader(text.splitlines(keepends=True), delimiter="\t" if name.endswith(".tsv") else ",", strict=True)
+    rows, line = [], 1
+    for cells in reader:
+        if any(cells):
+            rows.append((line, tuple(_HTML_SPECIAL.sub(lambda match: "\\" + match[0], cell.strip()) for cell in cells)))
+        line = reader.line_num + 1
+    return [Block("table", rows[0][0], rows=tuple(rows))] if rows else []
 
 
 def _is_row(line: str, barred: bool) -> bool:

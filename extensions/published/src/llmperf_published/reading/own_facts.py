@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from llmperf.errors import UserError, unknown
 from llmperf.types import Dtype
 from llmperf.validation import installed_vendors, vendor_catalogue
 from llmperf_vendorkit import PeakEntry, PeakTable
 
+from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.types.row import OwnDevice, OwnFacts, OwnModel, PublishedHardware, Stated
+from llmperf_published.reading.markdown import plain
+from llmperf_published.reading.numbers import length
+from llmperf_published.reading.profile import STATEMENTS, Profile
+from llmperf_published.types.document import Column
+from llmperf_published.types.row import OwnDevice, OwnFacts, OwnModel, PublishedHardware, Stated, Statements
 
 if TYPE_CHECKING:
     from llmperf import Library
 
 
 def own_facts(
-    peaks: Path | None, models: Sequence[str], library: Library, statements: Mapping[str, str | None] | None = None
+    peaks: Path | None,
+    models: Sequence[str],
+    library: Library,
+    statements: Mapping[str, str | None] | None = None,
+    profile: Profile | None = None,
 ) -> OwnFacts | None:
     """Facts from files and options; None without any.
 
-    `models` are files, and at most one name of a model of the library; `statements` are the values of --vendor,
-    --device, --devices and --precision. UserError for a faulty entry, for a device or a model in a file that an
-    installed package has, as its figures are used, and for a statement that names nothing.
+    `models` are files, and at most one name of a model of the library; `statements` are the values of options such as
+    --vendor and --device, which come before those of the profile. UserError for a faulty entry, for a device or a model
+    in a file that an installed package has, as its figures are used, and for a statement that names nothing.
     """
     devices = () if peaks is None else tuple(_devices(peaks))
     files = [Path(model) for model in models if model.endswith(".toml") or Path(model).is_file()]
@@ -38,43 +47,63 @@ def own_facts(
     names = [own.model.name for own in own_models]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"--model: expected each model once, found {repeated!r} twice")
-    options = statements or {}
-    said = {name: value for name in ("vendor", "device", "devices", "precision") if (value := options.get(name))}
-    stated = _stated(said | ({"model": named[0]} if named else {}), library, devices)
+    options = {**(statements or {}), "model": named[0] if named else None}
+    said = {name: value for name in STATEMENTS if (value := options.get(name))}
+    stated = None
+    if said or profile is not None:
+        constants = {name: text for name, text in (profile.constants if profile else {}).items() if name not in said}
+        vendor = said.get("vendor") or constants.get("vendor")
+
+        def checked(values: Mapping[str, str], where: str) -> dict[str, Any]:
+            return _checked(values, where, vendor, library, names, devices)
+
+        by = ["by " + " ".join(f"--{name.replace('_', '-')} {value}" for name, value in said.items())] * bool(said)
+        rows = {}
+        if profile is not None:
+            by.insert(0, f"in {profile.path.name}")
+            for text, values in profile.rows.items():
+                rows[text] = Statements(**checked(values, f"{profile.path}: rows.{text}."))
+        own = checked(constants, f"{profile.path}: constants." if profile else "")
+        stated = Stated(by="the importer, " + " and ".join(by), vendor=vendor, rows=rows, **own, **checked(said, "--"))
     return OwnFacts(devices=devices, models=own_models, stated=stated) if devices or own_models or stated else None
 
 
-def _stated(said: Mapping[str, str], library: Library, own: Sequence[OwnDevice]) -> Stated | None:
-    if not said:
-        return None
-    vendor, device, precision = said.get("vendor"), said.get("device"), said.get("precision")
-    if vendor is not None and vendor not in installed_vendors():
-        raise unknown("--vendor", "vendor", vendor, installed_vendors())
-    if precision is not None and precision not in get_args(Dtype):
-        raise unknown("--precision", "precision", precision, get_args(Dtype))
-    if device is not None:
+def _checked(
+    said: Mapping[str, str],
+    prefix: str,
+    vendor: str | None,
+    library: Library,
+    models: Sequence[str],
+    own: Sequence[OwnDevice],
+) -> dict[str, Any]:
+    """Statements as fields of `Statements`; `models` and `own` are in the importer's files."""
+    where = {name: prefix + (name.replace("_", "-") if prefix == "--" else name) for name in STATEMENTS}
+    found: dict[str, Any] = {name: said[name] for name in ("device", "model", "precision") if name in said}
+    if "vendor" in said and vendor not in installed_vendors():
+        raise unknown(where["vendor"], "vendor", str(vendor), installed_vendors())
+    if "precision" in said and said["precision"] not in get_args(Dtype):
+        raise unknown(where["precision"], "precision", said["precision"], get_args(Dtype))
+    if (device := said.get("device")) is not None:
         vendors = [vendor] if vendor else sorted(installed_vendors())
         catalogues = [catalogue for name in vendors if (catalogue := vendor_catalogue(name)) is not None]
         added = {spelt(name) for entry in own for name in names_of(entry.entry)}
         if spelt(device) not in added and not any(one.exact(device) or one.called(device, None) for one in catalogues):
             known = [info.model.partition(" ")[2] or info.model for one in catalogues for info, _ in one.devices]
-            raise unknown("--device", f"device{f' of {vendor}' if vendor else ''}", device, known)
-    model = said.get("model")
-    counts: dict[str, int] = {}
+            raise unknown(where["device"], f"device{f' of {vendor}' if vendor else ''}", device, known)
     if (text := said.get("devices")) is not None:
         if (match := re.fullmatch(r"(?:([1-9]\d{0,4})x)?([1-9]\d{0,5})", text)) is None:
-            raise UserError(f"--devices: expected devices in all or nodes x devices, such as 8 or 2x8, found {text!r}")
-        counts = {"devices": int(match[2])} if match[1] is None else {
+            form = "expected devices in all or nodes x devices, such as 8 or 2x8"
+            raise UserError(f"{where['devices']}: {form}, found {text!r}")
+        found |= {"devices": int(match[2])} if match[1] is None else {
             "nodes": int(match[1]), "devices_per_node": int(match[2])
         }  # fmt: skip
-    return Stated(
-        by="the importer, by " + " ".join(f"--{name} {value}" for name, value in said.items()),
-        vendor=vendor,
-        device=device,
-        model=None if model is None else library.model(model, "--model").name,
-        precision=precision,  # type: ignore[arg-type]
-        **counts,
-    )
+    if (text := said.get("sequence_length")) is not None:
+        if (found_length := length(text)) is None:
+            raise UserError(f"{where['sequence_length']}: expected tokens such as 4096 or 4k, found {text!r}")
+        found["seq_len"] = found_length
+    if "model" in said and said["model"] not in models:
+        found["model"] = library.model(said["model"], where["model"]).name
+    return found
 
 
 def _toml(path: Path) -> str:
@@ -107,6 +136,18 @@ def names_of(entry: PeakEntry) -> tuple[str, ...]:
 def spelt(name: str) -> str:
     """A device's name as it is compared: in lower case, without spaces, dashes and underscores."""
     return re.sub(r"[\s_-]+", "", name).lower()
+
+
+def stated_of(known: Known, pairs: Iterable[tuple[Column, str]]) -> tuple[Statements, bool]:
+    """What the importer states of a row, first of its own cells; whether its model is stated by such a cell."""
+    stated = known.stated or Stated(by="")
+    named = (stated.rows.get(plain(cell)) for _, cell in pairs) if stated.rows else ()
+    own = next(filter(None, named), Statements())
+    names = [field.name for field in fields(Statements)]
+    counts = ("nodes", "devices_per_node", "devices")
+    left = counts if any(getattr(own, name) for name in counts) else ()
+    values = {name: getattr(own, name) or (None if name in left else getattr(stated, name)) for name in names}
+    return Statements(**values), own.model is not None
 
 
 def on_own_device(where: PublishedHardware, cells: Iterable[str], own: OwnFacts) -> PublishedHardware:

@@ -18,12 +18,12 @@ from llmperf_published.reading.library_match import (
 )
 from llmperf_published.reading.machine import configuration_name, hardware, machine, machine_problems
 from llmperf_published.reading.markdown import normal, plain, withheld
-from llmperf_published.reading.own_facts import on_own_device
+from llmperf_published.reading.own_facts import on_own_device, stated_of
 from llmperf_published.reading.sections import FIGURES, Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
 from llmperf_published.types.document import Column, Note, PublishedRow, TableRow
-from llmperf_published.types.row import PublishedBatch, PublishedLayout, Stated
+from llmperf_published.types.row import PublishedBatch, PublishedLayout
 
 _MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
 """A heading that names the model of the tables below it: `Model: LLaMA-2 7B`."""
@@ -65,7 +65,7 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             for precision in precisions if len(precisions) > 1 else [None]:  # each is a result of its own
                 yield _row(document, index, number, group, precision)
         for place, column in enumerate(table.columns):
-            if column.name is not None or column_meaning(column.header) is not None:
+            if column.read_as is not None or column.name is not None or column_meaning(column.header) is not None:
                 continue
             cells = [plain(row.cells[place]) for row in table.rows if table.is_aligned(row)]
             values = (read_figure(column, cell)[0] for cell in cells)
@@ -109,15 +109,15 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     ]
     columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
     by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
-    lengths = next((normal(plain(column.header)) for column in columns if column.name == "seq_len"), "")
+    lengths = next((normal(plain(column.title)) for column in columns if column.name == "seq_len"), "")
     if _THOUSANDS.search(lengths) and by_name["seq_len"].isdecimal():
         by_name["seq_len"] += "k"
     cells = row_settings.cells_of(by_name)
     configuration = stated(by_name.get("config_name"))
     name = configuration_name(configuration, row.line) if configuration else None
-    stated_facts = known.stated or Stated(by="")
+    stated_facts, own_model = stated_of(known, pairs)
     where = machine(by_name, row.cells, contents, stated_facts.device)
-    from_importer = []
+    from_importer = ["columns"] * any(column.read_as for column in columns)
     if where.device_model is not None and not contents.entries("hardware", "accelerator"):
         from_importer.append("device")
     counted = (stated_facts.nodes, stated_facts.devices_per_node, stated_facts.devices)
@@ -129,6 +129,9 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     metrics, expression, problems = figures(columns, row, contents, where)
     layout = row_settings.layout(cells, document.strategy, name)
     batch = row_settings.batch(cells, document.defaults, where, layout, contents, expression)
+    if batch.seq_len is None and stated_facts.seq_len and "seq_len" not in cells.unclear:
+        batch = replace(batch, seq_len=stated_facts.seq_len, origins={**batch.origins, "seq_len": "importer"})
+        from_importer.append("sequence length")
     precision_text, dataset_text = (
         cells.settings.get(key) or stated(by_name.get(key)) or stated(contents.text("general", key))
         for key in ("precision", "dataset")
@@ -141,7 +144,7 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         general = heading
     model_text = stated(by_name.get("model")) or general
     model = model_name(model_text, group, known)
-    if model is None and withheld(model_text or "") and stated_facts.model:
+    if model is None and stated_facts.model and (own_model or withheld(model_text or "")):
         model = stated_facts.model
         from_importer.append("model")
     case = case_of(model, document.framework, known)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
@@ -20,6 +20,7 @@ from llmperf_published.reading.vocabulary import (
     is_on_inference,
     meaning,
     names_inference,
+    squeezed,
 )
 from llmperf_published.types.document import (
     Column,
@@ -86,8 +87,8 @@ class Contents:
             self.unread.append(unread)
 
 
-def contents(blocks: Sequence[Block]) -> Contents:
-    """Sort the blocks of a document into its parts."""
+def contents(blocks: Sequence[Block], titles: Mapping[str, str]) -> Contents:
+    """Sort the blocks of a document into its parts; `titles` are those that a profile gives to squeezed headers."""
     result = Contents()
     line, heading, kind = 1, "", None
     entries: list[Entry] = []
@@ -113,7 +114,7 @@ def contents(blocks: Sequence[Block]) -> Contents:
                 inference = inference or (block.level, heading)
         elif block.kind == "table":
             above = f"{inference[1]}: {heading}" if inference and inference[1] != heading else heading
-            _enter_table(block, above, Section(line=line, heading=heading, kind="general", entries=()), result)
+            _enter_table(block, above, Section(line=line, heading=heading, kind="general", entries=()), result, titles)
         elif kind in get_args(SectionKind) and kind != "general" and block.kind in ("item", "text"):
             text = plain(" ".join(block.text.split()))
             if _REMARK.match(text):
@@ -167,10 +168,10 @@ def section_again(section: Section) -> Section:
     return replace(section, entries=tuple(entries))
 
 
-def _enter_table(block: Block, above: str, general: Section, result: Contents) -> None:
+def _enter_table(block: Block, above: str, general: Section, result: Contents, titles: Mapping[str, str]) -> None:
     """Add a table below a heading; one of general metrics is a section too, for which `general` has the place."""
     (line, headers), *rows = block.rows
-    table = _table(line, above, headers, [TableRow(line=number, cells=cells) for number, cells in rows])
+    table = _table(line, above, headers, [TableRow(line=number, cells=cells) for number, cells in rows], titles)
     result.tables.append(table)
     width = len(headers)
     for row in table.rows:
@@ -195,12 +196,14 @@ def _enter_table(block: Block, above: str, general: Section, result: Contents) -
         expected = "training results, found inference" if is_inference(table) else "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
     for column in table.columns if table.kind == "performance" else ():
-        if column.name is None and (repeated := column_meaning(column.header)) is not None:
+        if column.name is None and (repeated := column_meaning(column.title)) is not None:
             reason = f"expected one column of {repeated}; this one is not read as that"
             result.missing(line, column.header, reason)
 
 
-def _table(line: int, heading: str, headers: Sequence[str], rows: Sequence[TableRow]) -> Table:
+def _table(
+    line: int, heading: str, headers: Sequence[str], rows: Sequence[TableRow], titles: Mapping[str, str]
+) -> Table:
     """A table with the meaning of its columns and its kind, by its columns, and where they leave it open its heading.
 
     Only evaluations and throughput may have several columns of one meaning.
@@ -208,11 +211,12 @@ def _table(line: int, heading: str, headers: Sequence[str], rows: Sequence[Table
     seen: set[str | None] = set()
     columns = []
     for header in headers:
-        name = column_meaning(header)
+        read_as = titles.get(squeezed(header))
+        name = column_meaning(header if read_as is None else read_as)
         name = _COLUMN_NAMES.get(name or "", name)
         name = None if name in seen and name not in ("evaluation", "throughput") else name
         seen.add(name)
-        columns.append(Column(header=header, name=name))
+        columns.append(Column(header=header, name=name, read_as=read_as))
     with_kind = Table(
         line=line,
         heading=heading,
@@ -232,7 +236,8 @@ def _table_kind(table: Table) -> TableKind:
         return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
     settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
-    described = figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"
+    profiled = any(column.read_as for column in table.columns)
+    described = profiled or figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"
     return "performance" if figures and described else "other"
 
 
@@ -244,7 +249,8 @@ def is_inference(table: Table) -> bool:
 
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
-    return _table(table.line, table.heading, [column.header for column in table.columns], table.rows)
+    titles = {squeezed(column.header): column.read_as for column in table.columns if column.read_as}
+    return _table(table.line, table.heading, [column.header for column in table.columns], table.rows, titles)
 
 
 def _general_name(label: str, text: str) -> str | None:

@@ -106,9 +106,16 @@ class Column:
     """As it stands in the source."""
     name: str | None
     """Meaning, such as `throughput`, `memory`, `mfu`; None if unknown."""
+    read_as: str | None = None
+    """Title that a reading profile gives it; None without one."""
     unit: Literal["percent"] | None = None
     """How figures of a share are read that have no unit, in the header or beside them: percent where the largest is
     more than a share can be. None where a unit is printed, and for shares of 1."""
+
+    @property
+    def title(self) -> str:
+        """The header as it is read: the profile's title, otherwise what is printed."""
+        return self.header if self.read_as is None else self.read_as
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,7 +204,8 @@ class PublishedRow:
     metrics: PublishedMetrics
     """The figures."""
     stated: tuple[str, ...] = ()
-    """Fields above that the importer stated, as the document does not: `device`, `devices`, `model`, `precision`."""
+    """What the importer stated, as the document does not: `device`, `devices`, `model`, `precision`, `sequence length`,
+    or `columns` whose titles are those of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -260,13 +260,9 @@ class OwnModel:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class Statements:
     """Statements of the importer about rows, for what the document does not say."""
 
-    by: str
-    """Who said it, and how: `the importer, by --vendor nvidia --precision bf16`."""
-    vendor: str | None = None
-    """The vendor plugin of the devices."""
     device: str | None = None
     """The accelerator, in place of the environment's."""
     nodes: Positive | None = None
@@ -279,6 +275,20 @@ class Stated:
     """Name of a model of the library."""
     precision: Dtype | None = None
     """Precision of the products."""
+    seq_len: Positive | None = None
+    """Tokens in one sequence."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stated(Statements):
+    """Statements about all rows and about some, and who made them."""
+
+    by: str
+    """Who said it, and how: `the importer, by --vendor nvidia --precision bf16`."""
+    vendor: str | None = None
+    """The vendor plugin of the devices."""
+    rows: Mapping[str, Statements] = field(default_factory=dict)
+    """Statements about the rows that have a cell with this text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,4 +300,4 @@ class OwnFacts:
     models: tuple[OwnModel, ...] = ()
     """In the order of the files."""
     stated: Stated | None = None
-    """Statements from the options of the import; None without any."""
+    """Statements from the options and the profile of the import; None without any."""
