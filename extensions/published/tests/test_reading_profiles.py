@@ -103,7 +103,7 @@ def test_options_come_before_the_profile(imported):
         ('[constants]\ndevice = "H2000"', "p.toml: constants.device: unknown device 'H2000'; did you mean"),
         ("[constants]\ndevices = [8]", "p.toml: constants.devices: expected text or a number, found [8]"),
         ("[rows]\nx = 1", "p.toml: rows.x: expected a table, found 1"),
-        ('[rows]\nx = { model = "lama" }', "p.toml: rows.x.model: unknown model 'lama'"),
+        ('[rows]\nx = { model = "llama9" }', "p.toml: rows.x.model: unknown model 'llama9'"),
         ('[rows]\nx = { vendor = "nvidia" }', "p.toml: rows.x: expected the vendor under constants, found it here"),
     ],
 )
