@@ -262,10 +262,13 @@ def test_an_accelerator_is_given_work_and_memory_through_torch():
         ("html", "reporters-give-text", "passed"),
         ("flagperf", "reporters-give-text", "skipped"),  # it refuses runs on shared devices
         ("kubernetes", "launchers-give-commands", "skipped"),  # there is no cluster
+        ("slurm", "launchers-give-commands", "skipped"),
+        ("verify", "rules-give-findings", "passed"),  # it has a rule over `run`
     ],
 )
 def test_an_addition_that_refuses_in_words_has_not_failed(name, check_name, state, monkeypatch):
     monkeypatch.setenv("KUBECONFIG", "/dev/null")
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
     monkeypatch.setattr(
         "llmperf_testing.subject.observe", lambda *_, **__: Fresh(imported_by_discovery=False, bare_cpu_seconds=0.01)
     )

@@ -68,6 +68,8 @@ class SlurmLauncher:
 
     def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
         """`srun` for each command."""
+        if JOB not in os.environ:
+            raise UserError(f"launcher 'slurm': expected to run inside a job, found no {JOB}")
         job = f"--jobid={os.environ[JOB]}"
         image = () if self._image is None else (f"--container-image={self._image}",)
         unset = tuple(word for name in ASKS_FOR_MORE if name in os.environ for word in ("-u", name))
