@@ -176,12 +176,6 @@ def test_a_device_that_is_only_played_is_taken_where_its_vendor_is_named(install
         this_machine(None)
 
 
-def test_an_accelerator_is_preferred_to_the_host(install):
-    install("llmperf-acme", "acme", vendor("acme", 2))
-    assert this_machine(None).vendor == "acme"
-    assert this_machine("cpu").vendor == "cpu"
-
-
 def test_a_broken_or_empty_vendor_does_not_stop_the_others(install):
     install("llmperf-broken", "broken", "raise RuntimeError('boom')")
     install("llmperf-empty", "empty", vendor("empty", 0, "'driver not loaded',"))

@@ -14,8 +14,7 @@ from llmperf import hookspecs
 from llmperf.errors import PluginError
 from llmperf.planning.vendors import probe
 from llmperf.plugins.discovery import discover, find
-from llmperf.plugins.loading import Plugins, load_for
-from llmperf.plugins.mending import install_own
+from llmperf.plugins.loading import Plugins
 
 PROBE = """
 from llmperf import hookimpl
@@ -120,13 +119,6 @@ def test_a_plugin_for_another_api_version_is_not_imported_and_says_what_to_upgra
     install("llmperf-acme", "acme", "raise RuntimeError('imported')", version=version)
     with pytest.raises(PluginError, match=rf"API {version}; this llmperf speaks v1; upgrade {upgrade}$"):
         find("vendor", "acme")
-
-
-def test_a_missing_plugin_of_the_project_says_which_package_to_install(monkeypatch):
-    monkeypatch.setattr("llmperf.plugins.loading.discover", lambda: [])
-    with pytest.raises(PluginError, match=r"framework 'paddle' \(llmperf-paddle\) is not installed; ") as missing:
-        load_for(None, "paddle")
-    assert str(missing.value).endswith(f"; install it with: {install_own('llmperf-paddle')}")
 
 
 def test_the_record_has_version_and_source_hash(install):

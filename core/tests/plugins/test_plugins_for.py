@@ -33,11 +33,6 @@ def test_all_named_vendors_are_loaded_together_and_no_others(install):
         plugins.ask("llmperf_probe")
 
 
-def test_every_extension_is_loaded_without_being_named(install):
-    install("llmperf-extra", "extra", VENDOR.partition("@hookimpl\ndef llmperf_probe")[0], role="extension")
-    assert "extension:extra" in {f"{info.role}:{info.name}" for info in plugins_for().infos()}
-
-
 def test_plugins_that_are_broken_or_not_installed_are_skipped_and_named(install):
     install("llmperf-broken", "broken", "raise RuntimeError('no licence')")
     install("llmperf-misspelt", "misspelt", VENDOR.replace("llmperf_probe", "llmperf_prode"))

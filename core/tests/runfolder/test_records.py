@@ -37,6 +37,7 @@ def test_what_is_written_is_read_back_in_order(tmp_path):
         PhaseRecord(rank=0, phase="building", at=1.0, monotonic=1.0),
         step(0),
         step(1, loss=None, nonfinite="nan"),
+        FailureRecord(rank=0, at=1.0, exception="E", message="zwölf\n\x1b[31m€", traceback=""),
     ]
     with Recorder(tmp_path / "r.jsonl") as recorder:
         for one in written:
@@ -138,13 +139,6 @@ def test_a_write_cut_short_is_an_error_and_leaves_no_part_of_a_line(tmp_path):
 def test_a_record_file_that_cannot_be_opened(tmp_path):
     with pytest.raises(RunFailed, match="No such file or directory"):
         Recorder(tmp_path / "none" / "r.jsonl")
-
-
-def test_text_from_anywhere_survives(tmp_path):
-    failure = FailureRecord(rank=0, at=1.0, exception="E", message="zwölf\n\x1b[31m€", traceback="")
-    with Recorder(tmp_path / "r.jsonl") as recorder:
-        recorder.write(failure)
-    assert RecordFile(tmp_path / "r.jsonl").new() == [failure]
 
 
 def test_packages_are_those_imported_from_outside_the_standard_library():

@@ -89,11 +89,6 @@ def scaled(*names, factor=0.5):
     return change
 
 
-def longer_phases(record):
-    """Steps and windows in which a run was 1.25 times as fast, beside its real phases."""
-    scaled("step_seconds", "window_seconds", factor=0.8)(record)
-
-
 def window_of_nine_tenths(record):
     """What a tolerance of 10 % let pass."""
     if "window_seconds" in record:
@@ -139,7 +134,6 @@ def backwards(record):
         (scaled("step_seconds", "window_seconds", factor=0.95), {"LP646"}),
         (window_of_nine_tenths, {"LP642", "LP646"}),
         (both_tolerances, {"LP642", "LP646"}),
-        (longer_phases, {"LP646"}),
         (shorter_phases, {"LP647"}),
         (early_end, {"LP647"}),
         (no_phases, {"LP646"}),

@@ -39,13 +39,6 @@ def read(document) -> Result:
     return convert(document, Result, "result")
 
 
-def test_a_curve_is_aligned_with_the_same_one_of_another_run(example):
-    found = align(read(result(example, curve())), read(result(example, curve())))
-    assert (found.passed, found.mean_relative, found.largest_absolute, found.unlike) == (True, 0.0, 0.0, ())
-    assert [step.step for step in found.steps] == list(range(1, STEPS + 1))
-    assert found.why == ()
-
-
 @given(apart=st.floats(0.0001, 0.5))
 def test_two_percent_from_the_21st_step_on_is_the_limit(apart):
     import llmperf_schemas

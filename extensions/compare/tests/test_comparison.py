@@ -33,23 +33,10 @@ def test_many_runs_are_drawn():
     assert rank_sum_p(low, low) > 0.5
 
 
-def test_one_run_each_tells_nothing():
-    found = compare([200.0], [100.0])
-    assert (found.ratio, found.verdict, found.p_value, found.low) == (2.0, "cannot tell", None, None)
-    assert "--repeat" in found.why
-
-
 def test_too_few_runs_cannot_be_significant():
     found = compare([3.0, 3.1, 3.2], [1.0, 1.1, 1.2])
     assert found.verdict == "cannot tell"
     assert "four each can" in found.why
-
-
-def test_separated_groups_are_told_apart_both_ways():
-    fast, slow = [110.0, 111.0, 112.0, 113.0], [100.0, 101.0, 102.0, 103.0]
-    assert compare(fast, slow).verdict == "higher"
-    assert compare(slow, fast).verdict == "lower"
-    assert compare(fast, fast).verdict == "no difference shown"
 
 
 def test_the_verdict_has_the_direction_of_the_ranks_that_it_rests_on():

@@ -78,14 +78,6 @@ def test_every_format_shows_the_cost_and_what_it_assumes(run, tmp_path, ran, for
         assert "<b>" not in text
 
 
-def test_a_table_of_runs_has_a_column_for_the_cost_only_with_prices(run, tmp_path, ran):
-    other = run.with_name("y")
-    other.mkdir()
-    (other / "result.json").write_text((run / "result.json").read_text())
-    assert "1 USD" in ran(0, "report", run.parent, "--prices", tmp_path / "prices.toml").out
-    assert "USD" not in ran(0, "report", run.parent).out
-
-
 def test_without_a_price_of_the_device_the_cost_is_unknown(run, tmp_path, ran, capsys):
     (tmp_path / "prices.toml").write_text(PRICES.replace("h100", "h200"))
     row = values(capsys, run, "--prices", tmp_path / "prices.toml", "--train-tokens", "1T")
