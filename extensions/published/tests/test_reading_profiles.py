@@ -51,6 +51,32 @@ model = "qwen3_235b_a22b"
 precision = "bf16"
 sequence_length = "16k"
 """
+TITAN = """# Performance
+## Llama 3 performance numbers
+| Model size | Batch size | Activation checkpointing | WPS | MFU |
+| --- | --- | --- | --- | --- |
+| 8B | 1 | selective layer | 2904 | 56.8% |
+| 8B | 1 | selective op | 2973 | 58.2% |
+| 70B | 1 | full | 331 | 51.7% |
+## Llama 2 performance numbers
+| Model size | Batch size | Activation checkpointing | WPS | MFU |
+| --- | --- | --- | --- | --- |
+| 13B | 2 | no | 2162 | 61.1%\t|
+| 13B | 2 | selective layer | 1914 | 54.1% |
+| 13B | 2 | selective op | 1904 | 53.8% |
+| 70B | 1[^1] | selective op | 355 | 50.8% |
+| 70B | 2 | full | 353 | 50.5% |
+"""
+"""Figures of torchtitan's docs/performance.md (2024), FSDP2 on 64 A100 of 80 GB."""
+TITAN_PROFILE = """columns."WPS" = "tokens/s/device"
+columns."Activation checkpointing" = "ignored"
+constants = { device = "A100-SXM4-80GB", devices = "8x8", precision = "bf16", sequence_length = "8k" }
+[rows]
+"8B" = { model = "llama3_8b" }
+"13B" = { model = "llama2_13b", sequence_length = "4k" }
+"70B" = { model = "llama3_70b" }
+"Llama 2 performance numbers | 70B" = { model = "llama2_70b", sequence_length = "4k" }
+"""
 
 
 @pytest.fixture
@@ -71,6 +97,7 @@ def imported(tmp_path, monkeypatch, capsys):
     ("name", "text", "profile", "expected"),
     [
         ("forge.md", FORGE, FORGE_PROFILE, ["wrong", "wrong", "agrees", "agrees", "agrees"]),
+        ("titan.md", TITAN, TITAN_PROFILE, ["agrees"] * 8),
         ("prime.csv", PRIME, PRIME_PROFILE, ["wrong", "agrees", "agrees", "agrees"]),
     ],
 )

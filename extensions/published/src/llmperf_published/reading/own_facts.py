@@ -15,10 +15,8 @@ from llmperf_vendorkit import PeakEntry, PeakTable
 
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.numbers import length
 from llmperf_published.reading.profile import STATEMENTS, Profile
-from llmperf_published.types.document import Column
 from llmperf_published.types.row import OwnDevice, OwnFacts, OwnModel, PublishedHardware, Stated, Statements
 
 if TYPE_CHECKING:
@@ -138,16 +136,22 @@ def spelt(name: str) -> str:
     return re.sub(r"[\s_-]+", "", name).lower()
 
 
-def stated_of(known: Known, pairs: Iterable[tuple[Column, str]]) -> tuple[Statements, bool]:
-    """What the importer states of a row, first of its own cells; whether its model is stated by such a cell."""
+def stated_of(known: Known, texts: set[str]) -> tuple[Statements, bool]:
+    """What the importer states of a row with these cells and heading; whether its model is stated of such rows alone.
+
+    A key `A | B` is of rows with both texts, and comes before `A`.
+    """
     stated = known.stated or Stated(by="")
-    named = (stated.rows.get(plain(cell)) for _, cell in pairs) if stated.rows else ()
-    own = next(filter(None, named), Statements())
-    names = [field.name for field in fields(Statements)]
+    keys = [key for key in stated.rows if set(key.split(" | ")) <= texts]
+    kinds = [stated.rows[key] for key in sorted(keys, key=lambda key: -key.count(" | "))]
     counts = ("nodes", "devices_per_node", "devices")
-    left = counts if any(getattr(own, name) for name in counts) else ()
-    values = {name: getattr(own, name) or (None if name in left else getattr(stated, name)) for name in names}
-    return Statements(**values), own.model is not None
+    counted = next((kind for kind in (*kinds, stated) if any(getattr(kind, name) for name in counts)), stated)
+    values = {
+        field.name: next(filter(None, (getattr(kind, field.name) for kind in (*kinds, stated))), None)
+        for field in fields(Statements)
+    }
+    values |= {name: getattr(counted, name) for name in counts}
+    return Statements(**values), any(kind.model for kind in kinds)
 
 
 def on_own_device(where: PublishedHardware, cells: Iterable[str], own: OwnFacts) -> PublishedHardware:

@@ -1,7 +1,7 @@
 """Reading profiles: TOML that says how the columns of documents are read and what their rows leave out.
 
 Its tables are `[columns]` (title in the document to a title that llmperf knows), `[constants]` (statements about all
-rows) and `[rows]` (statements about the rows that have a cell with this text).
+rows) and `[rows]` (statements about the rows that have a cell, or a heading above their table, with this text).
 """
 
 from __future__ import annotations

@@ -115,7 +115,7 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     cells = row_settings.cells_of(by_name)
     configuration = stated(by_name.get("config_name"))
     name = configuration_name(configuration, row.line) if configuration else None
-    stated_facts, own_model = stated_of(known, pairs)
+    stated_facts, own_model = stated_of(known, {plain(table.heading), *(plain(cell) for _, cell in pairs)})
     where = machine(by_name, row.cells, contents, stated_facts.device)
     from_importer = ["columns"] * any(column.read_as for column in columns)
     if where.device_model is not None and not contents.entries("hardware", "accelerator"):

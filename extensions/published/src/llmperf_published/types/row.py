@@ -288,7 +288,7 @@ class Stated(Statements):
     vendor: str | None = None
     """The vendor plugin of the devices."""
     rows: Mapping[str, Statements] = field(default_factory=dict)
-    """Statements about the rows that have a cell with this text."""
+    """Statements about the rows that have a cell, or a heading above their table, with this text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
