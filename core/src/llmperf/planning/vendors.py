@@ -185,7 +185,8 @@ def unknown_device(
     within = {full for short, full in models.items() if any(name and name in short for name in wanted)} or {
         full for short, full in models.items() if words and all(word in short for word in words)
     }
-    near = {models[name] for name in get_close_matches(min(wanted, key=len), models, n=1, cutoff=0.6)}
+    forms = {full.casefold().rpartition(" ")[2]: full for full in models.values()} | models
+    near = {forms[name] for name in get_close_matches(min(wanted, key=len), forms, n=1, cutoff=0.6)}
     if fitting := sorted(within or near):
         offered = f"did you mean {fitting[0]!r}?" if len(fitting) == 1 else f"expected one of: {', '.join(fitting)}"
         return UserError(f"{start}; {offered}{left_out}")

@@ -14,8 +14,11 @@ SEQ_LEN, GLOBAL_BATCH = 4096, 512
 """Contract of a model without a case: two million tokens a step, as pre-training has."""
 
 
-def settings_for(model: str, ctx: click.Context, own_case: bool) -> tuple[str, ...]:
-    """Settings that give a case this model, or that of another program's file, and without a case a usual batch."""
+def settings_for(model: str, ctx: click.Context, own_case: bool, tuned: bool) -> tuple[str, ...]:
+    """Settings that give a case this model, or that of another program's file, and without a case a usual batch.
+
+    The micro batch is 1 unless it is `tuned`.
+    """
     path = Path(model)
     if path.suffix and path.suffix != ".toml":
         try:
@@ -37,4 +40,4 @@ def settings_for(model: str, ctx: click.Context, own_case: bool) -> tuple[str, .
     if own_case:
         return (chosen,)
     length = min(SEQ_LEN, facts.max_positions or SEQ_LEN)
-    return (chosen, f"seq_len={length}", f"global_batch={GLOBAL_BATCH}", "micro_batch=1")
+    return (chosen, f"seq_len={length}", f"global_batch={GLOBAL_BATCH}", *(() if tuned else ("micro_batch=1",)))

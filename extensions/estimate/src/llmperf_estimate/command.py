@@ -118,7 +118,7 @@ def command(
         from llmperf_estimate.any_model import settings_for
 
         own_case = ctx.get_parameter_source("case") is not click.core.ParameterSource.DEFAULT
-        settings = settings_for(model, ctx, own_case)
+        settings = settings_for(model, ctx, own_case, tuned)
         options |= {"settings": (*settings, *options["settings"])} | ({} if own_case else {"case": ANY_CASE})
     costing = None
     if find_spec("llmperf_compare") is not None:
@@ -140,6 +140,9 @@ def command(
         else:
             from llmperf_estimate.sheets import estimate_sheets
 
+            page = ranking_page(candidates, tuned, language)
+            for line in (*page.answers, *page.warnings, *page.notes):
+                click.echo(line.text, err=True)
             named = [(one.estimate, Path(one.machine)) for one in candidates if one.estimate is not None]
             write_report(
                 [sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, language, output
@@ -148,6 +151,10 @@ def command(
     if tuned or wanted != "terminal" or output is not None or language != "en":
         option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out" if output else "--lang"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
+    if on is not None and ":" not in on:
+        from llmperf_estimate.side_by_side import SIZE
+
+        on = f"{on}:{SIZE}"
     case = planned_case(options, on)
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))
     if estimated is None or case.plan is None:

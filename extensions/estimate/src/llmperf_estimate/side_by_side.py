@@ -140,8 +140,9 @@ def _candidate(
 def _fastest(
     plan: Plan, planned: Callable[[Mapping[str, object]], PlannedCase], given: Set[str], how: EstimateOptions
 ) -> dict[str, object]:
-    """Settings with which the case is fastest here and fits, by formulas; those in `given` stay."""
+    """Settings with which the case is fastest here and fits, otherwise smallest, by formulas; those in `given` stay."""
     by_formulas, best, chosen = replace(how, analytic=True), 0.0, dict[str, object]()
+    least, smallest = inf, dict[str, object]()
     for stage, recomputes in product(STAGES, (False, True)):
         for size in (2**power for power in range(MOST_MICRO_BATCHES)):
             tuning = {"sharding_stage": stage, "gradient_checkpointing": recomputes, "micro_batch": size}
@@ -153,10 +154,12 @@ def _fastest(
             case = planned(changed)
             made = None if case.problems else estimate(case, by_formulas, lambda _: None)
             if made is None or made.tokens_per_second_per_device is None:
+                if made is not None and (total := max(one.total_bytes for one in made.memory)) < least:
+                    least, smallest = total, changed
                 break  # a larger micro batch takes more memory
             if made.tokens_per_second_per_device > best:
                 best, chosen = made.tokens_per_second_per_device, changed
-    return chosen
+    return chosen if best else smallest
 
 
 def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str) -> Page:
@@ -255,7 +258,12 @@ def _answers(known: Sequence[Candidate], language: str) -> Iterator[str]:
     assert made is not None
     cost = made.cost
     by_cost = cost is not None and cost.cost_per_million_tokens is not None
-    text = sentence("cheapest: {machine}" if by_cost else "fastest: {machine}", language, machine=_machine(made))
+    priced = sum(one.estimate is not None and one.estimate.cost is not None
+                 and one.estimate.cost.cost_per_million_tokens is not None for one in known)  # fmt: skip
+    text = "cheapest: {machine}" if by_cost else "fastest: {machine}"
+    if by_cost and priced < len(known):
+        text = "cheapest of the {count} that have a price: {machine}"
+    text = sentence(text, language, machine=_machine(made), count=priced)
     if cost is not None and cost.train_cost is not None and cost.train_seconds is not None:
         values = {
             "cost": money(cost.train_cost, cost.price_currency or ""),
@@ -292,9 +300,12 @@ def _overlap(first: Candidate, other: Candidate, by_cost: bool) -> bool:
 def _unknown(known: Sequence[Candidate], language: str) -> Iterator[str]:
     """What is not known of these machines."""
     made = [one.estimate for one in known if one.estimate is not None]
-    if any(one.expected_error is not None and one.expected_error.outside for one in made):
-        text = "* no published row on this device by this method: a larger error is likely; ask for a measurement"
-        yield word(text, language)
+    errors = [one.expected_error for one in made if one.expected_error is not None]
+    if outside := list(dict.fromkeys(name for error in errors for name in error.outside)):
+        text = "* a larger error is likely, as no published throughput has {parts}: ask for a measurement"
+        yield sentence(text, language, parts=", ".join(outside))
+    if any(one.expected_error is not None and one.expected_error.method == "analytic" for one in made):
+        yield word("by formulas: traces of the trainer's own step are closer (the same without --analytic)", language)
     costs = [(one.device_model, one.cost) for one in made if one.cost is not None]
     unpriced = [device for device, cost in costs if cost.price is None and cost.price_file is not None]
     if unpriced:

@@ -97,7 +97,8 @@ llmperf.bars = (function () {
       }
     }
     const up = head.querySelector(".sort").dataset.order === "ascending", sound = rows.filter(function (one) { return !one.row.querySelector(".verdict.errors"); });
-    const most = Math.max(...(sound.length ? sound : rows).map(function (one) { return one.value; }));
+    if (sound.length) rows.splice(0, rows.length, ...sound);  // a row that is wrong is in its table alone
+    const most = Math.max(...rows.map(function (one) { return one.value; }));
     rows.sort(function (a, b) { return (a.cell.dataset.currency || "").localeCompare(b.cell.dataset.currency || "") || (up ? a.value - b.value : b.value - a.value); });
     // The best row of each device; the rows of a single device all, and the tables have the rest.
     const devices = new Set(rows.map(function (one) { return one.row.dataset.device; })), seen = new Set(), list = make("ol");
