@@ -21,6 +21,44 @@ HF_5 = "{'loss': '8.334', 'grad_norm': '1.727', 'learning_rate': '0.001', 'epoch
 HF_4 = "{'loss': 8.334, 'grad_norm': 1.727, 'learning_rate': 1e-05, 'epoch': 0.05}"
 BAR = "  5%|▌         | 2/40 [00:01<00:31,  1.21it/s]"
 
+NANOTRON = (
+    "12/21 01:39:51 [INFO|DP=0|TP=0|node7]: iteration: 2113 / 15000 | consumed_tokens: 480B | time_per_iteration_ms: 8.79K"
+    " | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M | grad_norm: 0.112 | lm_loss: 2.04 |"
+    " lr: 0.0001 | model_tflops_per_gpu: 15.4 | eta: 131 days, 1:45:39"
+)
+NEMO = (
+    "0: Training epoch 0, iteration 28/99 | lr: 5.6e-06 | global_batch_size: 32 | global_step: 28 | peak_memory_usage:"
+    " 70833405952 | reduced_train_loss: 2.778 | train_step_timing in s: 0.189 | consumed_samples: 928 | val_loss: 2.861"
+)
+MAXTEXT = (
+    "completed step: 29, seconds: 7.793, TFLOP/s/device: 328.139, Tokens/s/device: 4204.799, total_weights: 16777216,"
+    " loss: 11.151"
+)
+DEEPSPEED = (
+    "[2026-11-28 08:00:00,237] [INFO] [timer.py:260:stop] epoch=0/micro_step=199/global_step=199,"
+    " RunningAvgSamplesPerSec=58.7306, CurrSamplesPerSec=61.353, MemAllocated=6.01GB, MaxMemAllocated=19.52GB"
+)
+PADDLE = (
+    "[    INFO] - loss: 12.0635252, learning_rate: 2e-06, global_step: 1, max_memory_reserved: 7.75, interval_runtime:"
+    " 1.1518, interval_samples_per_second: 0.8682, interval_tokens_per_second_per_device: 889.0448,"
+    " interval_hardware_tflops_per_device: 2.77, interval_steps_per_second: 0.5, progress_or_epoch: 0.0"
+)
+XTUNER = (
+    "[XTuner][RANK 2][2026-08-29 09:17:51][INFO] Step 1/100 data_time: 0.0578 lr: 0.000020 time: 4.9770 text_tokens: 4008.0"
+    " total_loss: 1.722 reduced_llm_loss: 1.684 max_memory: 15.90 GB reserved_memory: 17.87 GB grad_norm: 13.948"
+    " tgs: 805.3 e2e_tgs: 796.1"
+)
+MMENGINE = (
+    "01/29 21:35:34 - mmengine - INFO - Iter(train) [ 10/720]  lr: 9.0001e-05  eta: 0:31:46  time: 2.6851  data_time:"
+    " 0.0077  memory: 12762  loss: 2.6900"
+)
+LIGHTNING = "Epoch 2:  40%|████      | 4/10 [00:10<00:15,  1.21it/s, v_num=0, train_loss=9.190]"
+FACTORY = '{"current_steps": 10, "total_steps": 100, "loss": 2.1, "lr": 1e-05, "epoch": 0.1, "total_tokens": 12345}'
+MLLOG = (
+    ':::MLLOG {"namespace": "", "time_ms": 1696565401886, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 2.5,'
+    ' "metadata": {"file": "callbacks.py", "lineno": 277, "samples_count": 4096}}'
+)
+
 LINES = {
     ("torchtitan", TITAN): {
         "step": 2, "loss": 8.77496, "memory_bytes": 0.95 * 2**30, "tokens_per_second_per_device": 1149,
@@ -31,6 +69,28 @@ LINES = {
     },
     ("hf_trainer", HF_5): {"loss": 8.334},
     ("hf_trainer", HF_4): {"loss": 8.334},
+    ("nanotron", NANOTRON): {
+        "step": 2113, "step_seconds": 8.79, "tokens_per_second": 182e3, "tokens_per_second_per_device": 699,
+        "tokens": 1.6e6, "loss": 2.04, "flops_per_second_per_device": 15.4e12,
+    },
+    ("nemo", NEMO): {"step": 28, "step_seconds": 0.189, "loss": 2.778, "memory_bytes": 70833405952},
+    ("maxtext", MAXTEXT): {
+        "step": 29, "step_seconds": 7.793, "flops_per_second_per_device": 328.139e12, "loss": 11.151,
+        "tokens_per_second_per_device": 4204.799,
+    },
+    ("deepspeed", DEEPSPEED): {"step": 199, "samples_per_second": 61.353, "memory_bytes": 19.52 * 2**30},
+    ("paddle", PADDLE): {
+        "step": 1, "loss": 12.0635252, "step_seconds": 2, "samples_per_second": 0.8682,
+        "tokens_per_second_per_device": 889.0448, "flops_per_second_per_device": 2.77e12,
+    },
+    ("xtuner", XTUNER): {
+        "step": 1, "loss": 1.684, "step_seconds": 4.977, "tokens_per_second_per_device": 805.3,
+        "memory_bytes": 15.9 * 2**30,
+    },
+    ("mmengine", MMENGINE): {"step": 10, "loss": 2.69, "step_seconds": 2.6851, "memory_bytes": 12762 * 2**20},
+    ("lightning", LIGHTNING): {"step": 24, "loss": 9.19},
+    ("llama_factory", FACTORY): {"step": 10, "loss": 2.1},
+    ("mllog", MLLOG): {"time": 1696565401.886, "loss": 2.5},
 }  # fmt: skip
 
 
@@ -121,6 +181,29 @@ def test_a_profile_of_the_user_comes_first(tmp_path, monkeypatch):
     (folder / "torchtitan.toml").write_text("title = 'mine'\n[[line]]\nloss = 'loss {}'")
     assert find_profile("torchtitan").title == "mine"
     assert len([profile for profile in all_profiles() if profile.name == "torchtitan"]) == 1
+
+
+def test_what_is_counted_from_the_start_becomes_steps_and_tokens():
+    reader = Reader(all_profiles())
+    reader.add(MLLOG.replace("train_loss", "global_batch_size").replace("2.5", "256"))
+    reader.add(MLLOG)
+    assert reader.best().steps[0].values["step"] == 16
+    reader = Reader(all_profiles())
+    for step in (10, 20):
+        reader.add(FACTORY.replace("10,", f"{step},", 1).replace("12345", str(step * 1000)))
+    assert [row.values.get("tokens") for row in reader.best().steps] == [None, 1000]
+
+
+def test_the_time_that_a_line_begins_with_is_read_where_it_is_finer_than_a_second():
+    reader = Reader(all_profiles())
+    reader.add(TITAN)
+    reader.add(TITAN.replace("step:  2", "step:  3").replace("03,418", "04,918"))
+    first, second = (row.values["time"] for row in reader.best().steps)
+    assert second - first == pytest.approx(1.5)
+    reader = Reader(all_profiles())
+    reader.add(MEGATRON)
+    reader.add(TITAN.replace("11-28", "13-28"))
+    assert all("time" not in row.values for row in reader.best().steps)
 
 
 def test_no_profile_and_no_line_takes_long(tmp_path):

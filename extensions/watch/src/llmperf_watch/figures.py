@@ -48,8 +48,11 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     starts = list(accumulate(sizes, initial=0))
     kept = [place for place in range(count) if place - starts[attempts[place]] >= warmups[attempts[place]]]
 
-    gaps = _gaps(steps, kept, attempts, clock, facts)
-    source = "by llmperf's clock" if clock == "llmperf" else "step time as the program printed it"
+    pauses = gaps = _gaps(steps, kept, attempts, clock, facts)
+    source = "by llmperf's clock" if clock == "llmperf" else "by the times that the program printed with its lines"
+    if clock == "program" and steps.step_seconds:
+        gaps = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
+        pauses, source = pauses or gaps, "step time as the program printed it"
     seconds = _spread([each for _, each, _ in gaps], source)
     rates = _rates(steps, gaps, facts)
     whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}")
@@ -75,7 +78,7 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
         and (spread := _spread([column[at] for at in kept if column[at] is not None], "printed by the program"))
     }
     typical = median([every for _, every, _ in gaps]) if gaps else 0.0
-    stalls = [Stall(step=steps.step[place], seconds=length) for place, every, length in gaps
+    stalls = [Stall(step=steps.step[place], seconds=length) for place, every, length in pauses
               if every > STALL_FACTOR * typical]  # fmt: skip
     return Figures(
         reported=count,
@@ -100,16 +103,13 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
 def _gaps(
     steps: Steps, kept: Sequence[int], attempts: Sequence[int], clock: Clock, facts: Mapping[str, Stated]
 ) -> list[tuple[int, float, float]]:
-    """For each kept step its place, the seconds of one step, and the seconds since the line before."""
-    if clock == "program":
-        column = steps.step_seconds
-        return [(place, value, value) for place in kept if column and (value := column[place])]
-    stated = _number(facts, "steps_per_line")
+    """For each kept step its place, the seconds of one step, and the seconds since the line before, by a clock."""
+    stated, at = _number(facts, "steps_per_line"), steps.at if clock == "llmperf" else steps.time
     gaps = []
-    for place in kept:
+    for place in kept if at else ():
         if not place or attempts[place] != attempts[place - 1]:
             continue
-        here, before = steps.at[place], steps.at[place - 1]
+        here, before = at[place], at[place - 1]
         now, then = steps.step[place], steps.step[place - 1]
         between = stated if now is None or then is None else now - then
         if here is not None and before is not None and between and here > before:

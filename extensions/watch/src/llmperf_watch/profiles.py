@@ -26,14 +26,14 @@ UNITS: Mapping[str, float] = {
 """Factors of units to seconds, bytes, FLOP/s, shares of 1, and per second."""
 OF_STEP = (
     *("step", "loss", "step_seconds", "tokens", "tokens_per_second", "tokens_per_second_per_device"),
-    *("samples_per_second", "flops_per_second_per_device", "mfu", "memory_bytes"),
+    *("samples_per_second", "flops_per_second_per_device", "mfu", "memory_bytes", "time"),
 )
-"""Fields of a step."""
+"""Fields of a step; `time` is when it was printed, by the program's clock."""
 OF_RUN = ("seq_len", "global_batch", "devices", "total_steps")
 """Fields that hold for the whole run: the last printed value counts."""
-INVERSE = ("steps_per_second",)
-"""Fields that are turned into another one: `steps_per_second` into `step_seconds`."""
-FIELDS = (*OF_STEP, *OF_RUN, *INVERSE)
+TURNED = ("steps_per_second", "epoch", "tokens_seen", "samples_seen")
+"""Fields that are turned into others: the time, number and tokens of a step. What was seen is counted from the start."""
+FIELDS = (*OF_STEP, *OF_RUN, *TURNED)
 MAX_LINE = 4096
 """Characters of a line that are read."""
 MAX_TEXT = 200
@@ -184,7 +184,7 @@ def read_profile(path: Path) -> Profile:
     if not isinstance(kinds, list) or not 0 < len(kinds) <= MAX_ITEMS:
         raise UserError(f"{path}: expected 1 to {MAX_ITEMS} tables [[line]], found {_seen(kinds)}")
     lines = tuple(_kind(kind, f"{path}: line[{number}]") for number, kind in enumerate(kinds))
-    if not any(field.name in OF_STEP for kind in lines for field in kind.fields):
+    if not any(field.name in (*OF_STEP, *TURNED) for kind in lines for field in kind.fields):
         raise UserError(f"{path}: expected a field of a step, such as step or loss, found none")
     return Profile(path.stem, title, source, lines)
 

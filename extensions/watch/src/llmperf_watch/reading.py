@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from datetime import date
 
 from llmperf_watch.profiles import MAX_LINE, OF_RUN, Profile
 
@@ -12,8 +13,22 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 """Colours and movements of the cursor."""
 DECIDED = 20
 """Steps after which the profile that has read most is kept, and the others are dropped."""
+STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d[.,]\d{1,6})")
 MAX_STEPS = 2_000_000
 """Reported steps of one output that are kept; later ones are only counted."""
+
+
+def stamp(line: str) -> float | None:
+    """Date and time near the begin of a line in seconds; None without one that is finer than a second."""
+    match = STAMP.search(line, 0, 200)
+    try:
+        day = date(*map(int, match.group(1, 2, 3))).toordinal() if match else None
+    except ValueError:
+        return None
+    if match is None or day is None:
+        return None
+    hours, minutes, seconds = match.group(4, 5, 6)
+    return day * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + float(seconds.replace(",", "."))
 
 
 @dataclass(slots=True)
@@ -42,6 +57,7 @@ class Reading:
     """Steps beyond MAX_STEPS."""
     _total: float | None = None
     _before: float | None = None
+    _seen: tuple[float, float] | None = None
 
     def add(self, line: str, at: float | None) -> None:
         """Read one line.
@@ -62,12 +78,15 @@ class Reading:
         for name in OF_RUN:
             if name in values:
                 self.of_run[name] = values.pop(name)
-        if not values:
+        if at is None and "time" not in values and (printed := stamp(line)) is not None:
+            values["time"] = printed
+        self._turn(values, total)
+        if not values.keys() - {"time"}:
             return
         last = self.steps[-1] if self.steps else None
         step = values.get("step")
         if last is not None and (step is None or step == last.values.get("step")):
-            if not any(name in last.values for name in values if name != "step"):
+            if not any(name in last.values for name in values if name not in ("step", "time")):
                 last.values.update(values)
                 return
             if step is not None:
@@ -85,6 +104,20 @@ class Reading:
             return
         self._before = number
         self.steps.append(Reported(at, values, attempt))
+
+    def _turn(self, values: dict[str, float], total: float | None) -> None:
+        """Replace what counts from the start by the number and the tokens of a step."""
+        if (epoch := values.pop("epoch", None)) is not None and "step" in values and total:
+            values["step"] += epoch * total
+        if (samples := values.pop("samples_seen", None)) is not None and (batch := self.of_run.get("global_batch")):
+            values.setdefault("step", samples / batch)
+        if (tokens := values.pop("tokens_seen", None)) is None:
+            return
+        step = values.get("step", self.steps[-1].values.get("step") if self.steps else None)
+        if step is not None:
+            if self._seen is not None and step > self._seen[0] and tokens > self._seen[1]:
+                values["tokens"] = (tokens - self._seen[1]) / (step - self._seen[0])
+            self._seen = step, tokens
 
 
 class Reader:

@@ -48,6 +48,8 @@ class Steps:
     """As printed, as a share of 1."""
     memory_bytes: tuple[float | None, ...] = ()
     """Memory of a device, as printed."""
+    time: tuple[float | None, ...] = ()
+    """Seconds on the program's own clock, from any moment on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
