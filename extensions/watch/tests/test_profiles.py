@@ -22,8 +22,8 @@ HF_4 = "{'loss': 8.334, 'grad_norm': 1.727, 'learning_rate': 1e-05, 'epoch': 0.0
 BAR = "  5%|▌         | 2/40 [00:01<00:31,  1.21it/s]"
 
 NANOTRON = (
-    "12/21 01:39:51 [INFO|DP=0|TP=0|node7]: iteration: 2113 / 15000 | consumed_tokens: 480B | time_per_iteration_ms: 8.79K"
-    " | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M | grad_norm: 0.112 | lm_loss: 2.04 |"
+    "12/21 01:39:51 [INFO|DP=0|TP=0|node7]: iteration: 2113 / 15000 | consumed_tokens: 480B | time_per_iteration_ms: 8.79K"  # noqa: E501
+    " | tokens_per_sec: 182K | tokens_per_sec_per_gpu: 699 | global_batch_size: 1.6M | grad_norm: 0.112 | lm_loss: 2.04 |"  # noqa: E501
     " lr: 0.0001 | model_tflops_per_gpu: 15.4 | eta: 131 days, 1:45:39"
 )
 NEMO = (
@@ -44,7 +44,7 @@ PADDLE = (
     " interval_hardware_tflops_per_device: 2.77, interval_steps_per_second: 0.5, progress_or_epoch: 0.0"
 )
 XTUNER = (
-    "[XTuner][RANK 2][2026-08-29 09:17:51][INFO] Step 1/100 data_time: 0.0578 lr: 0.000020 time: 4.9770 text_tokens: 4008.0"
+    "[XTuner][RANK 2][2026-08-29 09:17:51][INFO] Step 1/100 data_time: 0.0578 lr: 0.000020 time: 4.9770 text_tokens: 4008.0"  # noqa: E501
     " total_loss: 1.722 reduced_llm_loss: 1.684 max_memory: 15.90 GB reserved_memory: 17.87 GB grad_norm: 13.948"
     " tgs: 805.3 e2e_tgs: 796.1"
 )
@@ -55,7 +55,7 @@ MMENGINE = (
 LIGHTNING = "Epoch 2:  40%|████      | 4/10 [00:10<00:15,  1.21it/s, v_num=0, train_loss=9.190]"
 FACTORY = '{"current_steps": 10, "total_steps": 100, "loss": 2.1, "lr": 1e-05, "epoch": 0.1, "total_tokens": 12345}'
 MLLOG = (
-    ':::MLLOG {"namespace": "", "time_ms": 1696565401886, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 2.5,'
+    ':::MLLOG {"namespace": "", "time_ms": 1696565401886, "event_type": "POINT_IN_TIME", "key": "train_loss", "value": 2.5,'  # noqa: E501
     ' "metadata": {"file": "callbacks.py", "lineno": 277, "samples_count": 4096}}'
 )
 

@@ -72,7 +72,7 @@ def test_what_cannot_be_is_an_error_and_mfu_needs_four_facts(watched, capfdbinar
     facts = ("--model", "llama3_1_8b", "--precision", "bf16", "--accelerator", "A100-SXM4-80GB", "--devices", "2")
     _, document, path = watched(TRAINER.replace("batch size 4", "batch size 64"), *facts)
     headline = next(mfu for mfu in document["figures"]["mfu"] if mfu["headline"])
-    each = document["figures"]["tokens_per_second_per_device"]["median"]
+    each = document["figures"]["tokens_per_second_per_device"]["mean"]
     assert headline["value"] == pytest.approx(each * 6 * 8e9 / 312e12)
     capfdbinary.readouterr()
     code = call(["validate", str(path)])
@@ -137,3 +137,32 @@ def test_secrets_of_the_command_are_withheld():
     )
     hidden = ("train", "--hf-token", "[withheld]", "--api_key=[withheld]", "--max-tokens", "7", "--tokens=8")
     assert without_secrets(words) == (*hidden, "WANDB_KEY=[withheld]", *words[-2:])
+
+
+STAMPED = (
+    "2026-11-28 10:00:{:06.3f} step: {}  loss: {:.3f}  memory: 1.00GiB(2.00%)  tps: 640  tflops: 1.00  mfu: 1.00%\n"
+)
+
+
+def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
+    log = tmp_path / "train.log"
+    log.write_text("".join(STAMPED.format(number * 0.5, number, 9 - number / 100) for number in range(1, 60)))
+    words = ["--devices", "2", "--sequence-length", "64", "--global-batch", "10"]
+    assert call(["import", str(log), "--out", str(tmp_path / "a"), *words]) == 0
+    assert "token/p/s: 640" in capsys.readouterr().out
+    document = json.loads((tmp_path / "a" / "train" / "watched.json").read_text())
+    assert (document["evidence"], document["clock"], document["profile"]) == ("log", "program", "torchtitan")
+    assert document["figures"]["step_seconds"]["mean"] == pytest.approx(0.5)
+    assert call(["validate", str(tmp_path / "a")]) == 0
+    assert call(["import", str(log), "--out", str(tmp_path / "a")]) == 2
+    assert "--force replaces it" in capsys.readouterr().err
+    state = tmp_path / "run" / "trainer_state.json"
+    state.parent.mkdir()
+    state.write_text(
+        json.dumps({"log_history": [{"loss": 9.0 - step, "learning_rate": 1.0, "step": step} for step in range(5)]})
+    )
+    assert call(["import", str(state), "--out", str(tmp_path / "b"), "--json"]) == 0
+    (made,) = json.loads(capsys.readouterr().out)
+    assert (made["figures"]["last_loss"], made["figures"]["tokens_per_second"]) == (5.0, None)
+    (tmp_path / "no.log").write_text("nothing that a profile reads\n")
+    assert call(["import", str(tmp_path / "no.log"), "--out", str(tmp_path / "c")]) == 2

@@ -52,6 +52,7 @@ Examples:
 @click.option("--devices", metavar="N|NxM", help="How many devices, or nodes x devices, rows have that name none.")
 @click.option("--precision", metavar="NAME", help="The precision of rows that name none: bf16, fp16, tf32, fp32.")
 @click.option("--sequence-length", metavar="N", help="The sequence length of rows that name none: 4096, 4k.")
+@click.option("--global-batch", metavar="N", help="Sequences of a step, of logs that do not print it.")
 @click.option("--profile", "profile_file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="How columns are read and what rows leave out, as TOML.")  # fmt: skip
 @click.option("--propose", is_flag=True, help="Print a profile for one document instead of importing it.")
@@ -94,9 +95,12 @@ def command(
         return
     if out is None:
         raise UserError("--out: expected a folder for the imported documents, found none")
-    sources = read_by_others(sources, out, statements, force=force, as_json=as_json)
+    said = {**statements, "model": models[0] if models else None}
+    sources = read_by_others(sources, out, said, force=force, as_json=as_json)
     if not sources:
         return
+    if statements.pop("global_batch") is not None:
+        raise UserError(f"--global-batch: expected logs, found {sources[0]}")
     library = known_library()
     own = own_facts(peaks, models, library, statements, profile)
     result = import_files(sources, out, library, force, own, profile.titles if profile else {})

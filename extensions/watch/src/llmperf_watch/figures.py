@@ -53,13 +53,14 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     if clock == "program" and steps.step_seconds:
         gaps = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
         pauses, source = pauses or gaps, "step time as the program printed it"
-    seconds = _spread([each for _, each, _ in gaps], source)
+    lengths = [length for _, _, length in gaps]
+    seconds = _spread([each for _, each, _ in gaps], source, [length / each for _, each, length in gaps])
     rates = _rates(steps, gaps, facts)
-    whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}")
+    whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}", lengths)
     devices = _number(facts, "devices")
     each = None
     if rates is not None and devices:
-        each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices")
+        each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices", lengths)
     elif whole is None and steps.tokens_per_second_per_device:
         each = _spread(
             [value for place in kept if (value := steps.tokens_per_second_per_device[place]) is not None],
@@ -123,7 +124,7 @@ def _rates(
     """Tokens per second of all devices after warm-up, and how the tokens of a step are known; None if they are not."""
     seq_len, batch = _number(facts, "seq_len"), _number(facts, "global_batch")
     if steps.tokens and any(steps.tokens[place] for place, _, _ in gaps):
-        return [tokens / each for place, each, _ in gaps if (tokens := steps.tokens[place])], "tokens as printed"
+        return [(steps.tokens[place] or 0.0) / each for place, each, _ in gaps], "tokens as printed"
     if seq_len and batch:
         sources = facts["global_batch"].source, facts["seq_len"].source
         where = f"{batch:g} sequences ({sources[0]}) of {seq_len:g} tokens ({sources[1]})"
@@ -131,12 +132,16 @@ def _rates(
     return None
 
 
-def _spread(values: Sequence[float | None], source: str) -> Spread | None:
+def _spread(values: Sequence[float | None], source: str, weights: Sequence[float] = ()) -> Spread | None:
+    """Figures of values; their mean has the weights, such as seconds of rates: work of the whole window / its time."""
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
+    mean = fmean(known)
+    if weights:
+        mean = sum((value or 0.0) * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
     low, middle, high = (quantile(known, part) for part in (0.05, 0.5, 0.95))
-    return Spread(median=middle, p5=low, p95=high, mean=fmean(known), count=len(known), source=source)
+    return Spread(median=middle, p5=low, p95=high, mean=mean, count=len(known), source=source)
 
 
 def _number(facts: Mapping[str, Stated], name: str) -> float | None:
@@ -155,7 +160,7 @@ def _mfu(each: Spread | None, facts: Mapping[str, Stated]) -> tuple[tuple[Mfu, .
         return (), peak
     if isinstance(flops, str):
         return (), flops
-    return utilisation(flops, each.median, peak, 1.0), None
+    return utilisation(flops, each.mean, peak, 1.0), None
 
 
 def flop_count(facts: Mapping[str, Stated]) -> FlopCount | str:

@@ -32,7 +32,7 @@ OF_STEP = (
 OF_RUN = ("seq_len", "global_batch", "devices", "total_steps")
 """Fields that hold for the whole run: the last printed value counts."""
 TURNED = ("steps_per_second", "epoch", "tokens_seen", "samples_seen")
-"""Fields that are turned into others: the time, number and tokens of a step. What was seen is counted from the start."""
+"""Fields that are turned into others: time, number and tokens of a step. What was seen is counted from the start."""
 FIELDS = (*OF_STEP, *OF_RUN, *TURNED)
 MAX_LINE = 4096
 """Characters of a line that are read."""

@@ -65,13 +65,13 @@ def _overview(watched: Watched, path: Path) -> Iterator[Row]:
     each = figures.tokens_per_second_per_device
     mfu = next((mfu.value for mfu in figures.mfu if mfu.headline), None)
     memory = figures.printed.get("memory_bytes")
-    median, used = each.median if each else None, memory.median if memory else None
+    mean, used = each.mean if each else None, memory.median if memory else None
     devices = " ".join(filter(None, (_fact(watched, "devices"), _fact(watched, "device_model"))))
     yield Row(key="model", label="model", value=_fact(watched, "model") or None)
     yield Row(key="case", label="case", value=None)
     yield Row(key="device", label="device", value=devices or None)
     yield Row(key="layout", label="layout", value=watched.profile)
-    yield Row(key="tokens_per_second_per_device", label="token/p/s", value=median, rounding=THROUGHPUT)
+    yield Row(key="tokens_per_second_per_device", label="token/p/s", value=mean, rounding=THROUGHPUT)
     yield Row(key="mfu_nominal", label="MFU (nominal)", value=mfu, rounding=PERCENT)
     yield Row(key="final_loss", label="loss", value=figures.last_loss, rounding=LOSS)
     yield Row(key="device_memory", label="mem, GiB", value=used, rounding=GIB)
@@ -136,9 +136,11 @@ def _sections(watched: Watched) -> Iterator[Section]:
 
 def _spread_row(name: str, spread: Spread) -> Row:
     label, unit, rounding = LABELS[name]
-    middle, low, high = (
+    mean, middle, low, high = (
         shown(Row(key=name, label="", value=value, rounding=rounding or AMOUNT))
-        for value in (spread.median, spread.p5, spread.p95)
+        for value in (spread.mean, spread.median, spread.p5, spread.p95)
     )
-    text = f"{middle}, 5th to 95th percentile {low} to {high}, {spread.count} values; {spread.source}"
-    return Row(key=name, label=label, value=spread.median, unit=unit, text=text)
+    text = (
+        f"{mean}; by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}; {spread.source}"
+    )
+    return Row(key=name, label=label, value=spread.mean, unit=unit, text=text)

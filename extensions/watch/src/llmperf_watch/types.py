@@ -63,7 +63,7 @@ class Spread:
     p95: float
     """95th percentile."""
     mean: float
-    """Arithmetic mean, pauses between steps included."""
+    """Work of the whole window after warm-up, pauses included / its time; the arithmetic mean of printed figures."""
     count: int
     """Values."""
     source: str

@@ -1,0 +1,112 @@
+"""`llmperf import LOG`: the output of a program that ran before, by the same profiles and the times that it printed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import click
+from llmperf import decode, printable
+from llmperf.errors import UserError
+
+from llmperf_watch.profiles import all_profiles
+from llmperf_watch.reading import Reader
+
+NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
+STATE = "trainer_state.json"
+"""What Hugging Face Trainer leaves; it has steps and losses, and no times."""
+BEGIN_BYTES = 2**20
+"""Of a file, by which it is known for a log."""
+MAX_STATE_BYTES = 2**27
+
+
+class LogImporter:
+    """Reads logs of training programs, and `trainer_state.json`."""
+
+    title = "logs of training programs"
+
+    def claims(self, path: Path) -> bool:
+        """Check whether a profile reads a step in the beginning of a file."""
+        if path.name == STATE:
+            return True
+        if not path.is_file() or path.suffix.lower() not in NAMES:
+            return False
+        with path.open("rb") as file:
+            begin = file.read(BEGIN_BYTES)
+        reader = Reader(all_profiles())
+        for line in begin.decode("utf-8", "replace").replace("\r", "\n").split("\n"):
+            reader.add(line)
+        return reader.best() is not None
+
+    def read(
+        self, paths: Sequence[Path], out: Path, stated: Mapping[str, str | None], *, force: bool, as_json: bool
+    ) -> None:
+        """Write `watched.json` of each log to a folder of its name, and print what it says."""
+        from llmperf import print_json
+
+        from llmperf_watch.document import FILE, document, write
+        from llmperf_watch.document import stated as facts_of
+        from llmperf_watch.text import summary_lines
+
+        facts = facts_of(_facts(stated))
+        targets = [out / path.resolve().parent.name if path.name == STATE else out / path.stem for path in paths]
+        for path, target in zip(paths, targets, strict=True):
+            if targets.count(target) > 1:
+                raise UserError(f"{path}: expected logs of different names, found two for {target}")
+            if (target / FILE).exists() and not force:
+                raise UserError(f"{target / FILE}: expected no file of that name, found one; --force replaces it")
+        made = []
+        for path, target in zip(paths, targets, strict=True):
+            reader = Reader(all_profiles())
+            for line in _lines(path):
+                reader.add(line)
+            log = document(reading=reader.best(), lines=reader.lines, facts=facts, clock="program", evidence="log",
+                           log=path)  # fmt: skip
+            target.mkdir(parents=True, exist_ok=True)
+            made.append((log, write(log, target)))
+        if as_json:
+            print_json([{"written_to": str(path), **_brief(log)} for log, path in made])
+            return
+        for log, path in made:
+            for line in summary_lines(log):
+                click.echo(printable(line))
+            click.echo(f"written to {path}")
+
+
+def _brief(log: object) -> dict[str, object]:
+    from msgspec import to_builtins
+
+    document: dict[str, object] = to_builtins(log)
+    return {name: document[name] for name in ("profile", "lines", "facts", "figures", "notes")}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    if path.name == STATE:
+        with path.open("rb") as file:
+            data = file.read(MAX_STATE_BYTES + 1)
+        if len(data) > MAX_STATE_BYTES:
+            raise UserError(f"{path}: expected at most {MAX_STATE_BYTES} bytes, found more")
+        history = decode(data, dict[str, object], str(path)).get("log_history")
+        if not isinstance(history, list):
+            raise UserError(f"{path}: expected log_history, a list, found none")
+        yield from map(str, history)
+        return
+    with path.open(encoding="utf-8", errors="replace") as file:  # a carriage return of a progress bar ends a line too
+        for line in file:
+            yield line.rstrip("\n")
+
+
+def _facts(stated: Mapping[str, str | None]) -> dict[str, str | float | None]:
+    """The facts that options of `llmperf import` state; UserError for a count that is none."""
+    facts: dict[str, str | float | None] = {"precision": stated.get("precision"), "device_model": stated.get("device")}
+    facts["model"] = stated.get("model")
+    for name, option in {"devices": "devices", "seq_len": "sequence_length", "global_batch": "global_batch"}.items():
+        text = stated.get(option)
+        if text is None:
+            continue
+        parts = text.lower().removesuffix("k").split("x")
+        if not all(part.isdecimal() and 0 < int(part) < 10**9 for part in parts):
+            raise UserError(f"--{option.replace('_', '-')}: expected a whole number, found {text!r}")
+        facts[name] = float(math.prod(map(int, parts)) * (1024 if text.lower().endswith("k") else 1))
+    return facts
