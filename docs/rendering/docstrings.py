@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import inspect
 import re
 import sys
@@ -16,10 +17,16 @@ def class_description(kind: type) -> str:
 
 
 def field_descriptions(kind: type) -> dict[str, str]:
-    """Field name to the string literal below the field in the source; also of attributes that `__init__` sets."""
+    """Field name to the string literal below the field in the source; also of attributes that `__init__` sets.
+
+    Fields of a class that it derives from come first.
+    """
+    described = {}
+    for base in kind.__bases__:
+        if dataclasses.is_dataclass(base):
+            described |= field_descriptions(base)
     body = _classes(kind.__module__)[kind.__name__].body
     made = next((node.body for node in body if isinstance(node, ast.FunctionDef) and node.name == "__init__"), [])
-    described = {}
     for field, after in [*pairwise(body), *pairwise(made)]:
         targets = field.targets if isinstance(field, ast.Assign) else [getattr(field, "target", None)]
         name = getattr(targets[0], "id", getattr(targets[0], "attr", None))

@@ -17,7 +17,6 @@ from llmperf.plugins.own_packages import of_this_project
 from llmperf.reporting.result_sheets import result_sheet
 from llmperf.types import Logger, Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
 from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
-from llmperf.validation.run_folder import RUN
 
 from llmperf_testing.check import ContractError, Skip, check, require
 from llmperf_testing.checks.announced import is_loaded
@@ -76,7 +75,7 @@ def reporters_give_text(subject: Subject) -> None:
 def rules_give_findings(subject: Subject) -> None:
     """Its rules are valid, have codes and pages, and yield violations, with JSON pointers, of a kind that exists."""
     catalogue = Catalogue(subject.plugins)
-    known = {*catalogue.kinds, *open_catalogue().kinds, RUN}
+    known = {*catalogue.kinds, *open_catalogue().kinds, "run"}
     for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
         code = owned.rule.code
         own = not code.startswith(OURS) or of_this_project(subject.found)
