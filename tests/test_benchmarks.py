@@ -24,6 +24,7 @@ SMALLEST = {
     "kernels.py": (("--tokens", "16", "--width", "64", "--vocabulary", "64", "--repetitions", "1", "--no-compiler"),
                    r"\d+\.\d"),
     "log_cost.py": (("--steps", "10"), r"openmetrics +\d+\.\d\d +\d+ +\d+"),
+    "meter_cost.py": (("--steps", "100"), r"meter.step: \d+\.\d\d us, \d+\.\d+% of a step"),
     "overhead.py": (("--framework", "pytorch", "--pairs", "2", *SHORT), r"controller: \d+\.\d\d %"),
     "peers.py trainer": (("--framework", "pytorch", "--rounds", "1", *SHORT), r"median ratio \d\.\d{2,}"),
     "peers.py torchtitan": (("--rounds", "1", *SHORT), r"median ratio \d\.\d{2,}"),

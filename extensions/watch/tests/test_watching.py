@@ -4,9 +4,11 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from llmperf.cli.main import call
+from llmperf_watch import meter
 from llmperf_watch.figures import WARMUP_LEAST
 from llmperf_watch.watching import without_secrets
 
@@ -166,3 +168,36 @@ def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
     assert (made["figures"]["last_loss"], made["figures"]["tokens_per_second"]) == (5.0, None)
     (tmp_path / "no.log").write_text("nothing that a profile reads\n")
     assert call(["import", str(tmp_path / "no.log"), "--out", str(tmp_path / "c")]) == 2
+
+
+def test_a_loop_is_metered_without_reading_its_losses(tmp_path, monkeypatch, capsys):
+    class Loss:
+        read = 0
+
+        def detach(self):
+            return self
+
+        def __float__(self):
+            Loss.read += 1
+            return 2.5
+
+    with meter(out=tmp_path, devices=2, sequence_length=64) as run:
+        for _ in range(40):
+            time.sleep(0.002)
+            run.step(tokens=100, loss=Loss())
+            assert Loss.read == 0
+    document = json.loads(run.path.read_text())
+    assert (document["evidence"], document["clock"], document["figures"]["last_loss"]) == ("metered", "llmperf", 2.5)
+    rate = document["figures"]["tokens_per_second"]["mean"]
+    assert 100 / 0.02 < rate < 100 / 0.002
+    assert document["figures"]["tokens_per_second_per_device"]["mean"] == pytest.approx(rate / 2)
+    assert call(["validate", str(run.path.parent)]) == 0
+    monkeypatch.setenv("RANK", "1")
+    with meter(out=tmp_path / "other") as run:
+        run.step(tokens=1)
+    assert (run.path, (tmp_path / "other").exists()) == (None, False)
+    monkeypatch.delenv("RANK")
+    with pytest.raises(KeyError), meter(out=tmp_path) as run:  # noqa: PT012
+        run.step(tokens=1)
+        raise KeyError
+    assert "the loop ended with KeyError" in run.path.read_text()
