@@ -158,7 +158,7 @@ def test_a_case_whose_framework_is_not_installed_says_which_package_is_missing(r
 
     left = [found for found in discovery.discover() if found.distribution != package]
     for module in ("plugins.discovery", "plugins.loading"):
-        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: left)
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda **_: left)
     missing = f"({package}) is not installed; install it with: {install_own(package)}"
     out = ran(2, "plan", case, "--on", on).out
     assert missing in out

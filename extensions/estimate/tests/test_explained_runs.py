@@ -41,7 +41,7 @@ def named(found, cause):
     logs = {each.cause: log(each.factor) for each in found.factors}
     assert prod(each.factor for each in found.factors) == pytest.approx(found.ratio)
     assert logs[cause] < log(0.95)
-    assert abs(logs["unexplained"]) <= 0.1 * max(map(abs, logs.values()))
+    assert abs(logs["unexplained"]) <= max(0.05, 0.1 * max(map(abs, logs.values())))  # equal runs differ by 5 % here
     disturbed = "host" in logs and cause != "host"  # by whatever else this machine does
     return 1 if disturbed else logs[cause] / log(found.ratio)
 

@@ -198,6 +198,6 @@ def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folde
 def test_a_launcher_of_this_project_that_is_absent_names_its_package(stub_site, in_folder, monkeypatch, capsys):
     here = [found for found in discover() if found.name != "slurm"]
     for module in ("planning.launchers", "plugins.loading"):
-        monkeypatch.setattr(f"llmperf.{module}.discover", lambda: here)
+        monkeypatch.setattr(f"llmperf.{module}.discover", lambda **_: here)
     assert call(["plan", *STUB, "--launcher", "slurm"]) == 2
     assert "--launcher: 'slurm' is a launcher of llmperf-slurm; install it with: " in capsys.readouterr().err
