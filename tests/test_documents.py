@@ -59,6 +59,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         result = llmperf_schemas.example("result") | {"run_id": run.name}
         result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
         result["metrics"]["tokens_per_second_per_device"] += number / 10**9  # equal figures are those of one run
+        result["hardware"]["device_share"] = 1.0 if "flagperf" in words else result["hardware"]["device_share"]
         run.mkdir(parents=True)
         (run / "result.json").write_text(json.dumps(result))
         if folder == "submission":
@@ -70,6 +71,12 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
                 (tmp_path / name).write_text(text)
     for name in ("docs", "published"):
         (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "train.py").touch()
+    configuration = tmp_path / "FlagPerf/training/nvidia/llama2_7b-megatron-deepspeed/config/config_A100x1x8.py"
+    configuration.parent.mkdir(parents=True)
+    configuration.write_text("seqlength = 4096\nprecision = 'bf16'\n")
+    if any(word.startswith("cases/") for word in words):
+        assert call(["import", str(configuration), "--out", "cases"]) == 0
     (tmp_path / "results.md").write_text("| tokens/s/GPU | MFU |\n|---|---|\n| 3,700 | 49.8% |\n")
     assert words[0] in {*COMMANDS, *extra_commands()}
     elsewhere = not {"--launcher", "--hosts", "--overlay"}.isdisjoint(words)
