@@ -75,7 +75,7 @@ class Terminated(BaseException):
 
 
 def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listing: str | None = None) -> UserError:
-    """The error for a name that is none of `choices`, with the closest: `unknown framework 'zer'; did you mean 'zero'?`."""
+    """The error for a name that is none of `choices`, such as `unknown framework 'zer'; did you mean 'zero'?`."""
     from difflib import get_close_matches
 
     names, where = sorted(choices), where and f"{where}: "
