@@ -10,6 +10,7 @@ import pytest
 from llmperf.cli.main import call
 from llmperf_watch import meter
 from llmperf_watch.figures import WARMUP_LEAST
+from llmperf_watch.profiles import read_profile
 from llmperf_watch.watching import without_secrets
 
 TRAINER = """
@@ -201,3 +202,22 @@ def test_a_loop_is_metered_without_reading_its_losses(tmp_path, monkeypatch, cap
         run.step(tokens=1)
         raise KeyError
     assert "the loop ended with KeyError" in run.path.read_text()
+
+
+FORM = "epoch 0 | batch {} of 900 | train loss 9.{} | 2{}.5 ms | 3,{}00 tok/s | mem (GB) 3.1 | lr 1e-4\n"
+
+
+def test_a_profile_is_proposed_from_a_log_and_reads_it(tmp_path, capsys):
+    log = tmp_path / "mine.log"
+    log.write_text("loading\n" + "".join(FORM.format(number, number, number, number) for number in range(1, 9)))
+    assert call(["watch", "--propose", str(log)]) == 0
+    text = capsys.readouterr().out
+    assert '# ? = "lr {}"' in text
+    (tmp_path / "mine.toml").write_text(text)
+    values = read_profile(tmp_path / "mine.toml").values(FORM.format(7, 3, 1, 2).strip())
+    assert values == {"step": 7, "loss": 9.3, "step_seconds": pytest.approx(0.0215), "tokens_per_second": 3200,
+                      "memory_bytes": 3.1e9}  # fmt: skip
+    log.write_text("nothing repeats\n")
+    assert call(["watch", "--propose", str(log)]) == 2
+    assert "expected 5 lines of one form" in capsys.readouterr().err
+    assert call(["watch"]) == 2

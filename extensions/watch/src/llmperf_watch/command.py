@@ -22,7 +22,7 @@ PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 
 
 @click.command("watch", epilog=EXAMPLES)
-@click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+@click.argument("words", metavar="-- COMMAND...", nargs=-1, type=click.UNPROCESSED)
 @click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @click.option("--profile", "chosen", metavar="NAME|FILE", help="The log profile; without it, the one that fits.")
@@ -35,8 +35,12 @@ PRECISIONS = ("bf16", "fp16", "tf32", "fp32", "fp8")
 @click.option("--global-batch", type=click.IntRange(min=1), help="Sequences of one optimiser step, of all devices.")
 @click.option("--steps-per-line", type=click.IntRange(min=1),
               help="Optimiser steps from one line to the next, if lines have no step number.")  # fmt: skip
+@click.option("--propose", metavar="LOG", type=click.Path(path_type=Path, exists=True, dir_okay=False),
+              help="Print a log profile for the lines that a log repeats, instead of running a command.")  # fmt: skip
 @click.pass_context
-def command(ctx: click.Context, /, words: tuple[str, ...], out: Path, chosen: str | None, **said: Any) -> None:
+def command(
+    ctx: click.Context, /, words: tuple[str, ...], out: Path, chosen: str | None, propose: Path | None, **said: Any
+) -> None:
     """Run COMMAND, stamp its output with llmperf's clock, read its steps, and write watched.json and output.log.
 
     Nothing in the program changes. Tokens are those that the program reports or that you state, so this is no result of
@@ -49,6 +53,14 @@ def command(ctx: click.Context, /, words: tuple[str, ...], out: Path, chosen: st
     from llmperf_watch.text import summary_lines
     from llmperf_watch.watching import watch, without_secrets
 
+    if propose is not None:
+        from llmperf_watch.proposing import proposed
+
+        with propose.open(encoding="utf-8", errors="replace") as log:
+            click.echo(proposed(log, propose.name), nl=False)
+        return
+    if not words:
+        raise UserError("watch: expected a command after --, such as: llmperf watch -- python train.py")
     if said["model"] is not None:
         check_model(said["model"])
     reader = Reader([find_profile(chosen)] if chosen else all_profiles())
