@@ -133,6 +133,10 @@ def command(
         candidates = side_by_side(
             options, on, how, costing, tuned, lambda line: click.echo(line, err=True) if sys.stderr.isatty() else None
         )
+        if costing is not None and costing.prices is not None:  # a misspelt device, beside one without a price
+            from llmperf_compare.prices import matched_prices
+
+            matched_prices(costing.prices, [one.estimate.device_model for one in candidates if one.estimate], warn)
         if options["as_json"]:
             print_json(candidates)
         elif wanted == "terminal":
