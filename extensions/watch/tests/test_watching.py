@@ -221,3 +221,18 @@ def test_a_profile_is_proposed_from_a_log_and_reads_it(tmp_path, capsys):
     assert call(["watch", "--propose", str(log)]) == 2
     assert "expected 5 lines of one form" in capsys.readouterr().err
     assert call(["watch"]) == 2
+
+
+def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, capsys):
+    lines = []
+    for step in range(1, 101):
+        at = f"2026-11-28 10:{step // 60:02}:{step % 60:02}.000 "
+        lines.append(f"{at}{step}%|x| {step}/100 [00:01<00:02, 1.00it/s]")
+        if step % 10 == 0:
+            said = {"loss": 2.0, "learning_rate": 1.0, "num_input_tokens_seen": step * 1000}
+            lines.append(f"{at}{said}")
+    (tmp_path / "a.log").write_text("\r".join(lines) + "\n")
+    assert call(["import", str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json"]) == 0
+    (made,) = json.loads(capsys.readouterr().out)
+    rates = made["figures"]["tokens_per_second"]
+    assert (rates["median"], rates["mean"]) == (pytest.approx(1000), pytest.approx(1000))

@@ -71,6 +71,7 @@ def document(
             if name in known and known[name].value != value:
                 remarks.append(f"{known[name].source} {known[name].value:g}: the program printed {value:g}")
             known.setdefault(name, Stated(value=value, source=PRINTED))
+        remarks += [profile.note] * bool(profile.note)
         if reading.dropped:
             remarks.append(f"{reading.dropped} later steps were not kept")
     steps = columns(reported)

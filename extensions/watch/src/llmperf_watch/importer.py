@@ -12,6 +12,7 @@ from llmperf.errors import UserError
 
 from llmperf_watch.profiles import all_profiles
 from llmperf_watch.reading import Reader
+from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
 STATE = "trainer_state.json"
@@ -92,9 +93,15 @@ def _lines(path: Path) -> Iterator[str]:
             raise UserError(f"{path}: expected log_history, a list, found none")
         yield from map(str, history)
         return
-    with path.open(encoding="utf-8", errors="replace") as file:  # a carriage return of a progress bar ends a line too
-        for line in file:
-            yield line.rstrip("\n")
+    found: list[str] = []
+    cut = Lines(lambda line, _: found.append(line))
+    with path.open("rb") as file:
+        while data := file.read(READ_BYTES):
+            cut.add(data, 0.0)
+            yield from found
+            found.clear()
+    cut.add(b"", 0.0, final=True)
+    yield from found
 
 
 def _facts(stated: Mapping[str, str | None]) -> dict[str, str | float | None]:

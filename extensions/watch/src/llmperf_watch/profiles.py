@@ -38,6 +38,8 @@ MAX_LINE = 4096
 """Characters of a line that are read."""
 MAX_TEXT = 200
 """Characters of a text in a profile."""
+KEYS = ("title", "source", "date", "note", "line")
+"""Of a profile."""
 MAX_ITEMS = 40
 """Kinds of line in a profile, fields and marks of a line."""
 MAX_PLACES = 32
@@ -127,6 +129,8 @@ class Profile:
     title: str
     source: str
     kinds: tuple[LineKind, ...]
+    note: str = ""
+    """What a reader of the figures should know."""
 
     def values(self, line: str) -> dict[str, float] | None:
         """The figures of a line, by the first kind that fits; None for a line without figures."""
@@ -177,8 +181,8 @@ def read_profile(path: Path) -> Profile:
     """The profile in a file; UserError that says where it is wrong."""
     table = read_toml(path)
     for key in table:
-        if key not in ("title", "source", "date", "line"):
-            raise unknown(str(path), "key", key, ("title", "source", "date", "line"))
+        if key not in KEYS:
+            raise unknown(str(path), "key", key, KEYS)
     title, source = (_text(table.get(key, path.stem), f"{path}: {key}") for key in ("title", "source"))
     kinds = table.get("line")
     if not isinstance(kinds, list) or not 0 < len(kinds) <= MAX_ITEMS:
@@ -186,7 +190,8 @@ def read_profile(path: Path) -> Profile:
     lines = tuple(_kind(kind, f"{path}: line[{number}]") for number, kind in enumerate(kinds))
     if not any(field.name in (*OF_STEP, *TURNED) for kind in lines for field in kind.fields):
         raise UserError(f"{path}: expected a field of a step, such as step or loss, found none")
-    return Profile(path.stem, title, source, lines)
+    note = _text(table["note"], f"{path}: note") if "note" in table else ""
+    return Profile(path.stem, title, source, lines, note)
 
 
 def _kind(table: Any, where: str) -> LineKind:
