@@ -123,15 +123,14 @@ def _rates(
 ) -> tuple[list[float], str] | None:
     """Tokens per second of all devices after warm-up, and how the tokens of a step are known; None if they are not."""
     seq_len, batch = _number(facts, "seq_len"), _number(facts, "global_batch")
-    if (
-        steps.tokens
-        and gaps
-        and (last := max((at for at, tokens in enumerate(steps.tokens) if tokens), default=-1)) >= 0
-    ):
+    if gaps and any(steps.tokens):
         # a line without tokens has those of the next line with them, which is a mean of the steps between two lines
-        known = list(accumulate(reversed(steps.tokens), lambda after, here: here or after))[::-1]
-        values = [(known[place] if place <= last else steps.tokens[last]) or 0.0 for place, _, _ in gaps]
-        return [tokens / each for tokens, (_, each, _) in zip(values, gaps, strict=True)], "tokens as printed"
+        known: list[float] = []
+        for tokens in reversed(steps.tokens):
+            known.append(tokens or (known[-1] if known else 0.0))
+        last = next(tokens for tokens in known if tokens)
+        known = [tokens or last for tokens in reversed(known)]
+        return [known[place] / each for place, each, _ in gaps], "tokens as printed"
     if seq_len and batch:
         sources = facts["global_batch"].source, facts["seq_len"].source
         where = f"{batch:g} sequences ({sources[0]}) of {seq_len:g} tokens ({sources[1]})"
