@@ -18,12 +18,11 @@ def llmperf_facts() -> Facts:
 
     return Facts(
         environment_names=(
-            *("OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "MKL_NUM_THREADS"),
-            *("KMP_AFFINITY", "KMP_BLOCKTIME"),
+            "MKL_NUM_THREADS",
             *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
             *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
         ),
-        environment_prefixes=("MALLOC_", "UCX_"),
+        environment_prefixes=("GOMP_", "KMP_", "MALLOC_", "OMP_", "UCX_"),
         waiting_frames=(" in synchronize", " in barrier", " in wait"),
         packages=("numpy",),
     )

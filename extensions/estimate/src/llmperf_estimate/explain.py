@@ -240,6 +240,9 @@ def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
     """From the traced steps of both, or of the run and of its estimate: more calls, slower calls, gaps."""
     more = next((cause for cause in ("recomputation", "layout") if cause in differing), "kernels")
     slower = "host" if "host" in differing and not differing.keys() & {"kernels", "software"} else "kernels"
+    busy, before = (float(side.values.get("other_cpu_share") or 0.0) for side in (run, against))
+    if slower == "host" and busy != before and (busy > before) != ((run.tokens or 0.0) < (against.tokens or 0.0)):
+        slower = "unexplained"  # a machine with less other work slows no run down
     by_kind = against.estimate is not None
     ours, theirs = _parts(run, by_kind), _parts(against, by_kind)
     changes: dict[str, dict[str, float]] = defaultdict(dict)
