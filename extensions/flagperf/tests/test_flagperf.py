@@ -18,6 +18,7 @@ train_steps = 1000
 tensor_parallel = 1
 pipeline_parallel = 1
 tokenizer = open("/etc/passwd").read()
+tensor_parallel = max(1, 1)
 """
 PADDLE = """
 model_name_or_path: str = "facebook/" + "llama-13b"
@@ -63,6 +64,7 @@ def training(tmp_path):
         place = folder / "nvidia" / name / "config"
         place.mkdir(parents=True)
         (place / file).write_text(text)
+    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/config_common.py").write_text("tensor_parallel = 8\n")
     (folder / "nvidia/llama2_7b-megatron-deepspeed/config/ds_config.json").write_text(json.dumps(DEEPSPEED))
     shell = "export A=1\nexport B=$HOME\nXFLAGS --disable x\n"
     (folder / "nvidia/llama2_7b-megatron-deepspeed/config/environment_variables.sh").write_text(shell)
@@ -78,7 +80,7 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
     assert "unknown model 'resnet50'" in document["refused"][0]
     paddle, megatron = sorted(document["cases"], key=lambda one: "megatron" in one["name"])
     assert megatron["environment"] == {"A": "1"}
-    assert (megatron["stated_peak"], megatron["meaningless"]) == (312e12, ["tokenizer"])
+    assert (megatron["stated_peak"], megatron["meaningless"]) == (312e12, ["tensor_parallel", "tokenizer"])
     assert "save_steps" in paddle["meaningless"]
     assert set(paddle["assumed"]) == {"contract.dataset=synthetic"}
     case = (tmp_path / "cases" / f"{paddle['name']}.toml").read_text()
@@ -87,7 +89,10 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
         assert f"\n{line}\n" in case
     text = llmperf("plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8")[1]
     assert "8 ranks = TP1 x PP1 x DP8" in text
-    again = llmperf("import", training, "--out", tmp_path / "cases")
+    (training / "README.md").write_text("| tokens/s | MFU |\n|---|---|\n| 3,700 | 49.8% |\n")
+    assert llmperf("import", training, "--out", tmp_path / "tables")[0] == 0
+    assert not list((tmp_path / "tables").glob("*.toml"))
+    again = llmperf("import", training / "nvidia", "--out", tmp_path / "cases")
     assert (again[0], "--force replaces it" in again[2]) == (2, True)
 
 

@@ -31,15 +31,12 @@ class Configuration:
     """One configuration; `values` by FlagPerf's names."""
 
     path: Path
-    vendor: str
     model: str
     framework: str
     device: str
     nodes: int
     devices: int
     values: Mapping[str, Value]
-    sources: Mapping[str, str] = field(default_factory=dict)
-    """The other file that a value is from."""
     unread: tuple[str, ...] = ()
     """Names whose values are computed in ways that are not read."""
     exports: Mapping[str, str] = field(default_factory=dict)
@@ -59,29 +56,23 @@ def read_configuration(path: Path) -> Configuration:
     model, _, framework = place.name.partition("-")
     device, nodes, devices = found[1], int(found[2]), int(found[3])
     values, unread = assignments(path)
-    sources: dict[str, str] = {}
-    for other in (path.parent / "config_common.py", *_bases(place, model, framework)):
-        if other.is_file():
-            more, _ = assignments(other)
-            new = {name: value for name, value in more.items() if name not in values}
-            values |= new
-            sources |= dict.fromkeys(new, other.name)
-    deepspeed = path.parent / "ds_config.json"
-    if deepspeed.is_file():
-        new = {name: value for name, value in _of_deepspeed(deepspeed).items() if name not in values}
-        values |= new
-        sources |= dict.fromkeys(new, deepspeed.name)
+    beside, deepspeed = (
+        (path.parent / "config_common.py", *_bases(place, model, framework)),
+        path.parent / "ds_config.json",
+    )
+    others = [assignments(other)[0] for other in beside if other.is_file()]
+    others += [_of_deepspeed(deepspeed)] if deepspeed.is_file() else []
+    for more in others:  # what the configuration itself sets in a way that is not read is not that of another file
+        values |= {name: value for name, value in more.items() if name not in values and name not in unread}
     exports = _exports(path.parent / "environment_variables.sh")
     return Configuration(
         path=path,
-        vendor=place.parent.name,
         model=model,
         framework=framework,
         device=device,
         nodes=nodes,
         devices=devices,
         values=values,
-        sources=sources,
         unread=tuple(unread),
         exports=exports,
     )

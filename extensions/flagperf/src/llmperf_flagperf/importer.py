@@ -17,14 +17,14 @@ MAX_FILES = 2000
 
 
 class FlagPerfImporter:
-    """Reads configurations, folders of FlagPerf's `training`, and `test_conf.py`."""
+    """Reads configurations, folders of them, and `test_conf.py`."""
 
     title = "FlagPerf configurations"
 
     def claims(self, path: Path) -> bool:
-        """Check whether it reads a path: by its name, of folders by what is in them."""
+        """Check whether it reads a path by its name; a folder with Markdown files is one of tables."""
         if path.is_dir():
-            return next(path.glob("**/config/config_*x*x*.py"), None) is not None
+            return bool(_below(path)) and next(path.glob("**/*.md"), None) is None
         return is_configuration(path) or path.name == "test_conf.py"
 
     def read(
@@ -74,11 +74,15 @@ class FlagPerfImporter:
         click.echo(f"{count}, {len(refused)} skipped; run one with: llmperf run {printable(made[0]['written_to'])}")
 
 
+def _below(folder: Path) -> list[Path]:
+    return sorted(found for found in folder.glob("**/config_*x*x*.py") if is_configuration(found))
+
+
 def _files(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            files += sorted(found for found in path.glob("**/config/config_*x*x*.py") if is_configuration(found))
+            files += _below(path)
         elif path.name == "test_conf.py":
             files += _of_test_conf(path)
         else:
