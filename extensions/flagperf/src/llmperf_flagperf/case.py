@@ -77,6 +77,7 @@ MEANINGS: dict[str, tuple[str, Callable[[Value], Value]]] = {
     **dict.fromkeys(("pipeline_parallel", "pipeline_parallel_degree"), ("tuning.pipeline_parallel", _whole)),
     "virtual_pp_degree": ("tuning.virtual_stages", _whole),
     "sharding": ("tuning.sharding_stage", _stage),
+    "sharding_parallel_degree": ("tuning.sharding_degree", _whole),
     "recompute": ("tuning.gradient_checkpointing", _flag),
 }
 """FlagPerf's name -> the setting here, and what reads its value; None for a value that has no meaning here."""
@@ -110,7 +111,10 @@ class Case:
     stated_peak: float | None
 
 
-STATED = {"contract.precision": "precision", "contract.seq_len": "sequence_length"}
+STATED: dict[str, tuple[str, Callable[[str], Value]]] = {
+    "contract.precision": ("precision", _precision),
+    "contract.seq_len": ("sequence_length", lambda text: int(text) if text.isdecimal() else None),
+}
 """What a user may state of a configuration that leaves it out: FlagPerf has it in scripts."""
 
 
@@ -139,23 +143,13 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
         else:
             settings["tuning.attention"] = "flash"
     said: dict[str, Any] = {}
-    for needed, option in STATED.items():
-        if needed in settings:
-            continue
-        text = stated.get(option) or ""
-        meant = (
-            MEANINGS["precision"][1](text)
-            if needed.endswith("precision")
-            else int(text or 0)
-            if text.isdecimal()
-            else None
-        )
-        if not meant:
+    for needed, (option, read_text) in STATED.items():
+        if needed not in settings and not (found := read_text(stated.get(option) or "")):
             advice = f"; state it: --{option.replace('_', '-')}" if option in stated else ""
-            raise UserError(
-                f"{path}: expected a value of {needed}, found none in the configuration or beside it{advice}"
-            )
-        said[needed] = meant
+            lacking = f"expected a value of {needed}, found none in the configuration or beside it"
+            raise UserError(f"{path}: {lacking}{advice}")
+        if needed not in settings:
+            said[needed] = found
     settings |= said
     taken = {where: value for where, value in ASSUMED.items() if where not in settings}
     settings = taken | settings
@@ -174,6 +168,8 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
         raise UserError(f"{path}: expected a global batch that is a multiple of {each} sequences, found {batch}")
     if framework == "zero":
         settings.setdefault("tuning.sharding_stage", 0)
+    if not settings.get("tuning.sharding_stage"):
+        settings.pop("tuning.sharding_degree", None)
     if framework == "lora":
         taken["contract.lora.rank"] = settings["contract.lora.rank"] = 8
     if configuration.nodes > 1:
