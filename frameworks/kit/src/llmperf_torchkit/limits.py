@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import llmperf
 from llmperf import setting_problem
-from llmperf.types import Facts, Problem
+from llmperf.types import Facts, Needs, Problem, WorkerPlan
 
 if TYPE_CHECKING:
-    from llmperf.types import Probe, RunSpec
+    from llmperf.types import Layout, Probe, RunSpec
 
 CUDA_FOLDERS = ("CUDA_HOME", "CUDA_PATH")
 USUAL_CUDA = "/usr/local/cuda"
@@ -68,6 +70,44 @@ def adapter_problems(framework: str, spec: RunSpec) -> Iterator[Problem]:
     if spec.contract.lora is not None:
         message = f"{framework} trains all weights; framework 'lora' trains adapters"
         yield setting_problem(framework, "contract.lora", message)
+
+
+def library_problems(
+    framework: str, package: str, tested: str, supported: Sequence[str], spec: RunSpec, probe: Probe
+) -> Iterator[Problem]:
+    """What a library with blocks of its own cannot train: in a version that is not tested, or of other models."""
+    if not probe.simulated:
+        try:
+            installed = version(package)
+        except PackageNotFoundError:
+            installed = "none"
+        if not installed.startswith(tested + "."):
+            message = f"expected {package} {tested}, found {installed}"
+            yield setting_problem(framework, "tuning.framework", message)
+    yield from adapter_problems(framework, spec)
+    yield from llmperf.architecture_problems(framework, spec, supported)
+    if spec.model.position_encoding != "rope" or spec.model.family == "baichuan":
+        message = f"{package} has rotary positions and separate projections; {spec.model.name} has others"
+        yield setting_problem(framework, "model.family", f"{message}; the nearest is --framework pytorch")
+
+
+def division_problems(framework: str, spec: RunSpec, *sizes: str) -> Iterator[Problem]:
+    """Sizes of the model that tensor parallelism does not divide."""
+    ways = spec.tuning.tensor_parallel
+    for name in sizes:
+        size: int = getattr(spec.model, name)
+        if size % ways:
+            nearest = max(part for part in range(1, ways + 1) if size % part == 0)
+            message = f"{spec.model.name} has {name} {size}, which tensor parallel {ways} does not divide"
+            message = f"{message}; the nearest that does is {nearest}"
+            yield setting_problem(framework, "tuning.tensor_parallel", message)
+
+
+def torch_worker(spec: RunSpec, probe: Probe, layout: Layout, **fields: Any) -> WorkerPlan:
+    """A plan for ranks on torch that llmperf's agent starts, with further fields."""
+    precision = llmperf.precision_recipe(spec.contract.precision).products
+    needs = Needs(precision=precision, runtime="torch", features=llmperf.needed_features(spec, probe))
+    return WorkerPlan(layout=layout, needs=needs, agent=llmperf.agent_argv(), **fields)
 
 
 def torch_facts(*packages: str) -> Facts:

@@ -30,22 +30,18 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; DeepSpeed's configuration as a file where it shards."""
-    from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.kernel_limits import used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_lora.limits import notes, problems
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe, layout))
-    worker = WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    worker = torch_worker(
+        spec,
+        probe,
+        layout,
         padding=True,
         settings=("accumulation_dtype", *TORCH_SETTINGS),
         routing_tables=True,

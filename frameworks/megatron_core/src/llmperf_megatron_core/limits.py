@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import setting_problem
 from llmperf.types import Problem
-from llmperf_torchkit.limits import adapter_problems
+from llmperf_torchkit.limits import division_problems, library_problems
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Precision, Probe, RunSpec
@@ -31,18 +30,7 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         return setting_problem("megatron_core", where, message)
 
     model, tuning = spec.model, spec.tuning
-    if not probe.simulated:
-        try:
-            installed = version("megatron-core")
-        except PackageNotFoundError:
-            installed = "none"
-        if not installed.startswith(TESTED + "."):
-            yield problem("tuning.framework", f"expected megatron-core {TESTED}, found {installed}")
-    yield from adapter_problems("megatron_core", spec)
-    yield from llmperf.architecture_problems("megatron_core", spec, SUPPORTED)
-    if model.position_encoding != "rope" or model.family == "baichuan":
-        message = f"megatron-core has rotary positions and separate projections; {model.name} has others"
-        yield problem("model.family", f"{message}; the nearest is --framework pytorch")
+    yield from library_problems("megatron_core", "megatron-core", TESTED, SUPPORTED, spec, probe)
     if (scaling := model.rope_scaling) is not None and scaling.method != "llama3":
         message = f"megatron-core's GPTModel stretches positions only as Llama 3.1 does, found {scaling.method}"
         yield problem("model.rope_scaling", f"{message}; the nearest is --framework pytorch")
@@ -73,12 +61,8 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         message = f"it shards over all data-parallel ranks: expected {layout.data_parallel}"
         yield problem("tuning.sharding_degree", f"{message}, found {layout.sharding_degree}")
     ways = tuning.tensor_parallel
-    for name in ("vocab_size", "kv_heads", *(("intermediate_size",) if model.mixture is None else ())):
-        size: int = getattr(model, name)
-        if size % ways:
-            nearest = max(part for part in range(1, ways + 1) if size % part == 0)
-            message = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
-            yield problem("tuning.tensor_parallel", f"{message}; the nearest that does is {nearest}")
+    dense = ("intermediate_size",) if model.mixture is None else ()
+    yield from division_problems("megatron_core", spec, "vocab_size", "kv_heads", *dense)
     if tuning.sequence_parallel and spec.contract.seq_len % ways:
         message = f"tensor parallel {ways} does not divide seq_len {spec.contract.seq_len}"
         yield problem("tuning.sequence_parallel", f"{message}; nearest: --set sequence_parallel=false")

@@ -43,19 +43,15 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; tensor parallel varies fastest, then data, then pipeline, as megatron-core numbers ranks."""
-    from llmperf.types import Needs, WorkerPlan
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_megatron_core.limits import RECIPES, problems
 
     layout = llmperf.standard_layout(spec)
-    return WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    return torch_worker(
+        spec,
+        probe,
+        layout,
         routing_tables=True,
         precisions=RECIPES,
         settings=("accumulation_dtype", "pipeline_schedule", "virtual_stages"),

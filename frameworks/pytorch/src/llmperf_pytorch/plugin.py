@@ -40,7 +40,7 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; replicas, or ranks that share the weights and the optimiser's states."""
-    from llmperf.types import Needs, WorkerPlan
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_pytorch.kernel_limits import RECIPES, expert_notes, used_fused_ops
     from llmperf_pytorch.limits import (
@@ -54,14 +54,10 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     )
 
     layout = llmperf.standard_layout(spec)
-    return WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    return torch_worker(
+        spec,
+        probe,
+        layout,
         padding=True,
         weights_in_fp32=spec.contract.precision != "bf16_pure" and not shares_model(layout),
         routing_tables=True,

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import setting_problem
 from llmperf.types import Problem
-from llmperf_torchkit.limits import adapter_problems, compile_problems
+from llmperf_torchkit.limits import compile_problems, division_problems, library_problems
 
 if TYPE_CHECKING:
     from llmperf.types import Layout, Precision, Probe, RunSpec
@@ -28,18 +27,7 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
         return setting_problem("torchtitan", where, message)
 
     model, tuning = spec.model, spec.tuning
-    if not probe.simulated:
-        try:
-            installed = version("torchtitan")
-        except PackageNotFoundError:
-            installed = "none"
-        if not installed.startswith(TESTED + "."):
-            yield problem("tuning.framework", f"expected torchtitan {TESTED}, found {installed}")
-    yield from adapter_problems("torchtitan", spec)
-    yield from llmperf.architecture_problems("torchtitan", spec, SUPPORTED)
-    if model.position_encoding != "rope" or model.family == "baichuan":
-        message = f"torchtitan has rotary positions and separate projections; {model.name} has others"
-        yield problem("model.family", f"{message}; the nearest is --framework pytorch")
+    yield from library_problems("torchtitan", "torchtitan", TESTED, SUPPORTED, spec, probe)
     if (scaling := model.rope_scaling) is not None and (scaling.method != "llama3" or model.qk_norm != "none"):
         message = (
             f"torchtitan stretches positions only as Llama 3.1 does, without norms of queries: found {model.name}'s"
@@ -65,13 +53,8 @@ def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     yield from compile_problems("torchtitan", spec, probe)
     if tuning.sharding_stage and layout.sharding_degree != layout.data_parallel and layout.expert_parallel > 1:
         yield problem("tuning.sharding_degree", f"with experts on several ranks expected {layout.data_parallel}")
-    ways = tuning.tensor_parallel
-    for name in ("vocab_size", "kv_heads", *(("intermediate_size",) if model.mixture is None else ())):
-        size: int = getattr(model, name)
-        if size % ways:
-            nearest = max(part for part in range(1, ways + 1) if size % part == 0)
-            message = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
-            yield problem("tuning.tensor_parallel", f"{message}; the nearest that does is {nearest}")
+    dense = ("intermediate_size",) if model.mixture is None else ()
+    yield from division_problems("torchtitan", spec, "vocab_size", "kv_heads", *dense)
     if tuning.attention not in ("auto", "sdpa", *(() if probe.on_cpu else ("flex",))):
         where = " on a CPU" if probe.on_cpu else ""
         yield problem(

@@ -23,20 +23,16 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, numbered as torchtitan's meshes number them."""
-    from llmperf.types import Needs, WorkerPlan
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_torchtitan.limits import RECIPES, problems
 
     layout = llmperf.standard_layout(spec)
     shards_more = layout.sharding_stage == 1
-    return WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    return torch_worker(
+        spec,
+        probe,
+        layout,
         weights_in_fp32=True,
         precisions=RECIPES,
         settings=("accumulation_dtype", "compile", "pipeline_schedule", "recompute", "virtual_stages"),

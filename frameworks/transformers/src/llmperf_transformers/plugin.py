@@ -29,21 +29,17 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; data parallelism only."""
     from dataclasses import replace
 
-    from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.limits import gathered_blocks, shares_model, update_bytes_per_parameter
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_transformers.limits import RECIPES, by_deepspeed, counted_notes, problems
 
     layout = llmperf.standard_layout(spec)
     found = tuple(problems(spec, probe))
-    worker = WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    worker = torch_worker(
+        spec,
+        probe,
+        layout,
         padding=True,
         routing_tables=True,
         precisions=RECIPES,

@@ -36,22 +36,18 @@ def llmperf_facts() -> Facts:
 @llmperf.hookimpl
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device, and DeepSpeed's configuration as a file."""
-    from llmperf.types import Needs, WorkerPlan
     from llmperf_pytorch.kernel_limits import RECIPES, expert_notes, used_fused_ops
     from llmperf_pytorch.limits import TORCH_SETTINGS, common_problems
+    from llmperf_torchkit.limits import torch_worker
 
     from llmperf_zero.config import CONFIG, ds_config, with_held_memory
     from llmperf_zero.options import problems_of_options
 
     layout = llmperf.standard_layout(spec)
-    worker = WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    worker = torch_worker(
+        spec,
+        probe,
+        layout,
         padding=True,
         settings=("accumulation_dtype", "emulate_precision", *TORCH_SETTINGS),
         routing_tables=True,

@@ -15,15 +15,16 @@ from llmperf import (
     setting_problem,
     whole_number,
 )
-from llmperf.types import Needs, Problem, WorkerPlan
+from llmperf.types import Problem
 from llmperf_pytorch.kernel_limits import used_fused_ops
 from llmperf_pytorch.limits import device_problems
+from llmperf_torchkit.limits import adapter_problems, division_problems, torch_worker
 from llmperf_zero.config import CONFIG, ds_config, with_held_memory
 from llmperf_zero.plugin import degree_problems
 
 if TYPE_CHECKING:
     from llmperf import OptionCheck
-    from llmperf.types import Layout, Probe, RunSpec
+    from llmperf.types import Layout, Probe, RunSpec, WorkerPlan
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
 """Families that are built. So are others whose facts are all built."""
@@ -46,9 +47,7 @@ those of states. `reduce_bucket_size`: gradients that are reduced at once, in el
 
 def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """All of it at once."""
-    if spec.contract.lora is not None:
-        message = "megatron_deepspeed trains all weights; framework 'lora' trains adapters"
-        yield setting_problem("megatron_deepspeed", "contract.lora", message)
+    yield from adapter_problems("megatron_deepspeed", spec)
     if spec.tuning.sharding_stage != 1:
         message = (
             f"ZeRO-1 only: DeepSpeed refuses stages 2 and 3 with a pipeline, and clips wrongly at stage 0;"
@@ -60,14 +59,7 @@ def builtin_problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Pr
     yield from parallelism_problems(
         "megatron_deepspeed", spec, ("tensor_parallel", "pipeline_parallel", "sequence_parallel")
     )
-    model, ways = spec.model, spec.tuning.tensor_parallel
-    for name in ("vocab_size", "intermediate_size"):
-        size = getattr(model, name)
-        if size % ways:
-            nearest = max(one for one in range(1, ways + 1) if size % one == 0)
-            what = f"{model.name} has {name} {size}, which tensor parallel {ways} does not divide"
-            message = f"{what}; the nearest that does is {nearest}"
-            yield setting_problem("megatron_deepspeed", "tuning.tensor_parallel", message)
+    yield from division_problems("megatron_deepspeed", spec, "vocab_size", "intermediate_size")
     seq_len, ways = spec.contract.seq_len, spec.tuning.tensor_parallel
     if spec.tuning.sequence_parallel and seq_len % ways:
         message = f"tensor parallel {ways} does not divide seq_len {seq_len}; nearest: --set sequence_parallel=false"
@@ -101,14 +93,10 @@ def _model_problems(spec: RunSpec) -> Iterator[Problem]:
 def plan_builtin(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """One rank a device; tensor parallel varies fastest, then data, then pipeline, as in DeepSpeed's topology."""
     layout = llmperf.standard_layout(spec)
-    worker = WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    worker = torch_worker(
+        spec,
+        probe,
+        layout,
         settings=("compile",),
         fused_ops=used_fused_ops("megatron_deepspeed", spec),
         files={CONFIG: pipeline_config(spec, layout.data_parallel)},

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems, setting_problem
-from llmperf.types import Needs, Problem, Script, WorkerPlan
+from llmperf.types import Problem, Script
 from llmperf_pytorch.kernel_limits import precision_problems
+from llmperf_torchkit.limits import adapter_problems, torch_worker
 
 from llmperf_megatron_deepspeed.checkout.command import CONFIG, ds_config, pretrain_arguments, uses_apex
 from llmperf_megatron_deepspeed.checkout.home import (
@@ -26,7 +27,7 @@ from llmperf_megatron_deepspeed.checkout.home import (
 )
 
 if TYPE_CHECKING:
-    from llmperf.types import Layout, Probe, RunSpec
+    from llmperf.types import Layout, Probe, RunSpec, WorkerPlan
 
 BACKENDS = ("nccl", "gloo", "ccl", "hccl")
 """Values of `--distributed-backend`."""
@@ -68,9 +69,7 @@ def checkout_problems(
     if model.vocab_size % tensor:
         message = f"{model.vocab_size} rows of the embedding do not divide over tensor parallel {tensor}: the script"
         yield setting_problem(NAME, "tuning.tensor_parallel", f"{message} would pad them; {NEAREST_ENGINE}")
-    if spec.contract.lora is not None:
-        message = "pretrain_gpt.py trains all weights; framework 'lora' trains adapters"
-        yield setting_problem(NAME, "contract.lora", message)
+    yield from adapter_problems(NAME, spec)
     adam, steps = spec.contract.optimizer, spec.contract.steps
     if adam.warmup_steps >= steps:
         message = f"the script warms up for fewer steps than it trains: expected less than {steps}, found"
@@ -148,14 +147,10 @@ def plan_checkout(spec: RunSpec, probe: Probe) -> WorkerPlan:
     arguments = pretrain_arguments(spec, probe, layout)
     problems = tuple(checkout_problems(spec, probe, layout, home, arguments))
     program = ("{python}", *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", START)
-    return WorkerPlan(
-        layout=layout,
-        needs=Needs(
-            precision=llmperf.precision_recipe(spec.contract.precision).products,
-            runtime="torch",
-            features=llmperf.needed_features(spec, probe),
-        ),
-        agent=llmperf.agent_argv(),
+    return torch_worker(
+        spec,
+        probe,
+        layout,
         rank_env=RANK_ENVIRONMENT,
         files={CONFIG: ds_config(spec, layout)},
         script=Script(command=(*program, "{run_dir}", str(home), *arguments), step_rank=layout.world_size - 1),
