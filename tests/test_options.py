@@ -7,6 +7,20 @@ from llmperf.cli.main import call, cli
 
 NO_JSON = {"completion", "watch"}
 """A script for a shell, and the output of another program."""
+NO_LANG = NO_JSON | {
+    "check",
+    "check-plugin",
+    "convert",
+    "doctor",
+    "fuzz",
+    "import",
+    "issue",
+    "new",
+    "plugins",
+    "recover",
+    "sign",
+}
+"""Those, and commands that print messages about files and packages, not figures."""
 
 
 def commands(group, context):
@@ -23,6 +37,7 @@ def test_every_command_prints_json_and_writes_to_out():
     found = dict(commands(cli, click.Context(cli)))
     options = {name: {text for one in command.params for text in one.opts} for name, command in found.items()}
     assert {name for name, texts in options.items() if "--json" not in texts} == NO_JSON
+    assert {name for name, texts in options.items() if "--lang" not in texts} == NO_LANG
     assert not [name for name, texts in options.items() if "--output" in texts or ("-o" in texts) != ("--out" in texts)]
 
 

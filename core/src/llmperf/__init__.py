@@ -39,8 +39,10 @@ if TYPE_CHECKING:
     from llmperf.cli.completion import run_folders as run_folders
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
+    from llmperf.cli.output import headings_option as headings_option
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import language_option as language_option
+    from llmperf.cli.output import print_facts as print_facts
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_page as print_page
     from llmperf.cli.output import print_table as print_table

@@ -17,7 +17,7 @@ from llmperf_estimate.calibration import expected_error, throughput_errors
 from llmperf_estimate.cost import cost_rows_of
 from llmperf_estimate.estimate import estimate_of
 from llmperf_estimate.step_time import least_bytes
-from llmperf_estimate.text import estimate_text
+from llmperf_estimate.text import facts, verdict
 from llmperf_estimate.traces import analytic_trace, analytic_traces
 from llmperf_estimate.types import Estimate, Saving
 
@@ -130,6 +130,10 @@ def test_fp8_by_formulas_is_noted_as_modelled() -> None:
     (note,) = (note for note in estimated(*LLAMA, "precision=fp8_rowwise").notes if "fp8" in note)
     assert "casts are counted by the bytes" in note
     assert not any("fp8" in note for note in estimated(*LLAMA).notes)
+
+
+def estimate_text(estimate: Estimate) -> str:
+    return "\n".join((verdict(estimate, "en"), *("  ".join(fact) for fact in facts(estimate))))
 
 
 def error_line(estimate: Estimate) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from llmperf.cli.main import call
@@ -92,8 +93,13 @@ def test_any_model_needs_no_case(estimate, tmp_path, model):
 
 
 def test_a_chart_and_a_table_for_programs(estimate, tmp_path):
-    assert estimate(*BUYER, "--format", "html", "-o", "chart.html")[0] == 0
-    assert ">estimated</span>" in (tmp_path / "chart.html").read_text()
+    assert estimate(*BUYER, "--format", "html", "-o", "chart.html", "--prices", "prices.toml")[::2] == (0, "")
+    page = (tmp_path / "chart.html").read_text()
+    assert ">estimated</span>" in page
+    assert '<p class="answer">cheapest: 1 x 8 AMD Instinct MI300X' in page
+    assert "R300:1x8: does not fit: 36.4 of 32.0 GiB" in page
+    assert '"rank":"cost_per_million_tokens"' in page.replace(" ", "")
+    assert re.search(r"expected <data[^>]*>[\d,.]+</data> to <data", page)  # the range beside its bar
     assert estimate(*BUYER, "--format", "csv")[1].splitlines()[1].startswith("H800:1x8,llama2_13b,")
 
 

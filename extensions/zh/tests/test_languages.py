@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from llmperf.cli.main import call
 from llmperf.cli.run import show_repeats
 from llmperf.files import json_files
 from llmperf.reporting.words import finding_text, recorded, sentence, value_text, word
@@ -144,3 +145,12 @@ def test_repeats_end_with_a_chinese_table_and_spread(example, capsys):
     assert "完成" in printed
     assert "失败" in printed
     assert "没有离散程度：2 次运行中完成 1 次" in printed
+
+
+def test_tables_and_facts_have_headings_of_the_reader(capsys):
+    call(["cases", "--lang", "zh"])
+    assert capsys.readouterr().out.split()[:3] == ["测例", "模型", "框架"]
+    call(["estimate", "llama2_7b_pretrain_zero", "--on", "A100-SXM4-80GB:1x8", "--analytic", "--lang", "zh"])
+    answer, _, first, *_ = capsys.readouterr().out.splitlines()
+    assert "放得下：46.1/80.0 GiB" in answer
+    assert first.startswith("测例  ")

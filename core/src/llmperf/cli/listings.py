@@ -11,7 +11,16 @@ from llmperf.cli.colour import painted
 from llmperf.cli.completion import case_names, launcher_names, plugin_names
 from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import Utf8
-from llmperf.cli.output import json_option, page_width, print_json, print_table, print_text, say_left_out
+from llmperf.cli.output import (
+    headings_option,
+    json_option,
+    page_width,
+    print_facts,
+    print_json,
+    print_table,
+    print_text,
+    say_left_out,
+)
 from llmperf.errors import unknown
 from llmperf.files.text import printable
 from llmperf.plugins.installed import distribution
@@ -37,6 +46,7 @@ Examples:
 
 @click.command("cases", epilog=CASES_EXAMPLES)
 @click.argument("name", metavar="[NAME]", type=Utf8(), required=False, shell_complete=case_names)
+@headings_option
 @json_option
 def cases(name: str | None, as_json: bool) -> None:
     """List the cases of the core and of the installed plugins, or show one with every setting that can be changed."""
@@ -112,9 +122,7 @@ def _print_case(case: Case, settings: list[dict[str, Any]]) -> None:
     from llmperf.types.sheet import Column
 
     width = page_width() or WIDTH
-    for name, text in (("case", case.name), ("title", case.title), ("source", case.source)):
-        lines = wrap(text, width - 8) or ["-"]
-        click.echo("\n".join(f"{name if place == 0 else '':<8}{line}" for place, line in enumerate(lines)))
+    print_facts([("case", case.name), ("title", case.title), ("source", case.source)])
     click.echo("\n" + "\n".join(wrap(" ".join(case.description.split()), width) or ["-"]))
 
     def typed(value: Any) -> str:
@@ -221,6 +229,7 @@ def _state(found: Found, installed: list[Found], plugins: Plugins) -> str:
 
 
 @click.command("devices", epilog="\b\nExamples:\n  llmperf devices\n  llmperf devices --json\n")
+@headings_option
 @json_option
 @click.pass_context
 def devices(ctx: click.Context, as_json: bool) -> None:

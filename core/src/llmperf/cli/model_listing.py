@@ -9,7 +9,7 @@ import click
 from llmperf.cli.completion import model_names
 from llmperf.cli.open_command import OpenCommand, absent
 from llmperf.cli.options import Utf8
-from llmperf.cli.output import big, json_option, print_json, print_table, print_text, say_left_out
+from llmperf.cli.output import big, headings_option, json_option, print_json, print_table, print_text, say_left_out
 from llmperf.errors import UserError
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ Examples:
 @click.command("models", cls=OpenCommand, epilog=EXAMPLES)
 @click.argument("names", metavar="[NAME]", nargs=-1, type=Utf8(), shell_complete=model_names)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
+@headings_option
 @json_option
 @click.pass_context
 def models(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:

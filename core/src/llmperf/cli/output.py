@@ -12,7 +12,9 @@ import click
 
 from llmperf.cli.colour import painted
 from llmperf.files.text import printable
+from llmperf.reporting.language import headings_option as headings_option
 from llmperf.reporting.language import language_option as language_option
+from llmperf.reporting.language import reader_language
 
 if TYPE_CHECKING:
     from llmperf.reporting.page import Line, Page
@@ -93,20 +95,39 @@ def print_text(text: str, nl: bool = True) -> None:
     click.echo(text, nl=nl)
 
 
+def print_facts(known: Sequence[tuple[str, str]]) -> None:
+    """One fact per line, its name in the reader's language before its value."""
+    from llmperf.reporting.text_table import columns_of
+    from llmperf.reporting.words import recorded
+
+    language = reader_language()
+    lines = [(recorded(name, language), value) for name, value in known]
+    width = max(columns_of(name) for name, _ in lines)
+    print_text("\n".join(f"{name}{' ' * (width - columns_of(name))}  {value}" for name, value in lines))
+
+
 def print_table(
     headers: Sequence[str | Column],
     rows: Iterable[Sequence[Any]],
     wide: bool = False,
     remedy: str = "--json",
-    language: str = "en",
 ) -> None:
-    """A plain table within the width of the terminal; None is a dash. `remedy` says how to see columns without room."""
+    """A plain table within the width of the terminal, its headings in the reader's language; None is a dash.
+
+    `remedy` says how to see columns without room.
+    """
+    from dataclasses import replace
+
     from llmperf.reporting.terminal import left_out_text
     from llmperf.reporting.text_table import laid_out
+    from llmperf.reporting.words import word
     from llmperf.types.sheet import Column
 
+    language = reader_language()
     columns = [
-        Column(title=header, importance=place, wraps=16) if isinstance(header, str) else header
+        Column(title=word(header, language), importance=place, wraps=16)
+        if isinstance(header, str)
+        else replace(header, title=word(header.title, language))
         for place, header in enumerate(headers, start=1)
     ]
     shown = [["-" if cell is None else str(cell) for cell in row] for row in rows]

@@ -11,10 +11,13 @@ from llmperf.accounting.flops import HEADLINE
 from llmperf.accounting.precisions import weighted_peaks
 from llmperf.accounting.rank_layout import coordinates_text, layout_text, range_text, rank_order_text
 from llmperf.accounting.routing import routing_text
+from llmperf.cli.output import print_facts, print_text
 from llmperf.files.text import WITHHELD, without_secrets
 from llmperf.planning.host_facts import compact_hosts
 from llmperf.planning.states import LOCAL, Outcome, Planned
 from llmperf.reporting.cells import weighted_parts
+from llmperf.reporting.language import reader_language
+from llmperf.reporting.words import sentence, word
 from llmperf.runfolder.create import fill
 from llmperf.types.plan import Plan
 
@@ -56,17 +59,16 @@ def launch(outcome: Outcome, most: int | None = None) -> list[dict[str, Any]]:
     ]
 
 
-def plan_text(outcome: Outcome) -> str:
+def print_plan(outcome: Outcome) -> None:
     """The plan for a terminal, one fact per line."""
-    known = list(facts(outcome))
-    width = max(len(name) for name, _ in known)
-    lines = [*refusals(outcome), *[""] * bool(outcome.problems)]
-    lines += [f"{name:<{width}}  {value}" for name, value in known]
-    if outcome.spec.changes:
-        lines += ["", *(f"changed from the case: {change}" for change in outcome.spec.changes)]
+    language = reader_language()
+    if outcome.problems:
+        print_text("\n".join(refusals(outcome)) + "\n")
+    print_facts(list(facts(outcome)))
+    if changes := [sentence("changed from the case: {change}", language, change=each) for each in outcome.spec.changes]:
+        print_text("\n" + "\n".join(changes))
     if outcome.plan is not None and (notes := (*outcome.plan.worker.notes, *outcome.plan.notes)):
-        lines += ["", *(f"note: {note}" for note in notes)]
-    return "\n".join(lines) + "\n"
+        print_text("\n" + "\n".join(f"{word('note', language)}{word(': ', language)}{note}" for note in notes))
 
 
 def refusals(outcome: Outcome) -> list[str]:

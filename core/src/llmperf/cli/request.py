@@ -12,7 +12,7 @@ from llmperf.cli.colour import warn
 from llmperf.cli.completion import case_names, device_names, launcher_names, plugin_names, settings
 from llmperf.cli.open_command import OpenCommand
 from llmperf.cli.options import Seconds, Utf8
-from llmperf.cli.output import json_option, print_json, print_text
+from llmperf.cli.output import headings_option, json_option, print_json, print_text
 from llmperf.files.text import printable
 
 if TYPE_CHECKING:
@@ -140,6 +140,7 @@ Examples:
 @request_options
 @click.option("--on", metavar="MODEL:NxD", shell_complete=device_names,
               help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
+@headings_option
 @click.pass_context
 def plan(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.
@@ -151,7 +152,7 @@ def plan(ctx: click.Context, /, on: str | None, **options: Any) -> None:
 
 def show_plan(asked: Request, as_json: bool) -> int:
     """Print the plan of a request; exit code 2 if something does not fit together."""
-    from llmperf.cli.plan_text import plan_document, plan_text
+    from llmperf.cli.plan_text import plan_document, print_plan
     from llmperf.planning.build import plan_only
     from llmperf.planning.ready import ready
     from llmperf.planning.states import Planned
@@ -162,7 +163,7 @@ def show_plan(asked: Request, as_json: bool) -> int:
     if as_json:
         print_json(plan_document(outcome))
     else:
-        print_text(plan_text(outcome), nl=False)
+        print_plan(outcome)
     return 0 if isinstance(outcome, Planned) else 2
 
 

@@ -170,7 +170,7 @@ def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> No
         [str(folder), *(shown(rows_of_run[key]) for key in REPEAT_FIGURES), word(result.status, language)]
         for (folder, result), rows_of_run in zip(results, figures, strict=True)
     ]
-    print_table(columns, rows, language=language)
+    print_table(columns, rows)
     findings = [(result.run_id, finding) for _, result in results for finding in result.findings]
     if findings:
         click.echo()

@@ -30,7 +30,23 @@ def require(language: str, what: str = "--lang") -> str:
     return language
 
 
+def _chosen(context: click.Context, _: click.Parameter, language: str) -> str:
+    context.meta[__name__] = require(language)
+    return language
+
+
+def reader_language() -> str:
+    """The language that the command under way has from its `--lang`; `en` for one without."""
+    context = click.get_current_context(silent=True)
+    return "en" if context is None else str(context.meta.get(__name__, "en"))
+
+
 language_option = click.option(
     "--lang", "language", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
-    callback=lambda _, __, language: require(language), help="Language of headings, values and sentences.",
+    callback=_chosen, help="Language of headings, values and sentences.",
 )  # fmt: skip
+headings_option = click.option(
+    "--lang", type=click.Choice(["en", "zh"]), default=language_of_locale, show_default="by the locale",
+    callback=_chosen, expose_value=False, help="Language of headings and of the names of values.",
+)  # fmt: skip
+"""For commands that print tables and facts alone, by `print_table` and `print_facts`."""

@@ -53,14 +53,14 @@ def laid_out(
         for place, parts in wrapped.items():
             if len(parts) > most:
                 last = parts[most - 1]
-                while _width(last) > widths[place] - len(CUT):
+                while columns_of(last) > widths[place] - len(CUT):
                     last = last[:-1]
                 cut, parts[most - 1 :] = cut or number > 0, [last + CUT]
         for line in range(max(map(len, wrapped.values()), default=0)):
             shown = []
             for place, parts in wrapped.items():
                 part = parts[line] if line < len(parts) else ""
-                space = " " * (widths[place] - _width(part))
+                space = " " * (widths[place] - columns_of(part))
                 part = paint(cells[place], part) if paint and part and number else part
                 shown.append(space + part if columns[place].right else part + space)
             lines.append(GAP.join(shown).rstrip())
@@ -76,9 +76,9 @@ def _widths(
     """The places of the columns for which there is room, and the width of each column."""
     natural, least, kept = list[int](), list[int](), list(range(len(columns)))
     for column, cells in zip(columns, contents, strict=True):
-        content = max(map(_width, cells), default=0)
-        title = max((_width(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
-        natural.append(max(_width(column.title), content))
+        content = max(map(columns_of, cells), default=0)
+        title = max((columns_of(part) for word in column.title.split() for part in _JOINT.split(word)), default=0)
+        natural.append(max(columns_of(column.title), content))
         least.append(max(title, content if column.wraps is None else min(content, column.wraps)))
     if width is None:
         return kept, natural
@@ -97,16 +97,16 @@ def wrapped_cell(text: str, width: int) -> list[str]:
     lines = [""]
     for word in text.split(" "):
         joined = f"{lines[-1]} {word}" if lines[-1] else word
-        if _width(joined) <= width:
+        if columns_of(joined) <= width:
             lines[-1] = joined
             continue
         if lines[-1]:
             lines.append("")
         for part in _JOINT.split(word):
-            if lines[-1] and _width(lines[-1] + part) > width:
+            if lines[-1] and columns_of(lines[-1] + part) > width:
                 lines.append("")
             for char in part:
-                if _width(lines[-1]) + (0 if char < " " else _width(char)) > width:
+                if columns_of(lines[-1]) + (0 if char < " " else columns_of(char)) > width:
                     lines.append("")
                 lines[-1] += char
     return lines
@@ -116,18 +116,18 @@ def fitted(text: str, width: int | None) -> str:
     """Lines of at most `width` terminal columns: longer ones go on below the value of `name  value`."""
     lines = []
     for line in text.split("\n"):
-        if width is None or _width(line) <= width:
+        if width is None or columns_of(line) <= width:
             lines.append(line)
             continue
         match = _VALUE.match(line)
-        head = match[0] if match and _width(match[0]) <= width // 2 else line[: len(line) - len(line.lstrip(" "))]
-        hang = _width(head) if head.strip() else len(head) + 2
+        head = match[0] if match and columns_of(match[0]) <= width // 2 else line[: len(line) - len(line.lstrip(" "))]
+        hang = columns_of(head) if head.strip() else len(head) + 2
         first, *rest = wrapped_cell(line[len(head) :], max(width - hang, 1))
         lines += [head + first, *(" " * hang + part for part in rest)]
     return "\n".join(lines)
 
 
-def _width(text: str) -> int:
+def columns_of(text: str) -> int:
     """Terminal columns of text; a Chinese character has two, a colour none."""
     text = _COLOUR.sub("", text) if "\x1b" in text else text
     if text.isascii():

@@ -186,6 +186,8 @@ class Sheet:
     """The figures were measured by llmperf; False for published ones."""
     curves: Callable[[], Curves | None] | None = None
     """Reads the curves when called, or returns None without curves; None for results, and kinds without curves."""
+    foreword: tuple[str, ...] = ()
+    """Lines, in the reader's language, that a page shows above all sheets: the answer of the command that made them."""
 
     @property
     def figure(self) -> float | None:

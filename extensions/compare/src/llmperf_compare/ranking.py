@@ -53,7 +53,7 @@ class Interval:
     median: float
     """In the unit of the row that it is from."""
     low: float | None
-    """The least; None for a single run, which has no spread."""
+    """The least; None for a single run, which has no spread. Of an estimate the least at its expected error."""
     high: float | None
     """The largest."""
     runs: int
@@ -235,11 +235,13 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
                 currency=next(units) if "cost" in name else "",
             )
             continue
-        several = len(ordered) > 1
+        ends: tuple[float | None, float | None] = (ordered[0], ordered[-1]) if len(ordered) > 1 else (None, None)
+        if how == "estimated" and name == RANKED_BY:
+            ends = values[0].get("tokens_per_second_least"), values[0].get("tokens_per_second_most")
         figures[name] = Interval(
             median=quantile(ordered, 0.5),
-            low=ordered[0] if several else None,
-            high=ordered[-1] if several else None,
+            low=ends[0],
+            high=ends[1],
             runs=len(ordered),
             how=how,
         )

@@ -16,6 +16,7 @@ from llmperf import (
     install_own,
     language_option,
     planned_case,
+    print_facts,
     print_json,
     print_page,
     print_text,
@@ -106,7 +107,7 @@ def command(
     With prices, or with the tokens of a training, the estimate says what a training costs, and how sure that is.
     """
     from llmperf_estimate.estimate import EstimateOptions, estimate
-    from llmperf_estimate.text import estimate_text
+    from llmperf_estimate.text import facts, verdict
 
     how = EstimateOptions(
         analytic=analytic,
@@ -137,23 +138,24 @@ def command(
             from llmperf_compare.prices import matched_prices
 
             matched_prices(costing.prices, [one.estimate.device_model for one in candidates if one.estimate], warn)
+        electricity = costing is not None and costing.prices is not None and costing.prices.electricity is not None
+        page = ranking_page(candidates, tuned, language, electricity)
         if options["as_json"]:
             print_json(candidates)
-        elif wanted == "terminal":
-            print_page(ranking_page(candidates, tuned, language), wanted, language)
+        elif wanted in ("terminal", "markdown") and output is None:
+            print_page(page, wanted, language)
         else:
             from llmperf_estimate.sheets import estimate_sheets
 
-            page = ranking_page(candidates, tuned, language)
-            for line in (*page.answers, *page.warnings, *page.notes):
-                click.echo(line.text, err=True)
+            said = tuple(line.text for line in (*page.answers, *page.warnings, *page.notes))
+            if wanted != "html":  # which has them above its chart
+                click.echo("\n".join(said), err=True)
             named = [(one.estimate, Path(one.machine)) for one in candidates if one.estimate is not None]
-            write_report(
-                [sheet for made, name in named for sheet in estimate_sheets(made, name)], wanted, language, output
-            )
+            sheets = [sheet for made, name in named for sheet in estimate_sheets(made, name, foreword=said)]
+            write_report(sheets, wanted, language, output)
         ctx.exit(0 if any(one.problem is None for one in candidates) else 1)
-    if tuned or wanted != "terminal" or output is not None or language != "en":
-        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out" if output else "--lang"
+    if tuned or wanted != "terminal" or output is not None:
+        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     if on is not None and ":" not in on:
         from llmperf_estimate.side_by_side import SIZE
@@ -163,16 +165,17 @@ def command(
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))
     if estimated is None or case.plan is None:
         ctx.exit(case.refuse(options["as_json"]))
-    cost, facts = None, tuple[tuple[str, str], ...]()
+    cost, cost_lines = None, tuple[tuple[str, str], ...]()
     if costing is not None:
         from llmperf_estimate.cost import cost_document, cost_facts, cost_rows_of
 
         rows = cost_rows_of(estimated, costing, case.plan.device_share, None if on is None else on.rpartition(":")[0])
-        cost, facts = cost_document(rows), tuple(cost_facts(estimated, rows))
+        cost, cost_lines = cost_document(rows), tuple(cost_facts(estimated, rows))
     if options["as_json"]:
         print_json(replace(estimated, cost=None if estimated.fits is False else cost))
     else:
-        print_text(estimate_text(estimated, facts), nl=False)
+        print_text(verdict(estimated, language) + "\n")
+        print_facts([*facts(estimated), *cost_lines, *(("note", note) for note in estimated.notes)])
     ctx.exit(1 if estimated.fits is False else 0)
 
 

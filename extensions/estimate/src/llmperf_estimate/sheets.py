@@ -15,7 +15,9 @@ from llmperf_estimate.types import Estimate
 COSTS = ("cost_per_million_tokens", "train_device_hours", "train_seconds", "train_cost")
 
 
-def estimate_sheets(estimate: Estimate, path: Path, findings: Sequence[Finding] = ()) -> list[Sheet]:
+def estimate_sheets(
+    estimate: Estimate, path: Path, findings: Sequence[Finding] = (), foreword: tuple[str, ...] = ()
+) -> list[Sheet]:
     """The sheet of one estimate."""
     spec, device = estimate.spec, estimate.device_model
     where = devices(estimate.layout.nodes, estimate.layout.devices_per_node, device, 1.0)
@@ -30,6 +32,7 @@ def estimate_sheets(estimate: Estimate, path: Path, findings: Sequence[Finding] 
             contract=contract_parts(spec),
             setting={"device": device, "framework": spec.tuning.framework, "layout": layout(estimate.layout)},
             measured=False,
+            foreword=foreword,
         )
     ]
 
@@ -51,6 +54,9 @@ def _overview(estimate: Estimate, where: str, path: Path) -> Iterator[Row]:
     yield Row(key="layout", label="layout", value=framework, text=f"{framework} {layout(estimate.layout)}")
     speed = estimate.tokens_per_second_per_device
     yield Row(key="tokens_per_second_per_device", label="token/p/s", value=speed, rounding=THROUGHPUT)
+    if speed is not None and error is not None:
+        for key, sign in (("tokens_per_second_least", -1), ("tokens_per_second_most", 1)):
+            yield Row(key=key, label="", value=speed * max(0.0, 1 + sign * error.throughput_largest))
     yield Row(key="mfu_nominal", label="MFU (nominal)", value=mfu, rounding=PERCENT)
     yield Row(key="device_memory", label="mem, GiB", value=memory, text=f"{memory / 2**30:.1f}")
     yield Row(key="fix_hp", label="fix_hp", value=settings((change.path, change.value) for change in spec.changes))

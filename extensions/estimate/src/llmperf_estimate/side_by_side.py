@@ -162,7 +162,7 @@ def _fastest(
     return chosen if best else smallest
 
 
-def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str) -> Page:
+def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str, electricity: bool = False) -> Page:
     """The ranked table, what it says in a sentence, and what is not known."""
     known = [one for one in candidates if one.problem is None and one.estimate is not None]
     titles = {"machine": 1, "tokens/s": 2, "expected": 3, "MFU": 6, "memory, GiB": 7, "days": 4, "cost": 2, "tuning": 5}
@@ -188,7 +188,7 @@ def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str) ->
             Line(text=printable(f"{', '.join(machines)}: {reason}", MAX_LINE), tone="warning")
             for reason, machines in reasons.items()
         ),
-        notes=tuple(Line(text=text) for text in _unknown(known, language)),
+        notes=tuple(Line(text=text) for text in _unknown(known, language, electricity)),
     )
 
 
@@ -297,8 +297,8 @@ def _overlap(first: Candidate, other: Candidate, by_cost: bool) -> bool:
     return ends[0] >= ends[1]
 
 
-def _unknown(known: Sequence[Candidate], language: str) -> Iterator[str]:
-    """What is not known of these machines."""
+def _unknown(known: Sequence[Candidate], language: str, electricity: bool) -> Iterator[str]:
+    """What is not known of these machines; `electricity` has a price."""
     made = [one.estimate for one in known if one.estimate is not None]
     errors = [one.expected_error for one in made if one.expected_error is not None]
     if outside := list(dict.fromkeys(name for error in errors for name in error.outside)):
@@ -315,4 +315,5 @@ def _unknown(known: Sequence[Candidate], language: str) -> Iterator[str]:
     if len(currencies) > 1:
         text = "costs in {currencies} are not converted: their order means nothing"
         yield sentence(text, language, currencies=", ".join(currencies))
-    yield word("energy is unknown: an estimate has none", language)
+    text = "energy is unknown: an estimate has none"
+    yield word(f"{text}, and the price of electricity is not used" if electricity else text, language)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shlex
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
 from llmperf import printable
 from llmperf.accounting import layout_text
+from llmperf.reporting import sentence, word
 
 from llmperf_estimate.types import Estimate, ExpectedError, StageMemory
 
@@ -18,11 +19,25 @@ SMALLEST_SHARE = 0.01
 """Smaller parts of the memory are not listed."""
 
 
-def estimate_text(estimate: Estimate, cost: Iterable[tuple[str, str]] = ()) -> str:
-    """The estimate, one fact per line; `cost` are lines on what a training costs."""
-    known = [*facts(estimate), *cost, *(("note", note) for note in estimate.notes)]
-    width = max(len(name) for name, _ in known)
-    return "".join(f"{name:<{width}}  {value}\n" for name, value in known)
+def verdict(estimate: Estimate, language: str) -> str:
+    """The answer: throughput, MFU, and whether the memory suffices."""
+    speed, error, most = estimate.tokens_per_second_per_device, estimate.expected_error, _fullest(estimate)
+    parts = []
+    if speed is not None:
+        sure = "" if error is None else f" +-{error.throughput_largest:.0%}"
+        parts.append(f"{speed:,.0f} token/p/s{sure}")
+        headline = next((mfu.value for mfu in estimate.mfu if mfu.headline), None)
+        parts.append(word("MFU unknown", language) if headline is None else f"MFU {headline:.1%}")
+    elif estimate.fits is not False:
+        parts.append(word("throughput unknown", language))
+    values = {"used": f"{most.total_bytes / GIB:.1f}", "capacity": f"{(most.capacity_bytes or 0) / GIB:.1f}"}
+    fits = {True: "fits: {used} of {capacity} GiB", False: "does not fit: {used} of {capacity} GiB", None: "{used} GiB"}
+    parts.append(sentence(fits[estimate.fits], language, **values))
+    return word(", ", language).join(parts) + f" ({word('estimated', language)})"
+
+
+def _fullest(estimate: Estimate) -> StageMemory:
+    return max(estimate.memory, key=lambda stage: stage.total_bytes)
 
 
 def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:

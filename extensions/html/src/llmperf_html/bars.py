@@ -281,14 +281,16 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     notes = [] if figure.how in ("measured", "estimated") else [word(figure.how, language)]
     if sharing := sharing_text(entry, metric, language):
         notes.append(escape(sharing))
-    whisker = ""
+    whisker = ends = ""
     if figure.low is not None and figure.high is not None:
         low, high = (number(value, metric.rounding) for value in (figure.low, figure.high))
-        notes.insert(0, word("{low} to {high} in {runs} runs", language).format(low=low, high=high, runs=figure.runs))
+        text = "expected {low} to {high}" if figure.how == "estimated" else "{low} to {high} in {runs} runs"
+        notes.insert(0, word(text, language).format(low=low, high=high, runs=figure.runs))
         left, right = (min(100.0, 100 * value / most) if most else 0 for value in (figure.low, figure.high))
-        ends = "".join(f'<rect class="end" x="{end:.2f}%"/>' for end in (left, right))
         line = f'<rect class="line" x="{left:.2f}%" width="{max(0.0, right - left):.2f}%"/>'
-        whisker = f'<svg class="whisker">{line}{ends}</svg>'
+        line += "".join(f'<rect class="end" x="{end:.2f}%"/>' for end in (left, right))
+        whisker = f'<svg class="whisker">{line}</svg>'
+        ends = f' data-low="{figure.low!r}" data-high="{figure.high!r}"'
     text = number(figure.median, metric.rounding)
     if figure.how == "printed":
         text = escape(printable(shown(entry.sheets[0].cell(metric.key))))
@@ -300,7 +302,7 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     bar = f'<svg class="bar {figure.how}{doubt}" width="{width:.2f}%"></svg>{whisker}'
     track = f'<span class="track" aria-hidden="true">{bar}</span>' if most else ""
     return (
-        f'<td class="figure"{label} data-value="{figure.median!r}"'
+        f'<td class="figure"{label} data-value="{figure.median!r}"{ends}'
         f' data-currency="{escape(figure.currency)}" data-look="bar {figure.how}{doubt}">'
         f'<span class="value">{text}</span> '
         f'<span class="note">{", ".join(notes)}</span>{track}</td>'

@@ -53,24 +53,29 @@ def html(sheets: Sequence[Sheet], language: str) -> str:
 
     links = Links(entry=lambda entry: "#" + urlencode({"run": keys[id(entry.sheets[0])]}), comparison=comparison)
     bars = standings_html(found, links, language)
-    imported = any(sheet.cell("provenance").value == "imported" for sheet in sheets)
-    return document(
-        title=data["title"], language=language, body=_body(bars, data, imported, language), data=data, scripts=SCRIPTS
-    )
+    body = _body(bars, data, sheets, language)
+    return document(title=data["title"], language=language, body=body, data=data, scripts=SCRIPTS)
 
 
-def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> str:
+def _body(bars: str, data: Mapping[str, Any], sheets: Sequence[Sheet], language: str) -> str:
     def text(english: str) -> str:
         return escape(word(english, language))
 
     ranked = "Ranked by the figure with the arrow: choose another by its heading."
-    legend = "A line over a bar is the range of its repeats; hatched bars are imported or estimated."
+    legend = (
+        "A line over a bar is the range of its repeats, or of what an estimate expects;"
+        " hatched bars are imported or estimated."
+    )
+    imported = any(sheet.cell("provenance").value == "imported" for sheet in sheets)
     script = "The table and the curves need JavaScript; llmperf report --format markdown does not."
     verdicts = f'<p id="verdicts">{escape(data["verdicts"])}</p>' if data["verdicts"] else ""
     currencies = ""
     if len(data["currencies"]) > 1:
         note = word("Costs are in several currencies ({currencies}): they are ranked within each of them.", language)
         currencies = f'<p class="note">{escape(note.format(currencies=", ".join(data["currencies"])))}</p>'
+    answer, *rest = dict.fromkeys(line for sheet in sheets for line in sheet.foreword) or [""]
+    foreword = f'<p class="answer">{escape(answer)}</p>' if answer else ""
+    foreword += f'<p class="note">{"<br>".join(map(escape, rest))}</p>' if rest else ""
     notes = " ".join(map(text, (ranked, legend, LOOKS, RANKS, *[VERDICT_LEGEND] * imported)))
     return f"""<a id="skip" href="#table">{text(WORDS["skip"])}</a>
 <header><h1>{text("llmperf report")}</h1><p><span id="summary">{escape(data["summary"])}</span>
@@ -79,6 +84,7 @@ def _body(bars: str, data: Mapping[str, Any], imported: bool, language: str) -> 
 <main>
 <section id="overview" aria-label="{text("Results")}">
 <div id="answer"><h2>{text("Results")}</h2>
+{foreword}
 <div class="tools" id="choices"></div><div id="chart"></div>
 <p class="note">{notes}</p>
 {bars}</div>
@@ -130,6 +136,7 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
             for column in COLUMNS
         ],
         "figures": _figures(sheets, language),
+        "rank": _default_rank(sheets),
         "models": sorted({standing.model for standing in found}),
         "most_sides": MAX_SIDES,
         "currencies": sorted({figure.currency for figure in figures if figure.currency}),
@@ -143,6 +150,13 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "settings": page.settings.values,
         "runs": runs,
     }
+
+
+def _default_rank(sheets: Sequence[Sheet]) -> str:
+    """Key of the figure by which the page ranks at first: the cost of estimates with prices, else the throughput."""
+    cost = "cost_per_million_tokens"
+    estimates = all(sheet.cell("provenance").value == "estimated" for sheet in sheets)
+    return cost if estimates and any(sheet.cell(cost).value is not None for sheet in sheets) else ""
 
 
 def _ratios(standings: Sequence[Standing], places: Mapping[int, int], language: str) -> dict[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from llmperf import Finite, json_option, model_names, painted, plugin_names, printable, warn
+from llmperf import Finite, headings_option, json_option, model_names, painted, plugin_names, printable, warn
 
 from llmperf_peak.rank import TimedOperation
 from llmperf_peak.rates import MeasuredRates
@@ -33,6 +33,7 @@ Examples:
               help="For the repeats of each operation.")  # fmt: skip
 @click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path, dir_okay=False),
               help="Write the rates as JSON, for `llmperf estimate --rates`.")  # fmt: skip
+@headings_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, output: Path | None, as_json: bool, **options: Any) -> None:

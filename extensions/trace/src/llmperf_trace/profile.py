@@ -12,6 +12,7 @@ from llmperf import (
     Folder,
     encode_pretty,
     expected_work,
+    headings_option,
     planned_task,
     print_json,
     print_table,
@@ -78,6 +79,7 @@ class Profile:
 @click.option("--rank", metavar="R", type=click.IntRange(min=0), default=0, show_default=True,
               help="The rank that is profiled.")  # fmt: skip
 @click.option("--trace/--no-trace", default=True, help="Write a Chrome trace to the run folder.")
+@headings_option
 @click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 def command(

@@ -37,7 +37,7 @@ llmperf.bars = (function () {
     for (const facet of FACETS) {
       if (selects[facet]) selects[facet].value = Array.from(selects[facet].options).some(function (one) { return one.value === query.get(facet); }) ? query.get(facet) : "";
     }
-    show(query.get("rank") || "", query.get("model") || "");
+    show(query.get("rank") || llmperf.data.rank || "", query.get("model") || "");
   }
 
   // Adds to the address what the reader has chosen.
@@ -75,6 +75,20 @@ llmperf.bars = (function () {
     return label;
   }
 
+  // The range of a figure from `low` to `high` percent of its track.
+  function whisker(low, high) {
+    const range = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+    range.setAttribute("class", "whisker");
+    for (const [name, x, width] of [["line", low, high - low], ["end", low], ["end", high]]) {
+      const part = document.createElementNS("http://www.w3.org/2000/svg", "rect");
+      part.setAttribute("class", name);
+      part.setAttribute("x", x + "%");
+      if (width !== undefined) part.setAttribute("width", width + "%");
+      range.append(part);
+    }
+    return range;
+  }
+
   // One chart across devices and contracts: the rows of the tables of one model that fit the filters, by one figure.
   function draw() {
     const place = document.getElementById("chart"), all = sections();
@@ -98,7 +112,7 @@ llmperf.bars = (function () {
     }
     const up = head.querySelector(".sort").dataset.order === "ascending", sound = rows.filter(function (one) { return !one.row.querySelector(".verdict.errors"); });
     if (sound.length) rows.splice(0, rows.length, ...sound);  // a row that is wrong is in its table alone
-    const most = Math.max(...rows.map(function (one) { return one.value; }));
+    const most = Math.max(...rows.map(function (one) { return Number(one.cell.dataset.high || one.value); }));
     rows.sort(function (a, b) { return (a.cell.dataset.currency || "").localeCompare(b.cell.dataset.currency || "") || (up ? a.value - b.value : b.value - a.value); });
     // The best row of each device; the rows of a single device all, and the tables have the rest.
     const devices = new Set(rows.map(function (one) { return one.row.dataset.device; })), seen = new Set(), list = make("ol");
@@ -113,6 +127,7 @@ llmperf.bars = (function () {
         drawn.setAttribute("class", bar ? bar.getAttribute("class") : one.cell.dataset.look);
         drawn.setAttribute("width", Math.min(100, 100 * one.value / most) + "%");
         track.append(drawn);
+        if (one.cell.dataset.high) track.append(whisker(100 * one.cell.dataset.low / most, 100 * one.cell.dataset.high / most));
       } else track.classList.remove("track");
       item.append(label, track, make("span", one.cell.querySelector(".value").textContent, "value"));
       list.append(item);

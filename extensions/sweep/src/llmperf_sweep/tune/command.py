@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from llmperf import json_option, print_json, print_table, printable
+from llmperf import headings_option, json_option, print_json, print_table, printable
 from llmperf.errors import UserError
 
 from llmperf_sweep.tune.search import Outcome
@@ -50,6 +50,7 @@ OBJECTIVES = ("throughput", "energy", "memory")
 @click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               help="Folder of the search; tune/CASE by default.")  # fmt: skip
 @click.option("--resume", is_flag=True, help="Continue the search in that folder.")
+@headings_option
 @json_option
 @click.pass_context
 def command(ctx: click.Context, /, case: str, out: Path | None, resume: bool, as_json: bool, **options: Any) -> None:
