@@ -43,7 +43,7 @@ def test_an_imported_row_is_ranked_between_runs_of_its_contract_and_marked(runs,
     first, second, third = (line.split() for line in lines[heading + 1 : heading + 4])
     assert first[:2] == ["2x8", "X2300"]
     assert first[-1] == third[-1] == "measured"
-    assert second[:2] == ["2x8", "NVIDIA_H800-80GB"]
+    assert second[:3] == ["2x8", "NVIDIA", "H800"]
     assert "2068" in second
     assert second[-4:] == ["16.3", "%", "imported:", "agrees"]
     assert third[:2] == ["2x8", "X1900"]
@@ -51,13 +51,13 @@ def test_an_imported_row_is_ranked_between_runs_of_its_contract_and_marked(runs,
 
 def test_a_row_of_another_batch_has_a_heading_of_its_own(runs, capsys):
     out = summary(capsys, runs, BAICHUAN)
-    assert "baichuan2_13b, imported: bf16, 2048 tokens x 1024\n2x8 NVIDIA_H800-80GB" in out
+    assert "baichuan2_13b, imported: bf16, 2048 tokens x 1024\n2x8 NVIDIA H800" in out
     assert "`agrees` says only that they agree with each other" in out
 
 
 def test_imported_rows_are_chinese_in_a_chinese_summary(runs, capsys):
     out = summary(capsys, runs, BAICHUAN, "--lang", "zh", "--wide")
-    assert "baichuan2_13b（导入）：bf16，2048 token x 1024\n2x8 NVIDIA_H800-80GB" in out
+    assert "baichuan2_13b（导入）：bf16，2048 token x 1024\n2x8 NVIDIA H800" in out
     assert "sharding stage" not in out
     assert out.count("分片阶段") == 4
     table = summary(capsys, BAICHUAN, "--lang", "zh")
@@ -75,7 +75,8 @@ def test_a_computed_mfu_is_marked(runs, capsys):
 def test_the_name_published_is_the_shipped_rows_from_any_folder(runs, tmp_path, monkeypatch, ran, capsys):
     monkeypatch.chdir(tmp_path)
     assert "imported: agrees" in summary(capsys, "runs", "published")
-    assert "NVIDIA_H800-80GB" in ran(0, "report", "published", "--format", "csv").out
+    assert "NVIDIA H800" in ran(0, "report", "published", "--format", "csv").out
+    assert "published/llama2_7b_lora_a100/published.json: line 65: agrees" in ran(0, "validate", "published").err
 
 
 def test_programs_get_imported_rows_in_their_place_and_marked(runs, capsys):

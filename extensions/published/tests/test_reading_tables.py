@@ -48,10 +48,16 @@ TABLES = {
     "systems and machines": ("# Results", "System | GPUs | tok/s/GPU", "{} | 256 | 6304",
                              "hardware.device hardware.devices vendor unread", [
         ("DGX-GB300", "GB300", 256, "nvidia", []),
+        ("H200", "H200", 256, "nvidia", []), ("H100 SXM", "H100 SXM", 256, "nvidia", []),
         ("Megatron-LM 3", None, 256, None, ["expected a machine such as DGX-H100 or (1x8): Megatron-LM 3"])]),
     "a machine that names devices with their number is the device": (
         "# Results", "Machine | seq len | tokens/s/GPU", "{} | 512 | 3000", "hardware.device hardware.devices",
         [("4xA10G", "A10G", 4), ("ABCI-3", None, None)]),
+    "devices that are counted or named are understood": (
+        "# Results", "Hardware | Model | precision | tokens/s/GPU | MFU", "{} | llama2_7b | bf16 | 9000 | 38.2%",
+        "unread outcomes devices", [
+        ("8x H200 SXM", [], ["agrees"], ["NVIDIA H200"]),
+        ("H200", [], ["agrees"], ["NVIDIA H200", "NVIDIA H200 NVL"])]),
     "a column of devices may have a product or their name": (
         "# Results", "Model | GPUs | precision | tokens/s", "Llama 2 7B | {} | bf16 | 29 911", "hardware.world_size",
         [("2x4", 8), ("2x4 H100-SXM5-80GB", 8), ("8x H100", 8), ("8", 8)]),

@@ -35,6 +35,7 @@ Examples:
   llmperf validate runs/ID/result.json         one result, and the plan and records beside it
   llmperf validate submission.zip              what llmperf pack made, against its manifest
   llmperf validate README.md                   a published document, as llmperf import reads it
+  llmperf validate published                   the published documents that llmperf-published ships
   llmperf validate cases/mine.toml models/mine.toml
   llmperf validate runs/ --ignore LP605
   llmperf validate --json runs/ | jq '.[].findings[].code'
@@ -177,7 +178,11 @@ def command(
         """The files with their times and without the findings that were not asked for."""
         begin = perf_counter()
         for path in paths:
-            for file in validator.validated(path):
+            kind = None if path.exists() else kinds.get(str(path))
+            shipped = kind and kind.shipped
+            for file in validator.validated(shipped or path):
+                if shipped and wanted == "text":  # shown by the name that was typed
+                    file = replace(file, path=path / file.path.relative_to(shipped))
                 if called.endings:
                     kept.append(file)
                 asked = (each for each in file.findings if each.code == UNREADABLE or asked_for(each.code))

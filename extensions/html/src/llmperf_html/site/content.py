@@ -62,14 +62,15 @@ class Content:
         self.standings: list[Standing] = arranged(standings(list(priced)))
 
     def _name_devices(self) -> None:
-        """Gives a device with several names one: that of the first run, or imported row, with it."""
+        """Gives a device with several names one: the catalogue's, else that of the first run or row with it."""
         names: dict[str, str] = {}
         aliases = catalogued_names()
         for place, run in sorted(self._runs.items(), key=lambda item: not item[1].sheet.measured):
             if (device := run.text("device_model")) is None:
                 continue
             if device not in names:
-                names[device] = next((name for name in names.values() if one_model(name, device, aliases)), device)
+                seen = [*(entry[0] for entry in aliases), *names.values()]
+                names[device] = next((name for name in seen if one_model(name, device, aliases)), device)
             if (name := names[device]) != device:
                 self._runs[place] = replace(run, values={**run.values, "device_model": name})
 

@@ -6,18 +6,16 @@ import csv
 import hashlib
 import re
 from collections.abc import Sequence
-from functools import cache
 from pathlib import PurePath
 from typing import Literal
 
 from llmperf.errors import UserError
-from llmperf.validation import vendors_calling
 from llmperf_schemas import PUBLISHED_SCHEMA
 
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
 from llmperf_published.reading.markdown import CSV, blocks, csv_blocks, normal
-from llmperf_published.reading.names import vendors_named, without_form_factor
+from llmperf_published.reading.names import publishing, vendors_named
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
@@ -30,7 +28,6 @@ MAX_LINES = 20_000
 MAX_LINE = 10_000
 """Characters of one line."""
 
-_MEMORY = re.compile(r"(?<![A-Za-z0-9])\d{1,3}\s?Gi?B?(?![A-Za-z])", re.IGNORECASE)
 _DATASET = re.compile(
     r"(?:数据集|training data|training data ?set|data ?set)\s*(?:为|是|is|:)\s*([A-Za-z][\w\-.]{1,60})", re.IGNORECASE
 )
@@ -127,19 +124,10 @@ def _vendor(parts: Contents, results: Sequence[PublishedRow], stated: Stated | N
     found = next((vendors[0] for vendors in named if len(vendors) == 1), None)
     if found is None and not named:
         rows = [row.hardware.device or row.hardware.device_model or "" for row in results]
-        publishing = {vendor for device in {*accelerators, *rows} - {""} for vendor in _publishing(device)}
-        found = publishing.pop() if len(publishing) == 1 else None
+        owners = {vendor for device in {*accelerators, *rows} - {""} for vendor in publishing(device)}
+        found = owners.pop() if len(owners) == 1 else None
     if stated is None or stated.vendor is None:
         return found
     if found not in (None, stated.vendor):
         raise UserError(f"{name}: expected rows of {stated.vendor} (--vendor), found devices of {found}")
     return stated.vendor
-
-
-@cache
-def _publishing(device: str) -> tuple[str, ...]:
-    """The vendors that publish a device of this name, with or without its form and memory; none for these alone."""
-    family = _MEMORY.sub(" ", without_form_factor(device))
-    if not re.search(r"\d", family):
-        return ()
-    return tuple(vendors_calling(device, "")) or tuple(vendors_calling(family, ""))

@@ -7,7 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.reading.names import FORM_FACTOR, device_at, form_factor, vendors_named, without_form_factor
+from llmperf_published.reading.names import (
+    FORM_FACTOR,
+    device_at,
+    form_factor,
+    publishing,
+    vendors_named,
+    without_form_factor,
+)
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import layout_in, precision_in, stated
@@ -162,8 +169,8 @@ def machine(
 def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
     """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does.
 
-    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, or devices with
-    their number, as `4xA10G` does.
+    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, devices with
+    their number, as `4xA10G` does, or a device that a vendor publishes.
     """
     named = by_name.get("config_name", "")
     if "configuration" not in by_name and not named.lower().startswith("config"):
@@ -172,7 +179,8 @@ def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
             return named
     machine = by_name.get("machine", "")
     counted = hardware(machine, None)
-    is_hardware = bool(vendors_named(machine)) or None not in (counted.device, counted.devices)
+    known = counted.device is not None and (counted.devices is not None or bool(publishing(counted.device)))
+    is_hardware = bool(vendors_named(machine)) or known
     counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
     counted = hardware(counts, None)
     machine = machine if is_hardware else ""
@@ -219,11 +227,11 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     configuration = where.configuration or ""
     if where.device is None and layout_in(configuration) != PublishedLayout():
         configuration = ""  # `tp2, pp8` below `Configuration`
-    counted = where.devices is not None and "configuration" not in by_name  # in columns of their own
     machine = by_name.get("machine")
     if machine and machine != configuration and not withheld(machine):
         problems.append((machine, "expected a machine such as DGX-H100 or (1x8)"))
-    if not withheld(configuration) and not where.devices_per_node and not counted:
+    named = where.devices is not None or (where.device is not None and where.nodes is None)
+    if not withheld(configuration) and not where.devices_per_node and not named:
         problems.append((configuration, "expected nodes x devices such as (1x8)"))
     rest = in_place_of_a_device(configuration)
     several = where.device is None and device_at(configuration) is not None

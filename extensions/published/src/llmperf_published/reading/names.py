@@ -8,6 +8,7 @@ from contextlib import suppress
 from functools import cache
 
 from llmperf import device_aliases
+from llmperf.validation import vendors_calling
 
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.vocabulary import vocabulary
@@ -16,6 +17,7 @@ FORM_FACTOR = re.compile(
     r"(?<![A-Za-z0-9])(SXM|PCI-?E|NVL|OAM)(\d?)(?![A-Za-z0-9])(?!\s*(?:gen|\d+\.\d))", re.IGNORECASE
 )
 """`PCIe 4.0` and `PCIe Gen5` are connections and no form factors; `NVL72` is a system."""
+_MEMORY = re.compile(r"(?<![A-Za-z0-9])\d{1,3}\s?Gi?B?(?![A-Za-z])", re.IGNORECASE)
 _SXM_SYSTEM = re.compile(r"(?<![A-Za-z])[DH]GX(?![A-Za-z])", re.IGNORECASE)
 
 
@@ -78,3 +80,12 @@ def form_factor(text: str) -> str | None:
 def without_form_factor(name: str) -> str:
     """`H100` of `H100 PCIe`."""
     return FORM_FACTOR.sub("", name).strip(" -")
+
+
+@cache
+def publishing(device: str) -> tuple[str, ...]:
+    """The vendors that publish a device of this name, with or without its form and memory; none for these alone."""
+    family = _MEMORY.sub(" ", without_form_factor(device))
+    if not re.search(r"\d", family):
+        return ()
+    return tuple(vendors_calling(device, "")) or tuple(vendors_calling(family, ""))

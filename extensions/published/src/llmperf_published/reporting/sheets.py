@@ -15,6 +15,7 @@ from llmperf_published.reading.markdown import withheld
 from llmperf_published.reading.settings import layout_in, truth
 from llmperf_published.reading.vocabulary import meaning
 from llmperf_published.reporting.markdown import published_markdown
+from llmperf_published.rules.machine import machine_of
 from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged, peak_confidence
@@ -42,10 +43,10 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
         )  # fmt: skip
         yield Sheet(
             name=f"{document.source.name}:{row.line}",
-            title=f"{model(row)}: {device(row)}",
+            title=f"{model(row)}: {device(document, row)}",
             source=source,
             overview=(
-                *_overview(row, verdict, path.parent.name, _errors(own, verdict)),
+                *_overview(document, row, verdict, path.parent.name, _errors(own, verdict)),
                 Row(
                     key="warnings",
                     label="validation warnings",
@@ -58,7 +59,7 @@ def published_sheets(document: Published, path: Path, findings: Sequence[Finding
             sections=partial(_sections, document, row, verdict),
             findings=own,
             contract=_contract(row),
-            setting=_setting(row),
+            setting=_setting(document, row),
             measured=False,
         )
 
@@ -75,7 +76,7 @@ def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
     return max(listed, len(verdict.why)) if verdict.outcome == "wrong" else listed
 
 
-def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -> Iterator[Row]:
+def _overview(published: Published, row: PublishedRow, verdict: Verdict, document: str, errors: int) -> Iterator[Row]:
     metrics = row.metrics
     yield Row(key="model", label="model", value=row.model or row.model_text, text=model(row))
     variant = row.variant and row.case is not None
@@ -83,8 +84,8 @@ def _overview(row: PublishedRow, verdict: Verdict, document: str, errors: int) -
     text = Text("{} (variant)", row.case) if variant else row.case or UNKNOWN
     parts = case, Row(key="variant", label="variant", value=row.variant)
     yield replace(case, text=text, own_words=variant, parts=parts)
-    named = Row(key="device_model", label="device", value=device_name(row))
-    yield Row(key="device", label="device", value=None, text=device(row), parts=(named,))
+    named = Row(key="device_model", label="device", value=device_name(published, row))
+    yield Row(key="device", label="device", value=None, text=device(published, row), parts=(named,))
     yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
               text=Text.joined(" ", filter(None, (row.framework, layout(row.parallelism)))) or UNKNOWN,
               own_words=True)  # fmt: skip
@@ -141,7 +142,7 @@ def _layout_rows(row: PublishedRow) -> Iterator[Row]:
 
 def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Iterator[Section]:
     metrics = row.metrics
-    cells = {cell.key: cell for cell in _overview(row, verdict, document.source.name, 0)}
+    cells = {cell.key: cell for cell in _overview(document, row, verdict, document.source.name, 0)}
     cells["tokens_per_second_per_device"] = _figure_row(
         "tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device, whole=True
     )
@@ -190,12 +191,12 @@ def _contract(row: PublishedRow) -> dict[str, str]:
     return _known({"model": row.model or row.model_text, **_named_settings(row), **batch})
 
 
-def _setting(row: PublishedRow) -> dict[str, str]:
+def _setting(document: Published, row: PublishedRow) -> dict[str, str]:
     """The setting as far as the document says it; its figures are those of whole devices."""
     where = row.hardware
     grid = f"{where.nodes} x {where.devices_per_node}" if where.nodes and where.devices_per_node else None
     return _known({
-        "device": device_name(row), "nodes x devices": grid,
+        "device": device_name(document, row), "nodes x devices": grid,
         "share of a device per rank": rounded(1.0, PERCENT), "framework": row.framework,
         "layout": layout(row.parallelism) or None, **stated_tuning(row),
     })  # fmt: skip
@@ -216,15 +217,17 @@ def model(row: PublishedRow) -> str:
     return model_text(row.model or row.model_text or UNKNOWN, adapters)
 
 
-def device(row: PublishedRow) -> str:
+def device(published: Published, row: PublishedRow) -> str:
     """`1x8 NVIDIA_A100-SXM4-40GB`, as far as it is known."""
     where = row.hardware
     grid = f"{where.nodes}x{where.devices_per_node} " if where.nodes and where.devices_per_node else ""
-    return f"{grid}{device_name(row) or UNKNOWN}"
+    return f"{grid}{device_name(published, row) or UNKNOWN}"
 
 
-def device_name(row: PublishedRow) -> str | None:
-    """The device; of one that is not known, what the row prints in its place. None if the row does not say."""
+def device_name(published: Published, row: PublishedRow) -> str | None:
+    """The device as its vendor calls it, if it can be no other; otherwise as printed. None if the row does not say."""
+    if (machine := machine_of(published, row)) is not None and len(machine.devices) == 1:
+        return machine.devices[0].model
     where = row.hardware
     if where.device is None and layout_in(where.configuration or "") != PublishedLayout():
         return where.device_model  # `tp2, pp8` below `Configuration`

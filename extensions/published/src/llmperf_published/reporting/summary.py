@@ -27,7 +27,7 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
     verdicts: list[Verdict] = []
     for path, published in documents:
         for row, verdict in zip(published.rows, judged(published)[1], strict=True):
-            key = (model(row), vendor_of(published, row), device_name(row))
+            key = (model(row), vendor_of(published, row), device_name(published, row))
             kinds.setdefault(key, []).append((row, verdict, computed_mfu(published, row)))
             names.setdefault(key, {})[path.parent.name or published.source.name] = None
             verdicts.append(verdict)

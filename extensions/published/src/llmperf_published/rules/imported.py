@@ -70,9 +70,8 @@ def imported_again(published: Published) -> Published:
     for row, found in zip(again.rows, published.rows, strict=True):
         known = _beyond_library(row, found, published.own)
         if not vendor_known:  # its plugin found the devices
-            where = found.hardware
-            hardware = replace(known.hardware, device=where.device, device_model=where.device_model)
-            known = replace(known, hardware=hardware)
+            named = {name: getattr(found.hardware, name) for name in ("configuration", "device", "device_model")}
+            known = replace(known, hardware=replace(known.hardware, **named))
         rows.append(known)
     return replace(again, rows=tuple(rows))
 

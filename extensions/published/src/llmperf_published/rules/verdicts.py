@@ -23,6 +23,7 @@ CHIEF = 3
 WITH_ADVICE = "{}; {}"
 """Template of a missing fact and what the importer can do about it."""
 OWN_PEAKS = Text("peaks of your own: `llmperf import --peaks FILE`")
+SAY_DEVICE = Text("say it: `llmperf import --device NAME`")
 CONFIDENCE = "peak of confidence {}: {}"
 OWN_PEAK = "peak that the importer gave in {}: {}, {}"
 OWN_MODEL = "model that the importer gave in {}: {}"
@@ -46,7 +47,7 @@ def verdicts(published: Published, findings: Iterable[Finding]) -> tuple[Verdict
             devices = _fitting(published, row)
             fitting[family] = fitting.get(family, devices) & devices
         judged_rows.append((family, verdict))
-    why = Text("rows of one device agree only on different ones")
+    why = Text(WITH_ADVICE, Text("rows of one device agree only on different ones"), SAY_DEVICE)
     return tuple(
         replace(verdict, outcome="not checked", why=(why, *verdict.why))
         if verdict.outcome == "agrees" and not fitting[family]
@@ -144,15 +145,12 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
     where, vendor = row.hardware, checking_vendor(published, row)
-    if vendor is None and is_comparison(published):
+    if vendor is None and is_comparison(published) and (where.device or where.configuration):
         device = shown(where.device or where.configuration)
         return Text(WITH_ADVICE, Text("the vendor of {} is not known", device), OWN_PEAKS)
     if vendor is None:
-        none, say = (
-            "no vendor is named, and no device that one vendor publishes",
-            "say it: `llmperf import --device NAME`",
-        )
-        return Text(WITH_ADVICE, Text(none), Text(WITH_ADVICE, Text(say), OWN_PEAKS))
+        none = Text("no vendor is named, and no device that one vendor publishes")
+        return Text(WITH_ADVICE, none, Text(WITH_ADVICE, SAY_DEVICE, OWN_PEAKS))
     if vendor not in installed_vendors():
         return Text(WITH_ADVICE, Text("no plugin of vendor {} is installed", vendor), OWN_PEAKS)
     if vendor_trouble(vendor) is not None:
