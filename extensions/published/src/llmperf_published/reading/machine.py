@@ -179,8 +179,8 @@ def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
             return named
     machine = by_name.get("machine", "")
     counted = hardware(machine, None)
-    known = counted.device is not None and (counted.devices is not None or bool(publishing(counted.device)))
-    is_hardware = bool(vendors_named(machine)) or known
+    is_device = counted.device is not None and (counted.devices is not None or bool(publishing(counted.device)))
+    is_hardware = bool(vendors_named(machine)) or is_device
     counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
     counted = hardware(counts, None)
     machine = machine if is_hardware else ""
