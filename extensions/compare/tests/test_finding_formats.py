@@ -91,7 +91,7 @@ def test_what_is_not_shown_is_counted(often_wrong, example, tmp_path, monkeypatc
     assert "1 file: 0 errors, 3000 warnings" in ran(0, "validate", "x").err
     errors = [replace(one, severity="error") for one in often_wrong.findings]
     suite = ElementTree.fromstring(junit([replace(often_wrong, findings=tuple(errors))]))
-    assert suite.find("testcase/failure").get("message") == "3000 errors, the first LP000"
+    assert suite.find("testcase/failure").get("message") == "3000 errors, the first LP000: wrong"
 
 
 def test_findings_in_json_have_their_lines(wrong, capsys):

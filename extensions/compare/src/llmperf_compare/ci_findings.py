@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from llmperf.reporting import overview_cells, printable
-from llmperf.types import FileFindings, Finding
+from llmperf.types import FileFindings, Finding, Result
 
-from llmperf_compare.comparison import Comparison, speed_line
+from llmperf_compare.comparison import Comparison, limit_text, speed_line
+from llmperf_compare.differences import difference_lines
 from llmperf_compare.finding_formats import answer_findings
 from llmperf_compare.kind_texts import disturbed_lines, short_text
 from llmperf_compare.kinds import AnyComparison, BaselineComparison, Group
@@ -47,15 +48,19 @@ def finding(code: str, severity: Severity, message: str) -> Finding:
     return Finding(code=code, severity=severity, path="", message=message)
 
 
-def speed_findings(comparison: Comparison, name: str, reference: str, fail_below: float | None) -> Iterator[Finding]:
-    """Check whether one side is fast enough."""
+def speed_findings(
+    comparison: Comparison, sides: Mapping[str, Sequence[Result]], fail_below: float | None
+) -> Iterator[Finding]:
+    """Check whether the second side is fast enough against the first, and name all in which they differ."""
+    reference, name = sides
     text = speed_line(comparison, name, reference).text
+    code = "not-decided"
+    severity: Severity = "note"
     if fail_below is not None and comparison.ratio < fail_below:
-        yield finding("below-limit", "error", f"{text}; the limit is {fail_below:g}")
-    elif comparison.verdict == "lower":
-        yield finding("slower", "warning", text)
-    else:
-        yield finding("faster" if comparison.verdict == "higher" else "not-decided", "note", text)
+        code, severity, text = "below-limit", "error", limit_text(comparison, name, reference, fail_below)
+    elif comparison.verdict in ("higher", "lower"):
+        code, severity = ("faster", "note") if comparison.verdict == "higher" else ("slower", "warning")
+    yield finding(code, severity, "; ".join([text, *(line.text for line in difference_lines(sides))]))
 
 
 def figure_findings(comparison: BaselineComparison, alone: Severity, fail_below: float | None) -> Iterator[Finding]:
@@ -80,7 +85,8 @@ def kind_findings(group: Group, comparison: AnyComparison | None, fail_below: fl
     elif isinstance(comparison, BaselineComparison):
         yield from figure_findings(comparison, alone, fail_below)
     elif comparison is not None and comparison.comparison is not None:
-        yield from speed_findings(comparison.comparison, name, "the baseline", fail_below)
+        sides = {"the baseline": comparison.baseline.results, name: group.results}
+        yield from speed_findings(comparison.comparison, sides, fail_below)
     elif fail_below is not None:
         yield finding("no-baseline", alone, f"{name}: no baseline fits")
     yield from (finding("disturbed", "warning", line.text) for line in disturbed_lines(name, group.results))

@@ -12,6 +12,7 @@ from llmperf.errors import UserError
 from llmperf.types import Result
 
 from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
+from llmperf_compare.comparison import limit_text
 from llmperf_compare.comparison_page import answer_lines, comparison_page, warning_lines
 from llmperf_compare.copies import distinct_results, refuse_shared_runs
 from llmperf_compare.documents import read_baselines, read_results
@@ -30,8 +31,6 @@ Examples:
   llmperf compare runs/before runs/after --explain    which operations account for it (run --trace)
   llmperf compare runs/MINE --baseline published       against the published row that fits
 """
-BASELINE = "baseline"
-"""Name of the side that --baseline gives."""
 
 
 @click.command("compare", epilog=EXAMPLES)
@@ -50,7 +49,7 @@ def command(
     ctx: click.Context, paths: tuple[Path, ...], baseline: str | None, fail_below: float | None,
     explain: bool, language: str, wanted: str,
 ) -> None:  # fmt: skip
-    """Compare the runs of B, C and so on with those of the reference: --baseline, otherwise A.
+    """Compare the runs of B, C and so on with those of the reference, which is side A: --baseline, or the first path.
 
     Each is a run folder, a result.json, or a folder of repeats. Where the contracts differ there are no ratios: the
     figures measure different things, and the output says in what they differ. Failed runs and copies are left out and
@@ -64,9 +63,9 @@ def command(
     """
     if len(paths) == 1 and baseline is None:
         raise UserError("B: expected runs or documents, or --baseline PATH, to know what to compare the runs with")
-    named = {} if baseline is None else {BASELINE: Path(baseline)}
-    names = [*ascii_uppercase, *(f"side {place}" for place in range(27, len(paths) + 1))]
-    named |= dict(zip(names, paths, strict=False))
+    given = paths if baseline is None else (Path(baseline), *paths)  # the reference is A
+    names = [*ascii_uppercase, *(f"side {place}" for place in range(27, len(given) + 1))]
+    named = dict(zip(names, given, strict=False))
     try:
         from llmperf_trace.explain import compared_trace_files, explained
     except ModuleNotFoundError:
@@ -75,15 +74,13 @@ def command(
     else:
         if compared_trace_files(named, explain, fail_below, wanted, language):
             ctx.exit(0)
-    read: dict[str, Read] = {}
-    for name, path in named.items():
-        if name != BASELINE:
-            read[name] = read_results(path)
-            if not read[name]:
-                why = f"expected runs, found imported documents; compare runs with them by --baseline {path}"
-                raise UserError(f"{path}: {why}")
-        elif path.exists() and (results := read_results(path)):
-            read[name] = results
+    of_path = {path: read_results(path) for path in given if path in paths or path.exists()}
+    documents = baseline is not None and not of_path.get(Path(baseline))
+    named = dict(zip(names, paths if documents else given, strict=False))
+    read: dict[str, Read] = {name: of_path[path] for name, path in named.items()}
+    for name in [name for name, results in read.items() if not results]:
+        why = f"expected runs, found imported documents; compare runs with them by --baseline {named[name]}"
+        raise UserError(f"{named[name]}: {why}")
     sides = {name: side_of(distinct_results(results), len(results)) for name, results in read.items()}
     for name, side in sides.items():
         if not side.results and wanted in ("terminal", "markdown"):
@@ -94,7 +91,7 @@ def command(
     counted = [name for name in others if sides[name].results and sides[reference].results]
     comparisons = {name: compared(sides[name], sides[reference]) for name in counted}
     with_figures: dict[str, list[BaselineComparison]] = {}
-    if baseline is not None and reference != BASELINE:
+    if baseline is not None and documents:
         kind, figures = read_baselines(baseline)
         for name, side in sides.items():
             with_figures[name] = [compared_with_figures(group, kind, figures) for group in side.groups]
@@ -157,12 +154,12 @@ def _checked(
             left_out = ", ".join(f"{count} {why}" for why, count in side.left_out.items())
             found.append(finding("no-throughput", "error", f"{name}: no complete run with a throughput: {left_out}"))
         elif (comparison := comparisons.get(name)) is not None:
-            if comparison.contract_differences:
+            if comparison.of_devices is None:
                 lines = answer_lines(name, sides, comparison)
                 found += [finding("contracts-differ", "error", line.text) for line in lines]
             else:
-                throughput = comparison.device_throughput or comparison.throughput
-                found += speed_findings(throughput, name, reference, fail_below)
+                both = {each: sides[each].results for each in (reference, name)}
+                found += speed_findings(comparison.of_devices, both, fail_below)
         elif name != reference:
             found.append(finding("no-baseline", "error", f"{name}: {reference} has no complete run with a throughput"))
         for held in with_figures.get(name, ()):
@@ -179,11 +176,12 @@ def _exit_code(
     fail_below: float | None,
 ) -> int:
     """1 where contracts differ, no figure fits, or a side is too slow or has no throughput."""
-    shares = {name: comparison.share for name, comparison in comparisons.items()}
-    held = [comparison.share for figures in with_figures.values() for comparison in figures]
-    slow = [name for name, share in shares.items() if share is not None and fail_below and share < fail_below]
-    for name in slow:
-        click.echo(f"{name}: {shares[name]:.4f} of the reference, expected at least {fail_below:g}", err=True)
-    below = any(share is not None and fail_below is not None and share < fail_below for share in held)
-    empty = not all(side.results for side in sides.values())
-    return 1 if slow or below or empty or None in [*shares.values(), *held] else 0
+    reference, *_ = sides
+    tested = {name: comparison.of_devices for name, comparison in comparisons.items()}
+    shares = [None if each is None else each.ratio for each in tested.values()]
+    shares += [held.share for figures in with_figures.values() for held in figures]
+    for name, each in tested.items():
+        if each is not None and fail_below is not None and each.ratio < fail_below:
+            click.echo(limit_text(each, name, reference, fail_below), err=True)
+    below = any(share is not None and fail_below is not None and share < fail_below for share in shares)
+    return 1 if below or None in shares or not all(side.results for side in sides.values()) else 0

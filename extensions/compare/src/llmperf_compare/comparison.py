@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import combinations
+from functools import partial
+from itertools import accumulate
 from math import comb, floor, log10
-from statistics import median
+from statistics import NormalDist, median
 from typing import Literal
 
-import numpy as np
-from llmperf.reporting import Line, quantile, sentence
+from llmperf.reporting import Line, sentence
 
 LEVEL = 0.05
 """A difference is significant if chance alone gives one so large less often than this."""
-MAX_ENUMERATED = 200_000
-"""Largest number of divisions of the runs that are all counted; of more, a sample is drawn."""
-RESAMPLES = 10_000
-"""Draws of the bootstrap."""
+MOST_PAIRS = 10_000
+"""Largest number of pairs of runs for which p is exact; beyond it is that of the normal distribution."""
 
 DIFFERENT = "{name} is {times} times as fast as {reference} ({basis})"
 MOSTLY_FASTER = (
@@ -27,10 +25,10 @@ MOSTLY_SLOWER = (
     "most runs of {name} are slower than those of {reference}, but their median is {times} times as fast ({basis})"
 )
 NO_DIFFERENCE = "no difference shown: {name} is {times} times as fast as {reference}, which can be chance ({basis})"
-CANNOT_TELL = "cannot tell whether {name} is faster than {reference}: {why}; measured: {times} times as fast"
+CANNOT_TELL = "cannot tell: {name} measured {times} times as fast as {reference}, and {why}"
 HOW = (
-    "± is half of the 95 % interval of the ratio of medians (bootstrap over runs); p is the share of chance orders of"
-    " the runs that are at least as different (exact rank-sum test)"
+    "p is the share of chance orders of the runs that are at least as different (exact rank-sum test); the interval has"
+    " the ratios that this test does not reject at 0.05: it contains 1 where p is 0.05 or more"
 )
 """How the figures of a sentence were made."""
 
@@ -48,13 +46,13 @@ class Comparison:
     ratio: float
     """Median of the first / median of the second."""
     low: float | None
-    """95 % interval of the ratio by bootstrap over runs; None if a group has only one run."""
+    """95 % interval of the ratio: all that the test does not reject; None with too few runs."""
     high: float | None
     """Its upper end."""
     p_value: float | None
-    """How often chance alone gives a difference of ranks at least so large; None if a group has only one run."""
+    """How often chance alone gives a difference of ranks at least so large; None with too few runs."""
     verdict: Verdict
-    """Verdict on the first group against the second."""
+    """Verdict on the first group against the second: `higher` where the interval is above 1, `lower` below."""
     why: str
     """Reason for the verdict, in one line."""
 
@@ -62,100 +60,78 @@ class Comparison:
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
     """Compare a positive figure between two groups of runs; neither is empty.
 
-    The test is the exact two-sided rank-sum test (Wilcoxon 1945; Mann and Whitney 1947) with mid-ranks for ties; the
-    interval is the percentile bootstrap of the ratio of medians (Efron 1979). Both take runs, not steps, as the
-    independent observations. With so few runs that even a complete separation of the groups
-    would not be significant, the verdict is `cannot tell`.
+    The test is the exact two-sided rank-sum test (Wilcoxon 1945; Mann and Whitney 1947); ties count as orders that
+    differ least. The interval inverts it for a shift of the logarithms (Hodges and Lehmann 1963): its ends are ratios
+    of single runs. Both take runs, not steps, as the independent observations. With so few runs that even a
+    complete separation of the groups would not be significant, there is neither.
     """
-    interval: tuple[float, float] | tuple[None, None] = (None, None)
-    p_value: float | None = None
-    verdict: Verdict = "cannot tell"
-    ratio = median(ours) / median(theirs)
-    if min(len(ours), len(theirs)) < 2:
+    ratio, runs = median(ours) / median(theirs), f"{len(ours)} and {len(theirs)} runs"
+    made = partial(Comparison, ours=tuple(ours), theirs=tuple(theirs), ratio=ratio)
+    single = min(len(ours), len(theirs)) < 2
+    if single or 2 / comb(len(ours) + len(theirs), len(ours)) >= LEVEL:
         why = "one run has no spread: --repeat 4"
-    else:
-        interval = bootstrap_interval(ours, theirs)
-        if 2 / comb(len(ours) + len(theirs), len(ours)) > LEVEL:
-            why = f"{len(ours)} and {len(theirs)} runs cannot be significant at {LEVEL:g}, four each can"
-        else:
-            p_value = rank_sum_p(ours, theirs)
-            why = f"rank-sum test over {len(ours)} and {len(theirs)} runs: p = {p_value:.3g}"
-            verdict = "no difference shown"
-            if p_value < LEVEL:
-                higher = rank_lead(mid_ranks([*ours, *theirs]), len(ours)) > 0
-                verdict = "higher" if higher else "lower"
-                why += "" if (ratio > 1 if higher else ratio < 1) else ", which the medians do not show"
-    return Comparison(
-        ours=tuple(ours),
-        theirs=tuple(theirs),
-        ratio=ratio,
-        low=interval[0],
-        high=interval[1],
+        if not single:
+            why = f"{runs} cannot be significant at {LEVEL:g}, four each can"
+        return made(low=None, high=None, p_value=None, verdict="cannot tell", why=why)
+    ratios = sorted(one / other for one in ours for other in theirs)
+    tails = rank_sum_tails(len(ours), len(theirs))
+    above, below = sum(each > 1 for each in ratios), sum(each < 1 for each in ratios)
+    p_value = tails[min(len(ratios) // 2, len(ratios) - max(above, below))]
+    outside = sum(p < LEVEL for p in tails)
+    low, high = ratios[outside - 1], ratios[-outside]
+    return made(
+        low=low,
+        high=high,
         p_value=p_value,
-        verdict=verdict,
-        why=why,
+        verdict="higher" if low > 1 else "lower" if high < 1 else "no difference shown",
+        why=f"rank-sum test over {runs}: p = {p_value:.3g}",
     )
 
 
-def rank_lead(ranks: Sequence[float], size: int) -> float:
-    """How far the ranks of the first `size` values sum up above what chance gives; below 0 where they are lower."""
-    return sum(ranks[:size]) - size * (len(ranks) + 1) / 2
+def rank_sum_tails(ours: int, theirs: int) -> list[float]:
+    """Two-sided p of the rank-sum test, by the number of pairs, up to half of all, that are against the other pairs."""
+    pairs, half = ours * theirs, ours * theirs // 2
+    if pairs > MOST_PAIRS:
+        normal = NormalDist(pairs / 2, (pairs * (ours + theirs + 1) / 12) ** 0.5)
+        return [min(1.0, 2 * normal.cdf(count + 0.5)) for count in range(half + 1)]
+    orders = [1, *[0] * half]  # the Gaussian binomial coefficient: orders of the runs by this number of pairs
+    for size in range(1, ours + 1):
+        for count in range(half, theirs + size - 1, -1):
+            orders[count] -= orders[count - theirs - size]
+        for count in range(size, half + 1):
+            orders[count] += orders[count - size]
+    return [min(1.0, 2 * below / comb(ours + theirs, ours)) for below in accumulate(orders)]
 
 
-def rank_sum_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p of the rank-sum test: exact, or over MAX_ENUMERATED drawn divisions where there are more."""
-    ranks = mid_ranks([*ours, *theirs])
-    size, total = len(ours), len(ranks)
-    expected = size * (total + 1) / 2
-    seen = abs(rank_lead(ranks, size))
-    if comb(total, size) <= MAX_ENUMERATED:
-        sums = [sum(chosen) for chosen in combinations(ranks, size)]
-        return sum(abs(rank_sum - expected) >= seen - 1e-9 for rank_sum in sums) / len(sums)
-    draws = np.random.default_rng(0)
-    shuffled = draws.permuted(np.tile(ranks, (MAX_ENUMERATED // 10, 1)), axis=1)[:, :size].sum(axis=1)
-    hits = int(np.count_nonzero(np.abs(shuffled - expected) >= seen - 1e-9))
-    return (hits + 1) / (len(shuffled) + 1)
-
-
-def mid_ranks(values: Sequence[float]) -> list[float]:
-    """The rank of each value, from 1; equal values share the mean of their ranks."""
-    ordered = sorted(values)
-    return [ordered.index(value) + (ordered.count(value) + 1) / 2 for value in values]
-
-
-def bootstrap_interval(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the ratio of medians, from RESAMPLES draws of a fixed generator."""
-    draws = np.random.default_rng(0)
-    ratios = _medians(ours, draws) / _medians(theirs, draws)
-    ordered = sorted(float(ratio) for ratio in ratios)
-    return quantile(ordered, 0.025), quantile(ordered, 0.975)
-
-
-def _medians(values: Sequence[float], draws: np.random.Generator) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    array = np.asarray(values, dtype=np.float64)
-    chosen = array[draws.integers(0, len(array), size=(RESAMPLES, len(array)))]
-    return np.median(chosen, axis=1)
+def limit_text(comparison: Comparison, name: str, reference: str, limit: float) -> str:
+    """A sentence on a median below a limit: what was measured, and whether the runs suffice to show it."""
+    ours, theirs = len(comparison.ours), len(comparison.theirs)
+    runs = f"{ours} runs a side" if ours == theirs else f"{ours} and {theirs} runs"
+    shown = f"{runs} are too few to show it: 4 a side can"
+    if comparison.low is not None and comparison.high is not None:
+        shown = f"{runs} show it" if comparison.high < limit else f"{runs} do not show it, it can be chance"
+        shown += f" (95 % interval {comparison.low:.4f} to {comparison.high:.4f})"
+    below = f"{name} measured {comparison.ratio:.4f} times as fast as {reference}, below the limit of {limit:g}"
+    return f"{below}; {shown}"
 
 
 def speed_line(comparison: Comparison, name: str, reference: str, language: str = "en") -> Line:
     """A sentence on whether one side is faster than the reference, by how much and how sure that is."""
     ours, theirs = len(comparison.ours), len(comparison.theirs)
-    times = f"{comparison.ratio:.2f}"  # `1.31 ± 0.05` where there is an interval
-    if comparison.low is not None and comparison.high is not None:
-        half = (comparison.high - comparison.low) / 2
-        digits = 2 if half == 0 else min(4, max(2, -floor(log10(half))))
-        times = f"{comparison.ratio:.{digits}f} ± {half:.{digits}f}"
-    values = {"name": name, "reference": reference, "times": times}
-    if comparison.verdict == "cannot tell":
+    times, basis = f"{comparison.ratio:.2f}", "{ours} runs a side" if ours == theirs else "{ours} and {theirs} runs"
+    values = {"name": name, "reference": reference, "basis": sentence(basis, language, ours=ours, theirs=theirs)}
+    if comparison.low is None or comparison.high is None:
         why = "{ours} and {theirs} runs are too few for p < {level}, 4 and 4 are enough"
         if min(ours, theirs) < 2:
             why = "a single run has no spread (measure with --repeat 4)"
         values["why"] = sentence(why, language, ours=ours, theirs=theirs, level=f"{LEVEL:g}")
-        return Line(text=sentence(CANNOT_TELL, language, **values))
-    basis = "{ours} runs a side" if ours == theirs else "{ours} and {theirs} runs"
-    values["basis"] = sentence(basis, language, ours=ours, theirs=theirs)
-    if comparison.p_value is not None:
-        values["basis"] = f"p = {comparison.p_value:.2g}, {values['basis']}"
+        return Line(text=sentence(CANNOT_TELL, language, **values, times=times))
+    ends, width = (comparison.low, comparison.high), comparison.high - comparison.low
+    digits = 2 if width == 0 else min(4, max(2, -floor(log10(width))))
+    digits += 2 * any(end != 1 == round(end, digits) for end in ends)  # an end beside 1 is not shown as 1
+    times, low, high = (f"{each:.{digits}f}" for each in (comparison.ratio, *ends))
+    interval = sentence("95 % interval {low} to {high}", language, low=low, high=high)
+    values |= {"times": times, "basis": f"{interval}, p = {comparison.p_value:.2g}, {values['basis']}"}
     if comparison.verdict == "no difference shown":
         return Line(text=sentence(NO_DIFFERENCE, language, **values))
     faster = comparison.verdict == "higher"

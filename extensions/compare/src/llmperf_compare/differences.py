@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
@@ -13,6 +14,13 @@ MOST_PACKAGES = 3
 """Packages that are named, the framework's first; of others only the number."""
 MAX_VALUE = 60
 """Characters of a value in a line."""
+
+PLACES = re.compile(r".*_(DIR|CACHE_PATH|LOG_PATH|DEBUG_FILE)")
+
+
+def is_place(name: str, value: object) -> bool:
+    """A variable says where caches or logs are kept, which makes no run faster: it is recorded, but no difference."""
+    return PLACES.fullmatch(name) is not None and str(value).startswith(("/", "~"))
 
 
 def difference_lines(sides: Mapping[str, Sequence[Result]], language: str = "en") -> Iterator[Line]:
@@ -35,7 +43,7 @@ def _known(result: Result) -> dict[str, dict[str, str]]:
     notable = {name: software.packages[name] for name in software.notable_packages if name in software.packages}
     return {
         "": dict(result_sheet(result).setting),
-        "variable": dict(software.environment),
+        "variable": {name: value for name, value in software.environment.items() if not is_place(name, value)},
         "notable": notable | {"python": software.python, "driver": str(hardware.driver), "kernel": software.kernel},
         "host": {"processor": str(hardware.host_cpu), "system": software.os},
         "kernels": {f"kernel of {name}": kernel for name, kernel in result.kernels.items()},

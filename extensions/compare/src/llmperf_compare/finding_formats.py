@@ -109,7 +109,7 @@ def junit(files: Files, suite_name: str = "llmperf validate", names: Sequence[st
         if wrong:
             lines = "\n".join(_xml(_line(file, finding)) for finding in wrong)
             number = sum(1 + finding.more for finding in wrong)
-            message = f"{number} error{'s' * (number > 1)}, the first {wrong[0].code}"
+            message = f"{number} errors, the first " * (number > 1) + _xml(f"{wrong[0].code}: {wrong[0].message}")
             outcome = "error" if file.unreadable else "failure"
             ElementTree.SubElement(case, outcome, message=message, type=_xml(wrong[0].code)).text = lines
         if others:

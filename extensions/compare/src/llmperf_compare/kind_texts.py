@@ -77,8 +77,8 @@ def kind_devices(kind: Kind) -> str:
 
 
 def kind_changes(kind: Kind, language: str = "en") -> str:
-    """Changes from the case."""
-    return settings(kind.contract + kind.tuning) or word("nothing changed", language)
+    """Changes from the case; variables of the environment are none."""
+    return settings(kind.contract + kind.tuning) or word("settings of the case", language)
 
 
 def mixture(side: Side, language: str = "en") -> str:

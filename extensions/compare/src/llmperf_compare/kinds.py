@@ -220,9 +220,9 @@ class AgainstReference:
     """Comparison of the tokens a second of a whole device; None if every rank had the same share of one."""
 
     @property
-    def share(self) -> float | None:
-        """Median throughput of a device / that of the reference; None where the contracts differ."""
-        return None if self.contract_differences else (self.device_throughput or self.throughput).ratio
+    def of_devices(self) -> Comparison | None:
+        """Comparison of the throughput of a device; None where the contracts differ."""
+        return None if self.contract_differences else self.device_throughput or self.throughput
 
     def document(self) -> dict[str, object]:
         """Plain values for JSON: no throughput where the contracts differ."""

@@ -205,7 +205,7 @@ def _exit_code(kinds: Sequence[ComparedKind], fail_below: float | None) -> int:
     shares = [(held, held.share) for _, held in kinds if held is not None and held.share is not None]
     slow = [held for held, share in shares if share < fail_below]
     tests = [held.comparison for held in slow if isinstance(held, RunComparison)]
-    lower = [test for test in tests if test is not None and test.verdict == "lower"]
+    lower = [test for test in tests if test is not None and test.high is not None and test.high < fail_below]
     alone = len(kinds) - len(shares)
     if slow:
         click.echo(
