@@ -40,7 +40,7 @@ TODAY = {
 DENSE, MIXTURE = "contract.model=llama3_tiny", "contract.model=qwen3_moe_tiny"
 RANKS = ["tuning.tensor_parallel=2", "tuning.sequence_parallel=true"]
 TRAINERS = {
-    "torchtitan": (0, [DENSE, "tuning.sharding_stage=3"], "reduce_scatter"),
+    "torchtitan": (0, [DENSE, "tuning.sharding_stage=3", "contract.global_batch=12"], "reduce_scatter"),
     "torchtitan sequence": (0, [DENSE, "tuning.sharding_stage=3", *RANKS], "all_gather"),
     "torchtitan last stage": (3, [DENSE, "tuning.sharding_stage=3", "tuning.pipeline_parallel=2"], "send_receive"),
     "torchtitan experts": (0, [MIXTURE, "tuning.sharding_stage=3", "tuning.expert_parallel=2"], "all_to_all"),

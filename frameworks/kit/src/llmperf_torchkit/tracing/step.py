@@ -96,7 +96,9 @@ def traced_step(
 def _record(plan: Plan, build: Build) -> RecordedStep:
     """The second step of a new trainer: the first one makes the optimiser's states."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed.tensor.debug import _clear_sharding_prop_cache
 
+    _clear_sharding_prop_cache()  # its layouts are on the device mesh of the trainer before
     with FakeTensorMode(allow_non_fake_inputs=True), Recorder() as recorder:
         trainer = build(plan, TracedDevice())
         hooks = [*_mark_gradients(recorder.memory)]
