@@ -28,7 +28,14 @@ PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "-q")
 MOST_BYTES = 60 * 2**20
 MEMBERS = (
     *("llmperf-core", "llmperf-schemas", "llmperf-testing", "llmperf-vendorkit", "llmperf-cpu", "llmperf-nvidia"),
-    *("llmperf-compare", "llmperf-estimate", "llmperf-huggingface", "llmperf-peak", "llmperf-published"),
+    *(
+        "llmperf-compare",
+        "llmperf-estimate",
+        "llmperf-huggingface",
+        "llmperf-inspect",
+        "llmperf-peak",
+        "llmperf-published",
+    ),
     *("llmperf-screening", "llmperf-sweep", "llmperf-trace", "llmperf-tracking", "llmperf-verify", "llmperf-zh"),
     *("llmperf-scripts", "llmperf-torchkit", "llmperf-pytorch", "llmperf-zero", "llmperf-megatron-deepspeed"),
     *("llmperf-lora", "llmperf-datasets"),

@@ -37,7 +37,7 @@ def forge(tmp_path_factory):
 
     python = folder / "env" / "bin" / "python"
     call(UV, "venv", "-q", "--python", sys.executable, folder / "env")
-    names = ("core", "schemas", "launchers/remote", "extensions/scripts")
+    names = ("core", "schemas", "launchers/remote", "extensions/inspect", "extensions/scripts")
     own = (*(ROOT / name for name in names), folder / "package")
     call(UV, "pip", "install", "-q", "--python", python, *own)
     return folder, lambda line, **options: call(folder / "env" / "bin" / "llmperf", *line.split()[1:], **options)

@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 27550,
+    "core": 26750,
     "schemas": 100,
     "testing": 4850,
     "vendors/ascend": 200,
@@ -56,6 +56,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/fuzz": 950,
     "extensions/html": 2050,
     "extensions/huggingface": 1000,
+    "extensions/inspect": 800,
     "extensions/peak": 950,
     "extensions/published": 6200,
     "extensions/screening": 1350,

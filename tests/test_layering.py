@@ -19,7 +19,7 @@ FLOORS = (
 
 TOP_LEVEL_FILES = {"__init__.py", "__main__.py", "errors.py", "hookspecs.py", "lazy.py", "py.typed", "vendorkit.py"}
 
-LISTING = {"llmperf.accounting", "llmperf.launching", "llmperf.reporting", "llmperf.validation"}
+LISTING = {f"llmperf.{name}" for name in ("accounting", "launching", "planning", "plugins", "reporting", "validation")}
 PUBLIC = {"llmperf", "llmperf.types", "llmperf.hookspecs", "llmperf.errors", "llmperf.lazy"} | LISTING
 """What plugins may import of core; of packages that list public names, these."""
 
@@ -31,7 +31,9 @@ SHARED = {
     "llmperf_estimate": {"llmperf_compare", "llmperf_huggingface", "llmperf_trace"},
     "llmperf_lora": {"llmperf_datasets", "llmperf_huggingface"},
     "llmperf_transformers": {"llmperf_huggingface"},
+    "llmperf_fuzz": {"llmperf_inspect"},
     "llmperf_html": {"llmperf_compare", "llmperf_verify"},
+    "llmperf_huggingface": {"llmperf_inspect"},
     "llmperf_published": {"llmperf_vendorkit"},
 }
 """Packages of this project that plugins of a role, or one plugin, may import."""

@@ -24,24 +24,29 @@ if TYPE_CHECKING:
     from llmperf.cases.library import from_table as from_table
     from llmperf.cases.library import library as library
     from llmperf.cases.library import read_case as read_case
+    from llmperf.cases.library import whole_library as whole_library
     from llmperf.cases.library import whole_library_for as whole_library_for
     from llmperf.cases.model_facts import check_model as check_model
-    from llmperf.cases.model_facts import model_text as model_text
     from llmperf.cases.resolve import challenge_seed as challenge_seed
     from llmperf.cases.settings import flattened as flattened
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
     from llmperf.cli.colour import warn as warn
+    from llmperf.cli.completion import case_names as case_names
     from llmperf.cli.completion import device_names as device_names
+    from llmperf.cli.completion import launcher_names as launcher_names
     from llmperf.cli.completion import model_names as model_names
     from llmperf.cli.completion import plugin_names as plugin_names
     from llmperf.cli.completion import run_folders as run_folders
+    from llmperf.cli.open_command import OpenCommand as OpenCommand
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
+    from llmperf.cli.options import Utf8 as Utf8
     from llmperf.cli.output import headings_option as headings_option
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import language_option as language_option
+    from llmperf.cli.output import page_width as page_width
     from llmperf.cli.output import print_facts as print_facts
     from llmperf.cli.output import print_json as print_json
     from llmperf.cli.output import print_page as print_page
@@ -54,6 +59,7 @@ if TYPE_CHECKING:
     from llmperf.cli.request import planned_task as planned_task
     from llmperf.cli.request import request_options as request_options
     from llmperf.files.json_files import MAX_DOCUMENT_BYTES as MAX_DOCUMENT_BYTES
+    from llmperf.files.json_files import builtins as builtins
     from llmperf.files.json_files import convert as convert
     from llmperf.files.json_files import decode as decode
     from llmperf.files.json_files import encode_pretty as encode_pretty
@@ -85,6 +91,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import setting_problem as setting_problem
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
+    from llmperf.planning.user_config import user_config as user_config
     from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases
@@ -94,6 +101,7 @@ if TYPE_CHECKING:
     from llmperf.plugins.facts import plugins_answering as plugins_answering
     from llmperf.plugins.mending import install_own as install_own
     from llmperf.plugins.mending import pip_command as pip_command
+    from llmperf.plugins.packaged_commands import packaged_commands as packaged_commands
     from llmperf.results.disturbances import disturbances as disturbances
     from llmperf.runfolder.create import load_plan as load_plan
     from llmperf.runfolder.reader import rank_records as rank_records
@@ -119,6 +127,7 @@ _MOVED = {
     "estimated_kinds": "llmperf.expected_work",
     "huggingface_config": "llmperf_huggingface.export.huggingface_config",
     "import_config": "llmperf_huggingface.importing.import_config",
+    "model_text": "llmperf_inspect.model_text",
     "load_results": "llmperf_compare.load_results",
     "of_one_model": "llmperf_vendorkit.of_one_model",
     "open_encoder": "llmperf_datasets.text.open_encoder",

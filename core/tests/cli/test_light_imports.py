@@ -52,13 +52,6 @@ def test_validating_imported_documents_imports_no_heavy_module():
     assert below(modules, (*HEAVY, *FOR_WRITERS)) == []
 
 
-@pytest.mark.parametrize("command", ["plugins", "cases", "models", "devices"])
-def test_lists_import_no_tensor_library(command):
-    done, modules = imported(command)
-    assert done == 0
-    assert below(modules, ("torch", "deepspeed", "transformers", "paddle")) == []
-
-
 def test_help_imports_no_plugin():
     done, modules = imported("--help")
     assert done == 0

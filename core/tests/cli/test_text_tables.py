@@ -139,17 +139,3 @@ def test_long_cells_are_cut_after_some_lines_and_that_is_said():
     assert table.cut
     assert [line.split("  ")[0].strip() for line in table.text.splitlines()[2:]] == ["word word"] * 3 + ["word w..."]
     assert not laid_out(columns, [["word " * 20, "x"]], None).cut
-
-
-def test_a_case_is_shown_with_every_path_that_can_be_set(ran):
-    from llmperf.cases.settings import full_path, known_paths
-
-    lines = [line.split() for line in ran(0, "cases", "default").out.splitlines()]
-    values = {words[0]: words[1] for words in lines if len(words) > 1}
-    assert (values["model"], values["seq_len"], values["optimizer.lr"]) == ("llama_mini", "256", "0.001")
-    assert {path for path in known_paths() if path.partition(".")[2] not in values} == set()
-    document = json.loads(ran(0, "cases", "llama2_7b_lora", "--json").out)
-    settings = {setting["path"]: setting for setting in document["settings"]}
-    assert settings["contract.lora.rank"]["value"] == document["contract"]["lora"]["rank"]
-    assert [full_path(setting["set"], "--set") for setting in settings.values()] == list(settings)
-    assert "did you mean 'default'" in ran(2, "cases", "defualt").err

@@ -14,7 +14,7 @@ from llmperf.files.user_files import read_toml
 from llmperf.plugins import mending
 from llmperf.plugins.discovery import find
 from llmperf.plugins.loading import Plugins, load_for
-from llmperf.plugins.mending import install_own, pip_command, reinstall
+from llmperf.plugins.mending import install_own, pip_command
 from llmperf.plugins.own_packages import project_packages, published
 from llmperf.plugins.requirements import unmet_requirements
 
@@ -181,7 +181,6 @@ def test_in_the_environment_of_the_clone_uv_installs_all_distributions(elsewhere
     monkeypatch.setattr(sys, "prefix", str(CLONE / ".venv"))
     sync = f"sync --inexact --project {shlex.quote(str(CLONE))}"
     assert install_own("llmperf-html") == f"uv {sync}"
-    assert reinstall("llmperf-cpu") == f"uv {sync}"
     for found in (None, f"{CLONE}/.uv/bin/uv"):  # only ./dev and what it starts find the second
         monkeypatch.setattr(mending, "which", lambda name, found=found: found)
         assert install_own("llmperf-html") == f"{CLONE}/dev uv {sync}"

@@ -6,10 +6,11 @@ import json
 import re
 
 import pytest
-from llmperf.cases.library import library
-from llmperf.cases.model_facts import model_text
+from llmperf.cases.library import library, read_named
 from llmperf.cli.main import call
 from llmperf.plugins import loading
+from llmperf.types import Model
+from llmperf_inspect import model_text
 
 
 def run(capsys, *words):
@@ -75,3 +76,12 @@ def test_models_are_shown_without_extensions(monkeypatch, capsys):
     assert call(["models", "llama_tiny"]) == 0
     assert call(["models", "import", "config.json"]) == 2
     assert "import is a command of llmperf-huggingface; install it with: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", sorted(library().paths("models")))
+def test_a_model_is_written_as_it_is_read(tmp_path, name):
+    model = library().model(name)
+    path = tmp_path / f"{name}.toml"
+    path.write_text(model_text(model), encoding="utf-8")
+    assert read_named(path, Model) == model
+    assert re.search(r"^source = ", path.read_text(), re.MULTILINE)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from llmperf.plugins.discovery import find
-from llmperf.plugins.hook_names import _place, missing_name
+from llmperf_inspect.used_names import _place, missing_name
 
 PLUGIN = """
 import llmperf

@@ -10,7 +10,9 @@ if TYPE_CHECKING:
     from llmperf.accounting.counting import Convention as Convention
     from llmperf.accounting.counting import convention_of as convention_of
     from llmperf.accounting.counting import flops_by as flops_by
+    from llmperf.accounting.counting import forward_flops as forward_flops
     from llmperf.accounting.counting import known_conventions as known_conventions
+    from llmperf.accounting.flops import flops_of as flops_of
     from llmperf.accounting.flops import utilisation as utilisation
     from llmperf.accounting.parameters import attention_parameters as attention_parameters
     from llmperf.accounting.parameters import attention_shapes as attention_shapes

@@ -18,10 +18,7 @@ from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.packaged_commands import COMMANDS, PackagedCommand, packaged_commands
 
-HOMES = {
-    **dict.fromkeys(("cases", "plugins", "devices", "doctor"), "listings"),
-    **{"models": "model_listing", "plan": "request", "recover": "run"},
-}
+HOMES = {"plan": "request", "recover": "run"}
 """The modules of commands without one of their own name; each command is a function of its name there."""
 
 EXAMPLES = """\b
@@ -32,8 +29,8 @@ Examples:
   llmperf validate runs/                check everything in a folder
 """
 
-WITHOUT_WARNING = ("plugins", "doctor", "validate", "completion")
-"""Commands that do not warn of packages which claim their name: the first two list them, the others have to be fast."""
+WITHOUT_WARNING = ("validate", "completion")
+"""Commands that do not warn of packages which claim their name, since they have to be fast."""
 
 
 @cache

@@ -73,19 +73,6 @@ def _names(parameter: click.Parameter) -> tuple[str, ...]:
     return (*parameter.opts, *parameter.secondary_opts, *([parameter.name] if parameter.name else []))
 
 
-def absent(ctx: click.Context, words: str, what: str = "an option") -> UserError | None:
-    """The error for words of a command that belong to a package which is absent or broken; None for other words."""
-    from llmperf.plugins.mending import install_own
-    from llmperf.plugins.own_packages import project_packages
-
-    command = ctx.command
-    package = project_packages()["options"].get(command.name, {}).get(words)
-    if package is None or not isinstance(command, OpenCommand):
-        return None
-    broken = next((line for line in command.added(ctx).left_out if f"({package})" in line), None)
-    return UserError(f"{words} is {what} of {package}; {broken or f'install it with: {install_own(package)}'}")
-
-
 class CalledCommand:
     """Implements `llmperf.types.CalledCommand`."""
 
@@ -162,7 +149,18 @@ class OpenCommand(click.Command):
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            raise absent(ctx, error.option_name) or error from None
+            raise self.absent(ctx, error.option_name) or error from None
+
+    def absent(self, ctx: click.Context, words: str, what: str = "an option") -> UserError | None:
+        """The error for words that belong to a package which is absent or broken; None for other words."""
+        from llmperf.plugins.mending import install_own
+        from llmperf.plugins.own_packages import project_packages
+
+        package = project_packages()["options"].get(self.name, {}).get(words)
+        if package is None:
+            return None
+        broken = next((line for line in self.added(ctx).left_out if f"({package})" in line), None)
+        return UserError(f"{words} is {what} of {package}; {broken or f'install it with: {install_own(package)}'}")
 
     def invoke(self, ctx: click.Context) -> Any:
         """Let the plugins whose options were added begin, then run the command with its own parameters."""

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from llmperf.cli.colour import painted
-from llmperf.files.text import printable
 from llmperf.reporting.language import headings_option as headings_option
 from llmperf.reporting.language import language_option as language_option
 from llmperf.reporting.language import reader_language
@@ -189,16 +188,3 @@ def _page_table(page: Page, width: int | None, language: str) -> list[str]:
     for line in left_out_text(table, language, "--wide, --format json"):
         lines += ["", *(painted("context", part) for part in fitting(line))]
     return lines
-
-
-def big(number: float | None) -> str | None:
-    """A number with digit groups, or in powers of ten above 10^12."""
-    if number is None:
-        return None
-    return f"{number:.4g}" if number >= 1e12 else f"{number:,.0f}"
-
-
-def say_left_out(lines: Iterable[str]) -> None:
-    """Print on standard error what could not be used."""
-    for line in lines:
-        click.echo(printable(f"left out: {line}"), err=True)

@@ -58,13 +58,14 @@ def program() -> NoReturn:
     code = None
     if words and words not in (["--help"], ["-h"], ["--version"]):
         from llmperf.plugins.discovery import discover
-        from llmperf.plugins.own_packages import is_own
+        from llmperf.plugins.own_packages import is_own, project_packages
         from llmperf.plugins.packaged_commands import COMMANDS
 
+        looking = project_packages()["commands"].get(words[0]) == "llmperf-inspect"
         if not all(is_own(found.distribution) for found in discover()):
             if words[0] in RUNNING:
                 code = _in_child(_ask_informants) or _in_child(_command, limited=False)
-            elif words[0].startswith("-") or words[0] in COMMANDS:
+            elif words[0].startswith("-") or words[0] in COMMANDS or looking:
                 code = _in_child(_command)
     _leave(_exit_code(_command) if code is None else code)
 

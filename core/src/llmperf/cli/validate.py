@@ -14,7 +14,7 @@ import click
 
 from llmperf.cli.colour import painted_severities, warn
 from llmperf.cli.completion import rule_codes
-from llmperf.cli.open_command import CalledCommand, OpenCommand, absent
+from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.options import paths_argument
 from llmperf.cli.output import language_option, print_text
 from llmperf.types.texts import Text
@@ -51,7 +51,8 @@ class Format(click.Choice):  # type: ignore[type-arg]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """The name; click's error for an unknown one."""
-        if value not in self.choices and ctx is not None and (error := absent(ctx, f"--format {value}")):
+        command = None if ctx is None or value in self.choices else ctx.command
+        if ctx is not None and isinstance(command, OpenCommand) and (error := command.absent(ctx, f"--format {value}")):
             raise error
         return super().convert(value, param, ctx)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
 from llmperf.plugins.discovery import Found, find, names
-from llmperf.plugins.facts import catalogue, catalogue_problems
+from llmperf.plugins.facts import catalogue
 from llmperf.plugins.faults import report_if_slow, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
@@ -82,18 +82,6 @@ def probe_all() -> tuple[list[Probe], list[str]]:
         except LlmperfError as error:
             broken.append(str(error))
     return seen, broken
-
-
-def skipped_entries() -> dict[str, list[str]]:
-    """The problems that the installed vendor plugins report for their own catalogues, by vendor."""
-    problems = {}
-    for name in names("vendor"):
-        try:
-            plugin = find("vendor", name)
-            problems[name] = catalogue_problems(plugin, Plugins([plugin]))
-        except LlmperfError:  # reported by the probe
-            continue
-    return problems
 
 
 def this_machine(vendor: str | None) -> Machine:

@@ -128,7 +128,7 @@ def install(unmet: Iterable[Unmet]) -> str | None:
         elif is_own(name):
             commands.append(install_own(name))
         elif origin is not None and not origin.gone:
-            commands.append(_reinstall(origin))
+            commands.append(reinstall_command(origin))
         elif origin is not None or name.startswith(f"{PROJECT}-"):
             return None
         else:
@@ -138,31 +138,6 @@ def install(unmet: Iterable[Unmet]) -> str | None:
     return " && ".join(dict.fromkeys([*commands, *own])) or None
 
 
-def _reinstall(origin: Source) -> str:
+def reinstall_command(origin: Source) -> str:
+    """The command that installs a distribution again from its source."""
     return pip_command("install", "--reinstall", *["-e"] * origin.editable, origin.given)
-
-
-def reinstall(distribution: str) -> str | None:
-    """The command that installs a distribution again from its source; None if the source no longer exists."""
-    if is_own(distribution):
-        return install_own(distribution)
-    if distribution.endswith(".py"):  # a file in the user's folder of plugins
-        return None
-    origin = source(distribution)
-    if origin is None:
-        return pip_command("install", "--upgrade", "--reinstall", distribution)
-    return None if origin.gone else _reinstall(origin)
-
-
-def uninstall(*distributions: str) -> str:
-    """The command that uninstalls the first of some distributions, with those for the others as a comment."""
-    return "  # or: ".join(pip_command("uninstall", distribution) for distribution in distributions)
-
-
-def moved(found: Found) -> str | None:
-    """One line if the folder of an editable plugin no longer exists; None otherwise."""
-    origin = source(found.distribution)
-    if origin is None or not origin.gone or not origin.editable:
-        return None
-    command = pip_command("install", "-e", "FOLDER")
-    return f"its folder {origin.given} is gone; install it again from where it is now: {command}"

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 GROUP = "llmperf.command.v1"
 SOURCES = (".py", "/__init__.py")
 
-COMMANDS = (
-    *("run", "plan", "cases", "models", "plugins", "devices", "validate", "report"),
-    *("recover", "doctor", "completion"),
-)
+COMMANDS = ("run", "plan", "validate", "report", "recover", "completion")
 """The commands of core, whose names no package can take, in the order in which a user meets them."""
 
 

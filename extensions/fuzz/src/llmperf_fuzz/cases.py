@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import llmperf
 from llmperf.types import Case, Contract, Model, Optimizer, Tuning
+from llmperf_inspect import model_text
 
 from llmperf_fuzz.drawing import Settings
 
@@ -33,7 +34,7 @@ def templates() -> dict[str, Model]:
     shelf, plainest = llmperf.library(), dict[str, Model]()
 
     def facts(model: Model) -> tuple[int, str]:
-        return len(llmperf.model_text(replace(model, name="", title="", source=""))), model.name
+        return len(model_text(replace(model, name="", title="", source=""))), model.name
 
     for name in shelf.paths("models"):
         model = shelf.model(name)

@@ -12,6 +12,7 @@ from typing import Any
 
 import llmperf
 from llmperf.launching import package_versions
+from llmperf_inspect import model_text
 
 from llmperf_fuzz.cases import NAME, DrawnCase, options_of
 from llmperf_fuzz.comparison import Outcome, Trained, compared
@@ -23,7 +24,7 @@ def write_report(folder: Path, found: Found, case: DrawnCase, command: str) -> d
     """Write the model and the report into a new folder, after running both commands as a user would."""
     folder.mkdir(parents=True)
     model_file = folder / f"{NAME}.toml"
-    model_file.write_text(llmperf.model_text(case.model))
+    model_file.write_text(model_text(case.model))
     commands, shown, again = [options_of(one, str(model_file)) for one in case[1:]], found.outcome, False
     try:
         layout, alone = (ran([*words, "--out", str(folder / "runs")], folder / "runs.log") for words in commands)

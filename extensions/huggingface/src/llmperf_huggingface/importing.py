@@ -78,11 +78,13 @@ def _begin(called: CalledCommand) -> int | None:
     if len(rest) != 1:
         found = " ".join(rest) or "none"
         raise UserError(f"import: expected a Hugging Face configuration, such as config.json, found {found}")
+    from llmperf_inspect import model_text  # the package whose command this is
+
     if output is not None:
         _check_output(output, force)
     imported = import_config(Path(rest[0]), "imported" if output is None else output.stem)
     model = imported.model
-    count, text = llmperf.count_parameters(model), llmperf.model_text(model)
+    count, text = llmperf.count_parameters(model), model_text(model)
     if output is not None:
         llmperf.write_bytes(output, text.encode())
     if called.values["as_json"]:

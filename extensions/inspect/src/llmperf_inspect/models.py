@@ -1,20 +1,16 @@
-"""`llmperf models`: the models of the library, and the facts of one."""
+"""List the models, or show one with its parameters and FLOPs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
-
-from llmperf.cli.completion import model_names
-from llmperf.cli.open_command import OpenCommand, absent
-from llmperf.cli.options import Utf8
-from llmperf.cli.output import big, headings_option, json_option, print_json, print_table, print_text, say_left_out
+import llmperf
 from llmperf.errors import UserError
 
 if TYPE_CHECKING:
-    from llmperf.accounting.counting import Attention, ConventionFlops
-    from llmperf.types import FlopCount, FlopsPerToken, Model
+    from llmperf.types import FlopCount, Model
 
 EXAMPLES = """\b
 Examples:
@@ -23,18 +19,19 @@ Examples:
 """
 
 
-@click.command("models", cls=OpenCommand, epilog=EXAMPLES)
-@click.argument("names", metavar="[NAME]", nargs=-1, type=Utf8(), shell_complete=model_names)
+@click.command("models", cls=llmperf.OpenCommand, epilog=EXAMPLES)
+@click.argument("names", metavar="[NAME]", nargs=-1, type=llmperf.Utf8(), shell_complete=llmperf.model_names)
 @click.option("--seq-len", type=click.IntRange(min=1, max=2**31), help="Tokens in a sequence.  [default: 4096]")
-@headings_option
-@json_option
+@llmperf.headings_option
+@llmperf.json_option
 @click.pass_context
-def models(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:
+def command(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, as_json: bool) -> None:
     """List the models, or show one.
 
     NAME: a model of the library, or a model file; its facts, parameters and FLOPs are shown.
     """
-    if names and (error := absent(ctx, names[0], "a command")):
+    assert isinstance(ctx.command, llmperf.OpenCommand)
+    if names and (error := ctx.command.absent(ctx, names[0], "a command")):
         raise error
     if len(names) > 1:
         raise UserError(f"expected one NAME, found {' '.join(names)}")
@@ -45,10 +42,9 @@ def models(ctx: click.Context, /, names: tuple[str, ...], seq_len: int | None, a
 
 
 def _list(as_json: bool) -> None:
-    from llmperf.accounting.flops import flops_of
-    from llmperf.cases.library import whole_library
-    from llmperf.files.json_files import builtins
-    from llmperf.plugins.loading import plugins_for
+    from llmperf import builtins, whole_library
+    from llmperf.accounting import flops_of
+    from llmperf.planning import plugins_for
     from llmperf.types import Workload
 
     shelf, plugins = whole_library(), plugins_for()
@@ -59,52 +55,35 @@ def _list(as_json: bool) -> None:
 
     read = shelf.readable("models", counted)
     say_left_out([*shelf.left_out, *plugins.left_out])
-    listed, counts = [model for model, _ in read], {model.name: count for model, count in read}
     if as_json:
-        print_json(
-            [
-                {
-                    **builtins(model),
-                    "parameters": counts[model.name].parameters,
-                    "active_parameters": counts[model.name].active_parameters,
-                }
-                for model in listed
-            ]
-        )
+        llmperf.print_json(
+            [{**builtins(model), "parameters": count.parameters, "active_parameters": count.active_parameters}
+             for model, count in read]
+        )  # fmt: skip
         return
-    print_table(
+    llmperf.print_table(
         ["model", "parameters", "active", "family", "layers", "hidden", "heads", "kv heads", "vocabulary", "positions"],
-        [
-            (
-                model.name,
-                big(counts[model.name].parameters),
-                big(counts[model.name].active_parameters) if model.nominal_active_parameters else None,
-                model.family,
-                model.layers,
-                model.hidden_size,
-                model.attention_heads,
-                model.kv_heads,
-                model.vocab_size,
-                f"{model.max_positions or 'any'} {model.position_encoding}",
-            )
-            for model in listed
-        ],
-    )
+        [(model.name, big(count.parameters), big(count.active_parameters) if model.nominal_active_parameters else None,
+          model.family, model.layers, model.hidden_size, model.attention_heads, model.kv_heads, model.vocab_size,
+          f"{model.max_positions or 'any'} {model.position_encoding}")
+         for model, count in read],
+    )  # fmt: skip
     click.echo("\nsources:")
-    for model in listed:
-        print_text(f"  {model.name}: {model.source}")
+    for model, _ in read:
+        llmperf.print_text(f"  {model.name}: {model.source}")
 
 
 def _show(name: str, seq_len: int, as_json: bool) -> None:
-    from llmperf.cases.library import whole_library_for
-    from llmperf.cases.model_facts import model_text
+    from llmperf import whole_library_for
+
+    from llmperf_inspect.model_file import model_text
 
     model = whole_library_for("models", name).model(name, "NAME")
     document = _document(model, seq_len)
     if as_json:
-        print_json(document)
+        llmperf.print_json(document)
         return
-    print_text(model_text(model))
+    llmperf.print_text(model_text(model))
     by = "" if document["counted_by"] == "core" else f", counted by extension {document['counted_by']}"
     click.echo(f"parameters{by}")
     total, active = document["total_parameters"], document["active_parameters"]
@@ -133,21 +112,19 @@ def _show(name: str, seq_len: int, as_json: bool) -> None:
 
 def _document(model: Model, seq_len: int) -> dict[str, Any]:
     """Facts, parameters and FLOPs of a model for `--json`; components are null where an extension counts."""
-    from llmperf.accounting.counting import flops_by, forward_flops, known_conventions
-    from llmperf.accounting.flops import flops_of
-    from llmperf.accounting.parameters import count_parameters
-    from llmperf.files.json_files import builtins
-    from llmperf.plugins.loading import plugins_for
+    from llmperf import builtins
+    from llmperf.accounting import count_parameters, flops_by, flops_of, forward_flops, known_conventions
+    from llmperf.planning import plugins_for
     from llmperf.types import Workload
 
     workload, plugins = Workload(seq_len=seq_len), plugins_for()
     say_left_out(plugins.left_out)
     flops, known = flops_of(plugins, model, workload), known_conventions()
     by_core = flops.counted_by == "core"
-    counted: dict[str, ConventionFlops | FlopsPerToken] = {str(entry.convention): entry for entry in flops.per_token}
+    counted: dict[str, Any] = {str(entry.convention): entry for entry in flops.per_token}
     if by_core:
         counted = {name: flops_by(convention, model, workload) for name, convention in known.items()}
-    masks: tuple[Attention, ...] = ("full", "causal", "windowed")
+    masks: tuple[Literal["full", "causal", "windowed"], ...] = ("full", "causal", "windowed")
     return {
         "model": builtins(model),
         "counted_by": flops.counted_by,
@@ -157,14 +134,21 @@ def _document(model: Model, seq_len: int) -> dict[str, Any]:
         "seq_len": seq_len,
         "forward_flops": {mask: forward_flops(model, seq_len, mask) for mask in masks} if by_core else None,
         "conventions": [
-            {
-                "convention": name,
-                "flops": entry.flops,
-                "formula": entry.formula,
-                "leaves_out": entry.leaves_out,
-                "title": known[name].title,
-                "source": known[name].source,
-            }
+            {"convention": name, "flops": entry.flops, "formula": entry.formula, "leaves_out": entry.leaves_out,
+             "title": known[name].title, "source": known[name].source}
             for name, entry in counted.items()
         ],
-    }
+    }  # fmt: skip
+
+
+def big(number: float | None) -> str | None:
+    """A number with digit groups, or in powers of ten above 10^12."""
+    if number is None:
+        return None
+    return f"{number:.4g}" if number >= 1e12 else f"{number:,.0f}"
+
+
+def say_left_out(lines: Iterable[str]) -> None:
+    """Print on standard error what could not be used."""
+    for line in lines:
+        click.echo(llmperf.printable(f"left out: {line}"), err=True)
