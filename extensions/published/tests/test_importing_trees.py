@@ -85,7 +85,7 @@ def test_documents_of_one_name_get_more_of_their_folders(tmp_path):
 def test_a_folder_and_a_file_of_its_name_are_two_documents(tmp_path):
     write(tmp_path / "in", a100__README=RESULTS, a100=RESULTS, a100__index=RESULTS)
     assert call(["import", str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 0
-    assert written(tmp_path / "out") == ["a100-README.md", "a100-a100.md", "a100-index.md"]
+    assert written(tmp_path / "out") == ["a100", "a100-2", "a100-3"]
 
 
 def test_a_document_that_is_named_twice_is_refused(tmp_path, capsys):

@@ -115,10 +115,9 @@ def _enter_throughput(
         return ""
     scope, problem = _scope(value, header, contents, where)
     devices = where.devices_per_node
-    if scope == "node" and devices and value.expression is None:  # the printed digits are kept with a smaller scale
-        ends = value.ends and tuple(replace(end, value=end.value / devices) for end in value.ends)
-        each = None if value.value is None else value.value / devices
-        value, scope = replace(value, value=each, scale=value.scale / devices, ends=ends), "device"  # type: ignore[arg-type]
+    if scope == "node" and devices and value.value and value.expression is None:
+        # the printed digits are kept with a smaller scale
+        value, scope = replace(value, value=value.value / devices, scale=value.scale / devices), "device"
     if scope in ("device", "all"):
         if throughputs.setdefault(scope, value) is not value:
             other[header] = value
@@ -170,7 +169,7 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
     if name is None:
         broken = bool(value.expression) and None in (value.printed, value.computed)
         identifier = bool(value.unit) and kind is None and _IDENTIFIER.fullmatch(text)
-        return (None, expected) if broken or identifier or value.ends is not None else (value, "")
+        return (None, expected) if broken or identifier else (value, "")
     if name == "loss" and value.expression is not None and value.printed is None:
         return None, f"expected one number under {header!r}, found {value.expression}"
     accepted = _ACCEPTED_UNITS.get(name)
@@ -180,15 +179,15 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
         if kind not in accepted:
             units = " or ".join(accepted) or "a number without a unit"
             return None, f"expected {units} under {header!r}, found {value.unit}"
-    numbers = [end.value for end in value.numbers if end.value is not None]
-    if name not in SHARES or not numbers or value.unit is not None or value.expression is not None:
+    share = value.value
+    if name not in SHARES or share is None or value.unit is not None or value.expression is not None:
         return value, ""
     percent = column.unit == "percent"  # a share without a unit is read as its whole column is
-    if percent and (small := next((share for share in numbers if 0 < share <= 1), None)) is not None:
+    if percent and 0 < share <= 1:
         of_rows = f"expected percent under {header!r}, as in other rows, or its sign"
-        return None, f"{of_rows}: {small:g} may be a share of 1"
-    if not percent and (large := next((share for share in numbers if share > 1), None)) is not None:
-        return None, f"expected percent, or a share of 1, under {header!r}: {large:g} may be either"
+        return None, f"{of_rows}: {share:g} may be a share of 1"
+    if not percent and share > 1:
+        return None, f"expected percent, or a share of 1, under {header!r}: {share:g} may be either"
     return figure(text, f"{header} (%)" if percent else header), ""
 
 
@@ -203,8 +202,7 @@ def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tupl
     for index, column in enumerate(columns):
         cells = (row[index] for row in rows if index < len(row) and column.name in SHARES)
         shares = (figure(plain(cell), plain(column.title)) for cell in cells)
-        bare = (share.numbers for share in shares if share and share.unit is None and share.expression is None)
-        values = (number.value for numbers in bare for number in numbers if number.value is not None)
+        values = (share.value or 0.0 for share in shares if share and share.unit is None and share.expression is None)
         result.append(replace(column, unit="percent") if max(values, default=0.0) > MAX_SHARE else column)
     return tuple(result)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from errno import EACCES
 from pathlib import Path
@@ -113,7 +113,13 @@ def import_files(
         if target.exists() and not force:
             raise UserError(f"{target}: exists already; --force replaces it")
     contents = [_encoded(document) for document in imported]
-    _make_folders([document.target.parent for document in imported])
+    for folder in (document.target.parent for document in imported):
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not os.access(folder, os.W_OK | os.X_OK):
+                raise PermissionError(EACCES, os.strerror(EACCES))
+        except OSError as error:
+            raise UserError(f"{folder}: cannot create: {error.strerror or error}") from None
     for document, content in zip(imported, contents, strict=True):
         write_bytes(document.target, content)
     return Import(documents=imported, skipped=skipped, without_results=without)
@@ -169,22 +175,6 @@ def _tables_text(published: Published) -> str:
     return f"none among its tables ({'; '.join(tables)})"
 
 
-def _make_folders(folders: Sequence[Path]) -> None:
-    """Make all folders; if one cannot be made or is not writable, remove those that were made."""
-    made: list[Path] = []
-    try:
-        for folder in folders:
-            made += reversed([path for path in (folder, *folder.parents) if not path.exists()])
-            folder.mkdir(parents=True, exist_ok=True)
-            if not os.access(folder, os.W_OK | os.X_OK):
-                raise PermissionError(EACCES, os.strerror(EACCES))
-    except OSError as error:
-        for path in reversed(made):
-            with suppress(OSError):
-                path.rmdir()
-        raise UserError(f"{folder}: cannot create: {error.strerror or error}") from None
-
-
 @dataclass(frozen=True, slots=True)
 class Place:
     """A document, and where it belongs."""
@@ -200,7 +190,8 @@ class Place:
 def places(sources: Sequence[Path]) -> list[Place]:
     """Every document to read, each with a folder of its own. Folders are searched; links in them are not followed.
 
-    UserError if a file is named twice, or if a folder cannot be read.
+    Named documents of one name get more of their folders. UserError if a file is named twice, or if a folder cannot be
+    read.
     """
     found: list[Place] = []
     for source in sources:
@@ -211,7 +202,21 @@ def places(sources: Sequence[Path]) -> list[Place]:
                 found.append(Place(path, folder, True))
         else:
             found.append(Place(source, Path(folder_name(source))))
-    return _told_apart(found)
+    count = Counter(place.folder for place in found)
+    whole = [place.source.resolve() for place in found]
+    if repeated := next((path for path, times in Counter(whole).items() if times > 1), None):
+        raise UserError(f"{repeated}: named twice, itself or as part of a folder")
+    top = os.path.commonpath([path.parent.parent for path in whole]) if whole else ""
+    result: list[Place] = []
+    for place, path in zip(found, whole, strict=True):
+        folder, number = place.folder, 2
+        if count[folder] > 1 and not place.in_tree:
+            parts = path.relative_to(top).parts
+            folder = Path(_safe("-".join(parts[:-1] if _is_index(path) else (*parts[:-1], path.stem))))
+        while any(folder == other.folder for other in result if count[place.folder] > 1):
+            folder, number = place.folder.with_name(f"{place.folder.name}-{number}"), number + 1
+        result.append(Place(place.source, folder, place.in_tree))
+    return result
 
 
 def folder_name(source: Path) -> str:
@@ -244,43 +249,3 @@ def _markdown(root: Path) -> Iterator[Path]:
                 if count > MAX_FILES:
                     raise UserError(f"{root}: more than {MAX_FILES} Markdown files, the most that are read")
                 yield path
-
-
-def _told_apart(found: Sequence[Place]) -> list[Place]:
-    """The documents with names that differ: those that collide get the names of more of their folders."""
-    by_folder: dict[Path, list[Place]] = {}
-    for place in sorted(found, key=lambda place: (str(place.folder), str(place.source))):
-        by_folder.setdefault(place.folder, []).append(place)
-    folders: dict[Path, Path] = {}
-    taken = set(by_folder)
-    for folder, same in by_folder.items():
-        if len(same) > 1:
-            taken.discard(folder)
-        for place in same:
-            path = place.source.resolve()
-            if path in folders:
-                raise UserError(f"{place.source}: named twice, itself or as part of a folder")
-            folders[path] = folder if len(same) == 1 else _longer(place, same, taken)
-            taken.add(folders[path])
-    return [Place(place.source, folders[place.source.resolve()], place.in_tree) for place in found]
-
-
-def _longer(place: Place, same: Sequence[Place], taken: set[Path]) -> Path:
-    """`x-a100` for `x/a100/README.md` beside `y/a100/README.md`; with the file's own name where that is not enough."""
-    parents = _parents(place.source.resolve())
-    others = [other.source.resolve() for other in same if other is not place]
-    for depth in range(1, len(parents)):
-        own = [parent.name for parent in parents[:depth]]
-        if all([name.name for name in _parents(other)[:depth]] != own for other in others):
-            longer = place.folder.with_name(_safe("-".join([*reversed(own), place.folder.name])))
-            if longer not in taken and not place.in_tree:
-                return longer
-    suffixed = place.folder.with_name(_safe(f"{place.folder.name}-{place.source.name}"))
-    number, result = 2, suffixed
-    while result in taken:
-        number, result = number + 1, suffixed.with_name(f"{suffixed.name}-{number}")
-    return result
-
-
-def _parents(path: Path) -> Sequence[Path]:
-    return path.parents[1 if _is_index(path) else 0 :]

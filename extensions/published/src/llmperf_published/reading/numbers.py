@@ -15,7 +15,7 @@ from decimal import Decimal
 from itertools import pairwise
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.types.row import Figure, RangeEnd
+from llmperf_published.types.row import Figure
 
 MAX_EXPRESSION = 200
 """Longest expression that is computed, in characters."""
@@ -30,10 +30,6 @@ _MAGNITUDE = r"(?:(?:million|thousand)(?![a-z])|[km](?![a-z])|[km](?=tok)|百万
 _MAGNITUDES = {"k": 1e3, "thousand": 1e3, "千": 1e3, "万": 1e4, "m": 1e6, "million": 1e6, "百万": 1e6}
 _FIGURE = re.compile(
     rf"(?:~|about|约)?\s*({NUMBER})\s*({_MAGNITUDE})?\s*(%|[A-Za-z/·.%\u4e00-\u9fff][^\d=*+]*)?", re.IGNORECASE
-)
-_RANGE = re.compile(
-    rf"({NUMBER})\s*(%|k(?![a-z]))?\s*(?:-|~|to|至|到)\s*({_UNSIGNED})\s*(%|k(?![a-z]))?\s*([A-Za-z/·.\u4e00-\u9fff][^\d=*+]*)?",
-    re.IGNORECASE,
 )
 _HEADED = re.compile(rf"(?<![a-z\d])({_MAGNITUDE})\s*tok", re.IGNORECASE)
 _SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.]*\d\s*[-+*x/])(?!\d)")
@@ -104,8 +100,6 @@ def figure(text: str, header: str = "") -> Figure | None:
     if len(text) > 2 * MAX_EXPRESSION:
         return None
     header = normal(header[:400])
-    if (interval := _interval(text, header)) is not None:
-        return interval
     if spaced := _SPACED.match(normal(text)):  # `29 911`
         joined = figure(re.sub(" ", "", spaced[0]) + normal(text)[spaced.end() :], header)
         return None if joined is None else replace(joined, text=text)
@@ -114,7 +108,7 @@ def figure(text: str, header: str = "") -> Figure | None:
         words = f"{remark[1]} {remark[2]}" if re.search(r"tok|/s", remark[2], re.IGNORECASE) else remark[1]
     expression, _, result = words.rpartition("=")
     match = _FIGURE.fullmatch(result.strip())
-    if match is None:  # an expression that prints no result; `1460-1480` is a range and no expression
+    if match is None:  # an expression that prints no result
         match = None if expression else re.fullmatch(r"([\d\s.,*/+()]+?)\s*([A-Za-z/]*)", words)
         value = computed(match[1]) if match else None
         if match is None or value is None:
@@ -135,21 +129,6 @@ def figure(text: str, header: str = "") -> Figure | None:
         expression=expression.strip() or None,
         computed=value / scale if value is not None and match[2] else value,
     )
-
-
-def _interval(text: str, header: str) -> Figure | None:
-    """A range such as `25.4%-50.6%` or `2900 ~ 3100 token/p/s`, the lower end first; None for anything else."""
-    match = _RANGE.fullmatch(normal(_FOOTNOTE.sub("", text)))
-    if match is None or (match[2] and match[2].lower() != (match[4] or "").lower()):
-        return None
-    unit = (match[5] or "").strip() or None
-    percent = match[4] == "%" or (unit is None and ("%" in header or "percent" in header.lower()))
-    scale = _scale(None if match[4] == "%" else match[4], "%" if match[4] == "%" else unit, header, percent)
-    ends = [RangeEnd(value=_scaled(digits, scale), printed=digits.replace(",", "")) for digits in match.group(1, 3)
-            if number(digits) is not None]  # fmt: skip
-    if len(ends) < 2 or not 0 < ends[0].value < ends[1].value:
-        return None
-    return Figure(text=text, value=None, scale=scale, unit="%" if percent else unit, ends=(ends[0], ends[1]))
 
 
 def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) -> float:

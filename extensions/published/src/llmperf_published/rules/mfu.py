@@ -13,7 +13,7 @@ from llmperf_published.rules import row_rule
 from llmperf_published.rules.flops import row_flops
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, machine_of
 from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.row import Figure, RangeEnd
+from llmperf_published.types.row import Figure
 
 SPEED = "metrics/tokens_per_second_per_device"
 
@@ -21,18 +21,9 @@ SPEED = "metrics/tokens_per_second_per_device"
 def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
     """Unknown fact of a row whose MFU no known convention gives; None where the figure is wrong in any case."""
     flops = row_flops(published, row)
-    reasons: list[str | None] = []
-    for share, speed in _pairs(mfu, each):
-        (low, high), (least, most) = speed.bounds, share.bounds
-        found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks if low > 0)
-        reasons.append(next((one for one in found if one is not None), None))
-    return reasons[0] if all(reasons) else None
-
-
-def _pairs(mfu: Figure, each: Figure) -> list[tuple[Figure, Figure]]:
-    """Share and throughput; of two ranges, both ends."""
-    ranges = mfu.ends is not None and each.ends is not None
-    return list(zip(mfu.numbers, each.numbers, strict=True)) if ranges else [(mfu, each)]
+    (low, high), (least, most) = each.bounds, mfu.bounds
+    found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks if low > 0)
+    return next((reason for reason in found if reason is not None), None)
 
 
 @row_rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak")
@@ -72,11 +63,7 @@ def per_device(row: PublishedRow) -> Figure | None:
         return each
     if whole is None or not whole.stated or not devices:
         return None
-    text = f"{whole.text} / {devices}"
-    if whole.ends is not None:
-        lower, upper = (RangeEnd(value=end.value / devices, printed=None) for end in whole.ends)
-        return Figure(text=text, value=None, ends=(lower, upper))
-    return Figure(text=text, value=(whole.value or 0.0) / devices)
+    return Figure(text=f"{whole.text} / {devices}", value=(whole.value or 0.0) / devices)
 
 
 def computed_mfu(published: Published, row: PublishedRow) -> float | None:
@@ -89,19 +76,15 @@ def computed_mfu(published: Published, row: PublishedRow) -> float | None:
 
 
 def _percent(each: Figure, flops_per_peak: float) -> str:
-    """The share that a throughput gives, or both ends of a range."""
-    shares = [f"{100 * (number.value or 0.0) * flops_per_peak:.3g}" for number in each.numbers]
-    return f"{' to '.join(shares)} %"
+    """The share that a throughput gives."""
+    return f"{100 * (each.value or 0.0) * flops_per_peak:.3g} %"
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
-    """Check whether a throughput that is printed so gives the share; of two ranges, both ends must agree."""
-    for share, speed in _pairs(mfu, each):
-        (low, high), (least, most) = speed.bounds, share.bounds
-        slack = 1e-9 * most
-        if not (low * flops / peak <= most + slack and high * flops / peak >= least - slack):
-            return False
-    return True
+    """Check whether a throughput that is printed so gives the share."""
+    (low, high), (least, most) = each.bounds, mfu.bounds
+    slack = 1e-9 * most
+    return low * flops / peak <= most + slack and high * flops / peak >= least - slack
 
 
 def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, peaks: Sequence[float]) -> str:
@@ -136,7 +119,7 @@ def mfu_is_nominal(published: Published, row: PublishedRow) -> Iterator[Violatio
 @row_rule("LP313", "error", "No published device computes faster than its peak")
 def within_the_peak(published: Published, row: PublishedRow) -> Iterator[Violation]:
     for name, share in (("mfu", row.metrics.mfu), ("hfu", row.metrics.hfu)):
-        if share is not None and any(number.bounds[0] > 1 for number in share.numbers):
+        if share is not None and share.stated and share.bounds[0] > 1:
             yield f"metrics/{name}", Text("expected at most 100 %, found {}", share.text)
     dtypes, machine, (computed, spent) = dtypes_of(row), machine_of(published, row), _computed(published, row)
     peaks = machine.peaks(dtypes) if machine is not None else []
@@ -166,6 +149,6 @@ def _computed(published: Published, row: PublishedRow) -> tuple[float, str]:
     nominal = flops.known.get("nominal")
     if each is None or nominal is None or flops.frozen:
         return 0.0, ""
-    value = each.bounds[0] if each.value is None else each.value
+    value = each.value or 0.0
     unit = "" if re.search("[A-Za-z]", each.text) else " token/p/s"
     return each.bounds[0] * nominal, f"{value * nominal / 1e12:.4g} TFLOP/s ({each.text}{unit} x {nominal:.3g})"

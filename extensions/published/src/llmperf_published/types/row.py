@@ -13,23 +13,13 @@ from llmperf_vendorkit import PeakEntry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RangeEnd:
-    """One end of a printed range: 25.4 of `25.4-50.6 %`."""
-
-    value: float
-    """The number in the field's unit."""
-    printed: str | None
-    """Its digits as printed; None for an end that was computed."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """A printed number, or a range of two, with its unit and value."""
+    """A printed number with its unit and value."""
 
     text: str
     """The cell as printed, without Markdown."""
     value: float | None
-    """The number in the field's unit: a share for 38.6 %, tokens for 4M. None where it is withheld, and for a range."""
+    """The number in the field's unit: a share for 38.6 %, tokens for 4M. None where it is withheld."""
     printed: str | None = None
     """Its digits as printed: `38.6`. What a rule computes is held against these, rounded or cut off. None where the
     cell gives an expression and no outcome."""
@@ -41,33 +31,18 @@ class Figure:
     """How the cell says that it was computed: `16.67 * 2048 / 8`."""
     computed: float | None = None
     """Value of that expression, in printed units."""
-    ends: tuple[RangeEnd, RangeEnd] | None = None
-    """Both ends of a range, the lower first. None for a single number."""
 
     @property
     def stated(self) -> bool:
-        """There is a number, or a range of them."""
-        return self.value is not None or self.ends is not None
-
-    @property
-    def numbers(self) -> tuple[Figure, ...]:
-        """The figure itself, or the two ends of a range as figures; nothing if it is withheld."""
-        if self.ends is None:
-            return (self,) if self.value is not None else ()
-        return tuple(
-            Figure(text=self.text, value=end.value, printed=end.printed, scale=self.scale, unit=self.unit)
-            for end in self.ends
-        )
+        """There is a number."""
+        return self.value is not None
 
     @property
     def bounds(self) -> tuple[float, float]:
         """The values that round (half up) or are cut off to what is printed: low inclusive, high exclusive.
 
-        Those of a range are from its lower to its upper end. ValueError where there is no value.
+        ValueError where there is no value.
         """
-        if self.ends is not None:
-            lower, upper = self.numbers
-            return lower.bounds[0], upper.bounds[1]
         if self.value is None:
             raise ValueError(f"no number in {self.text!r}")
         if self.printed is None:
