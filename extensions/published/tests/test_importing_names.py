@@ -37,7 +37,7 @@ PUBLIC = ("llmperf", "llmperf.types", "llmperf.errors", "llmperf.hookspecs", "ll
 @pytest.fixture
 def forget_names():
     """Names of plugins are read once in a process; read them again in this test, and after it."""
-    caches = (names.vendor_patterns, library_match._other_frameworks)
+    caches = (names.vendor_patterns, names._devices, library_match._other_frameworks)
     for cache in caches:
         cache.cache_clear()
     yield

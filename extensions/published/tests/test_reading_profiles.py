@@ -111,6 +111,27 @@ def test_every_mfu_is_checked_with_ten_lines(imported, capsys, name, text, profi
     assert "LP622" not in capsys.readouterr().out  # which imports again, without the profile
 
 
+@pytest.mark.parametrize(
+    ("header", "cells", "profile", "path", "expected"),
+    [
+        ("Config | tokens/s/GPU", "TP=8, PP=4, DP=2 | 3800", 'columns."Config" = "parallel"', "parallelism",
+         {"tensor_parallel": 8, "pipeline_parallel": 4, "data_parallel": 2}),
+        ("Configuration | GPUs | TGS", "tp2, ep8, pp32, mbs=4 | 256 | 1500", 'columns."Configuration" = "parallel"',
+         "parallelism", {"tensor_parallel": 2, "pipeline_parallel": 32, "other": {"EP": 8}}),
+        ("config | TGS", "X1 (2x8) | 100", 'columns."config" = "configuration"', "hardware",
+         {"device": "X1", "nodes": 2, "devices_per_node": 8}),
+        ("GPUs | SeqLen (K) | TGS", "8 | 8k | 3314", 'columns."SeqLen (K)" = "seq_len"', "batch", {"seq_len": 8192}),
+        ("Hardware | TGS", "2 nodes, 8 GPUs each | 100", 'rows."2 nodes, 8 GPUs each" = { devices = "2x8" }',
+         "hardware", {"nodes": 2, "devices_per_node": 8}),
+    ],
+)  # fmt: skip
+def test_a_profile_says_what_no_title_says(imported, header, cells, profile, path, expected):
+    rule = "|".join(["---"] * (header.count("|") + 1))
+    code, _, _ = imported("t.md", f"# Results\n\n| {header} |\n|{rule}|\n| {cells} |\n", profile)
+    found = json.loads(Path("out/t/published.json").read_text())["rows"][0][path]
+    assert (code, {name: found[name] for name in expected}) == (0, expected)
+
+
 def test_options_come_before_the_profile(imported):
     code, rows, _ = imported("prime.csv", PRIME, PRIME_PROFILE, "--sequence-length", "4k", "--device", "H200")
     assert (code, rows[1]["verdict"]) == (0, "wrong")

@@ -26,11 +26,7 @@ if TYPE_CHECKING:
     from llmperf import Library
 
 _SIZE = re.compile(r"(?<![\w.])(\d{1,4}(?:\.\d)?)\s?b(?![a-z])")
-_DENIED_BEFORE = re.compile(r"(?:\b(?:no|not|without)|不使用|未使用|未采用|无|不)\s*$")
-_DENIED_AFTER = re.compile(
-    r"\s*[:=(]?\s*(?:(?:is |was )?not (?:used|applied|enabled)|none|no|off|false|disabled|unused|n/a|[-/*]+"
-    r"|无|否|未使用|不使用|未采用|关闭)[\s).]*$"
-)
+_DENIED = re.compile(r"\b(?:no|not|without|none|off|false|disabled|unused|n/a)\b|无|未|不|否|关闭|[:=]\s*[-/*]+\s*$")
 _CONTRACT = ("seq_len", "global_batch", "precision", "dataset", "steps", "seed")
 _TUNING = (
     *("micro_batch", "nodes", "devices", "tensor_parallel", "pipeline_parallel", "sharding_stage"),
@@ -93,7 +89,7 @@ def _words(text: str) -> str:
 
 
 def _model_key(text: str) -> str:
-    return re.sub(r"[\s.()]+", "", software_words().sub(" ", _words(text)))
+    return re.sub(r"[\s.():]+", "", software_words().sub(" ", _words(text)))
 
 
 def framework_name(contents: Contents) -> str | None:
@@ -103,18 +99,12 @@ def framework_name(contents: Contents) -> str | None:
     words = normal(" ".join([*training, contents.text("general", "model") or ""])).lower()
     optimisations = [normal(f"{entry.label}: {entry.text}").lower() for entry in contents.entries("optimisation")]
 
-    def uses(technique: str, line: str) -> bool:
-        """Check whether a line names a technique as a word of its own and does not deny its use."""
-        before, found, after = f"{line} ".partition(technique)
-        part_of_a_word = any(char.isascii() and char.isalpha() for char in (before[-1:], after[:1]))
-        denied = _DENIED_BEFORE.search(before) or _DENIED_AFTER.match(after)
-        return bool(found) and not part_of_a_word and not denied
-
     for entry in vocabulary("frameworks"):
         if entry["in"] == "training":
             named = all(re.search(pattern, words) for pattern in entry["patterns"])
         else:
-            named = any(uses(pattern, line) for pattern in entry["patterns"] for line in optimisations)
+            words_of = rf"(?<![a-z])(?:{'|'.join(entry['patterns'])})(?![a-z])"
+            named = any(re.search(words_of, line) and not _DENIED.search(line) for line in optimisations)
         if named:
             return str(entry["name"]) if "name" in entry else None
     others = [name for name, pattern in _other_frameworks().items() if pattern.search(words)]

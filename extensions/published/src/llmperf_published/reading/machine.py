@@ -17,9 +17,9 @@ from llmperf_published.reading.names import (
 )
 from llmperf_published.reading.numbers import whole
 from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.settings import layout_in, precision_in, stated
+from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import COUNTS
-from llmperf_published.types.row import ConfigurationName, PublishedHardware, PublishedLayout
+from llmperf_published.types.row import ConfigurationName, PublishedHardware
 
 _GRID = re.compile(r"\(\s*(\d{1,5})\s*[x*]\s*(\d{1,5})\s*(?:[x*]\s*(\d{1,4})\s*GB?)?\s*\)", re.IGNORECASE)
 _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,3})(?![\d.]|[A-D](?![A-Za-z]))")
@@ -27,25 +27,17 @@ _BARE_GRID = re.compile(r"(?<![\dA-Za-z.])(\d{1,5})\s*[x*]\s*(\d{1,3})(?![\d.]|[
 _BEFORE = re.compile(
     r"\s*(?:\d{1,5}\s*[x*]\s*\d{1,3}(?:\s*[x*]\s*|\s+)(?=[A-Z])|(\d{1,5})(?:\s*[x*]\s*|\s+))", re.IGNORECASE
 )
-_BEHIND = re.compile(r"\s*[x*]\s*(\d{1,5})\s*(?:$|[,;)]|(?:gpus?|cards?|devices?|卡)(?![a-z]))", re.IGNORECASE)
-"""The number of devices beside their name: `8x A100`, `8 NVIDIA H100 GPUs`, `H100-80GB * 8`."""
 _OF_NODES = r"(?:nodes?|machines?|hosts?|servers?|[机台])"
 _OF_DEVICES = r"(?:gpus?|cards?|devices?|npus?|xpus?|accelerators?|卡)"
-_SPELT_GRIDS = tuple(
-    re.compile(rf"(?<![A-Za-z\d]){pattern}(?![\dA-Za-z])", re.IGNORECASE)
-    for pattern in (
-        rf"(?P<nodes>\d{{1,5}})\s*{_OF_NODES}\s*(?:[x*]|of)\s*(?P<each>\d{{1,5}})\s*{_OF_DEVICES}?",
-        rf"(?P<each>\d{{1,5}})\s*{_OF_DEVICES}\s*[x*]\s*(?P<nodes>\d{{1,5}})\s*{_OF_NODES}",
-    )
+_BEHIND = re.compile(rf"[x*]\s*(\d{{1,5}})\s*(?:$|[,;)]|{_OF_DEVICES}(?![a-z]))", re.IGNORECASE)
+"""The number of devices beside their name: `8x A100`, `8 NVIDIA H100 GPUs`, `H100-80GB * 8`."""
+_SPELT_GRID = re.compile(
+    rf"(?<![A-Za-z\d])(\d{{1,5}})\s*{_OF_NODES}\s*(?:[x*]|of)\s*(\d{{1,5}})\s*{_OF_DEVICES}?", re.IGNORECASE
 )
-"""`2 nodes x 8 GPUs`, `8 GPUs * 2 nodes`: the devices of each node."""
-_EACH = re.compile(
-    rf"(\d{{1,5}})\s*{_OF_DEVICES}?\s*"
-    r"(?:(?:/|per|a|in each|on each)\s*(?:node|machine|host|server)|each|每机|每台|/[机台])",
-    re.IGNORECASE,
+"""`2 nodes x 8 GPUs`."""
+_MEMORY_BESIDE = re.compile(
+    rf"(?:[\s(-]*{FORM_FACTOR.pattern}\)?)?[_\s-](?P<memory>\d{{2,3}})\s?GB?(?![A-Za-z])", re.IGNORECASE
 )
-"""`8 GPUs per node`, `8 GPUs each`."""
-_MEMORY_BESIDE = re.compile(r"[_\s-](\d{2,3})\s?GB?(?![A-Za-z])", re.IGNORECASE)
 """Memory after the name of a device: `h100_80gb`."""
 _NODES = re.compile(r"(\d{1,5}|[二两三四五六七八九十])\s*(?:机|nodes?|machines?|台|hosts?)", re.IGNORECASE)
 _CHINESE = {"两": 2, **{digit: value for value, digit in enumerate("二三四五六七八九十", 2)}}
@@ -73,45 +65,51 @@ _PLACE = re.compile(rf"([A-Za-z][A-Za-z0-9-]{{0,20}}?)_?(?:({_MEMORY})G)?[x_](\d
 
 def hardware(text: str | None, device_model: str | None) -> PublishedHardware:
     """The machine that a configuration cell describes; `device_model` is the accelerator of the environment."""
-    words = normal(text or "")[:400]
+    words = _words(text or "")
     grid = _GRID.search(words) or _BARE_GRID.search(words)
     before = _BEFORE.match(words)
     device = device_at(words) or (device_at(words, before.end()) if before else None)
-    form = FORM_FACTOR.search(words, device.end()) if device else None
-    ends = [match.end() for match in (device, form) if match]
-    beside = next(filter(None, (_MEMORY_BESIDE.match(words, end) for end in ends)), None)
-    memory = int(grid[3]) if grid and grid.re is _GRID and grid[3] else int(beside[1]) if beside else None
-    devices = _counted(_COUNTED, _SINGLE_DEVICE, words)
+    nodes, devices = _counted(_NODES, _SINGLE_NODE, words), _counted(_COUNTED, _SINGLE_DEVICE, words)
+    each = None
     if device and not devices:
-        if before and before.end() <= device.start():
-            devices = int(before[1] or 0) or None
-        else:
-            found = (pattern.search(words, device.end()) for pattern in (FORM_FACTOR, _MEMORY_BESIDE))
-            ends = [device.end(), *(match.end() for match in found if match)]
-            behind = next(filter(None, (_BEHIND.match(words, end) for end in ends)), None)
-            devices = int(behind[1]) or None if behind else None
-    nodes, each = (int(grid[1]), int(grid[2])) if grid else _spelt_out(words, devices)
+        behind = None if grid else _BEHIND.search(words, device.end())
+        counted = before if before and before.end() <= device.start() else behind
+        devices = int(counted[1] or 0) or None if counted else None
+    if grid:
+        nodes, each = int(grid[1]), int(grid[2])
+    elif nodes and devices:  # of `2 nodes, 8 GPUs` the number may be that of each node
+        each = devices // nodes if not devices % nodes and (nodes == 1 or "卡" in words) else None
+        devices = devices if each else None
     if device and not (nodes or devices) and _NUMBERED.fullmatch(device[0]) and words[device.end() :].strip():
         device = None  # `P1 baseline`, `OLMo 3 32B`
+    memory = grid[3] if grid and grid.re is _GRID else None
     name = None
     if device is not None:
-        bar = re.match(r"\s*(?:/|or\b|或)\s*", words[device.end() :])  # several devices, as `H100/H200 SXM`
-        other = device_at(words, device.end() + bar.end()) if bar else None
-        names = [re.sub(r"[\s-]+", "", match["device"]).lower() for match in (device, other) if match]
-        if len(set(names)) == 1 or precision_in(names[1]) is not None:
-            name, count = device["device"].strip(), str(nodes or "")
-            alone = name.removesuffix(count)  # `H1004机` is H100 on 4 machines
-            if alone != name and re.search(r"\d", alone) and re.match(r"[机台]", words[device.end() :]):
-                name = alone
+        name = device["device"].strip()
+        beside = _MEMORY_BESIDE.match(words, device.end())
+        memory = memory or (beside["memory"] if beside else None)
+        alone = name.removesuffix(str(nodes or ""))  # `H1004机` is H100 on 4 machines
+        if re.search(r"\d", alone) and re.match(r"[机台]", words[device.end() :]):
+            name = alone
+        if form := FORM_FACTOR.search(words, device.end()):
+            name = f"{name} {form[0]}"
+        bar = re.compile(r"\s*(?:/|or\b|或)\s*").match(words, device.end())
+        other = device_at(words, bar.end()) if bar else None  # `H100/H200 SXM` is either
+        if other and precision_in(other[0]) is None and other["device"].lower() != device["device"].lower():
+            name = None
     return PublishedHardware(
         configuration=text,
-        device=f"{name} {form[0]}" if name and form else name,
+        device=name,
         device_model=device_model,
         nodes=nodes or None,
         devices_per_node=each or None,
         devices=devices,
-        device_memory=memory or None,
+        device_memory=int(memory or 0) or None,
     )
+
+
+def _words(text: str) -> str:
+    return _SPELT_GRID.sub(r"\1x\2", normal(text)[:400])
 
 
 def in_place_of_a_device(text: str) -> str:
@@ -119,21 +117,10 @@ def in_place_of_a_device(text: str) -> str:
 
     Empty if there are only counts.
     """
-    words = re.sub(r"^\s*\d{1,5}\s*[x*]\s*(?=[A-Za-z])", "", _PHASE.sub(" ", normal(text)[:400]))
-    for pattern in (_GRID, _BARE_GRID, *_SPELT_GRIDS, _EACH, _NODES, _COUNTED, _SINGLE_NODE, _SINGLE_DEVICE):
+    words = re.sub(r"^\s*\d{1,5}\s*[x*]\s*(?=[A-Za-z])", "", _PHASE.sub(" ", _words(text)))
+    for pattern in (_GRID, _BARE_GRID, _NODES, _COUNTED, _SINGLE_NODE, _SINGLE_DEVICE):
         words = pattern.sub(" ", words)
     return " ".join(_NO_DEVICE.sub(" ", words).split()).strip(" ,;:.()")
-
-
-def _spelt_out(words: str, devices: int | None) -> tuple[int | None, int | None]:
-    """Nodes, and devices of each, spelt out: `2 nodes x 8 GPUs`, `2 nodes, 8 GPUs each`, `2机16卡`."""
-    for pattern in _SPELT_GRIDS:
-        if match := pattern.search(words):
-            return int(match["nodes"]), int(match["each"])
-    nodes = _counted(_NODES, _SINGLE_NODE, words)
-    if match := _EACH.search(words):
-        return nodes, int(match[1])
-    return nodes, devices // nodes if devices and nodes and not devices % nodes else None
 
 
 def _counted(number: re.Pattern[str], single: re.Pattern[str], words: str) -> int | None:
@@ -167,25 +154,19 @@ def machine(
 
 
 def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
-    """The cell that names the machine; the one below `config` if it has nodes x devices and no other column does.
+    """The cell that names the machine.
 
-    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, devices with
-    their number, as `4xA10G` does, or a device that a vendor publishes.
+    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, devices with their
+    number, as `4xA10G` does, or a device that a vendor publishes.
     """
-    named = by_name.get("config_name", "")
-    if "configuration" not in by_name and not named.lower().startswith("config"):
-        where = hardware(named, None)
-        if where.nodes and where.devices_per_node:
-            return named
+    if known := by_name.get("configuration") or by_name.get("device"):
+        return known
     machine = by_name.get("machine", "")
-    counted = hardware(machine, None)
-    is_device = counted.device is not None and (counted.devices is not None or bool(publishing(counted.device)))
-    is_hardware = bool(vendors_named(machine)) or is_device
+    where = hardware(machine, None)
+    if vendors_named(machine) or (where.device and (where.devices or publishing(where.device))):
+        return machine
     counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
-    counted = hardware(counts, None)
-    machine = machine if is_hardware else ""
-    known = by_name.get("configuration") or by_name.get("device") or machine
-    return known or (counts if whole(normal(counts)) is None and counted.world_size else None)
+    return counts if whole(normal(counts)) is None and hardware(counts, None).world_size else None
 
 
 def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:
@@ -225,8 +206,6 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     """Parts of a row's machine that could not be parsed: pairs of text and what was expected in its place."""
     problems = []
     configuration = where.configuration or ""
-    if where.device is None and layout_in(configuration) != PublishedLayout():
-        configuration = ""  # `tp2, pp8` below `Configuration`
     machine = by_name.get("machine")
     if machine and machine != configuration and not withheld(machine):
         problems.append((machine, "expected a machine such as DGX-H100 or (1x8)"))

@@ -42,10 +42,11 @@ def vendors_named(text: str) -> list[str]:
 @cache
 def _devices() -> re.Pattern[str]:
     names = vocabulary("devices")
+    vendors = "|".join([*names["prefixes"], *(pattern.pattern for pattern in vendor_patterns().values())])
     common = r"[A-Za-z]{1,20}(?:-[A-Za-z]{1,10})?[\s-]?\d{1,6}[A-Za-z0-9]{0,10}\+?"
     counted = "gpus?|cards?|devices?|npus?|xpus?|accelerators?|nodes?|machines?|hosts?|servers?"
     return re.compile(
-        rf"(?:{'|'.join(names['prefixes'])})?\s*(?!(?:{counted})(?![A-Za-z]))(?!{'|'.join(names['others'])})"
+        rf"(?:(?:{vendors})\s*)*(?!(?:{counted})(?![A-Za-z]))(?!{'|'.join(names['others'])})"
         rf"(?P<device>{'|'.join([*names['patterns'], common])})",
         re.IGNORECASE,
     )
@@ -53,15 +54,7 @@ def _devices() -> re.Pattern[str]:
 
 def device_at(text: str, start: int = 0) -> re.Match[str] | None:
     """The device that a text has at `start`, with or without its vendor, as the group `device`; None if it has none."""
-    match = _devices().match(text, start)
-    while match is None:
-        vendors = (pattern.match(text, start) for pattern in vendor_patterns().values())
-        end = max((vendor.end() for vendor in vendors if vendor), default=start)
-        if end == start:
-            return None
-        start = end + len(text[end:]) - len(text[end:].lstrip())
-        match = _devices().match(text, start)
-    return match
+    return _devices().match(text, start)
 
 
 @cache

@@ -10,7 +10,7 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -21,8 +21,6 @@ MAX_EXPRESSION = 200
 """Longest expression that is computed, in characters."""
 MAX_NUMBER = 30
 """Longest number that is read, in characters."""
-SLACK = 1e-3
-"""Relative difference allowed between two parts of a chain of equations, which print only some of their digits."""
 
 _UNSIGNED = r"(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d+)?(?:[eE][+-]?\d{1,2})?"
 NUMBER = rf"[+-]?{_UNSIGNED}"
@@ -41,6 +39,7 @@ _AMOUNT = re.compile(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*
 _AMOUNT_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 _TOKEN = re.compile(rf"\s*(?:({_UNSIGNED})|([-+*/()x]))")
+_PRODUCT = re.compile(rf"\s*\(?\s*({_UNSIGNED})\s*[*x]\s*({_UNSIGNED})\s*\)?\s*(?:=[^/]*)?/\s*(\d+)\s*(?:=|$)")
 _OPERATIONS: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -146,14 +145,6 @@ def _scaled(digits: str, scale: float) -> float:
     return float(Decimal(digits.replace(",", "")) * Decimal(repr(scale)))
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """The factors of a product, and those it is divided by."""
-
-    multiplied: tuple[float, ...]
-    divided: tuple[float, ...]
-
-
 def computed(expression: str) -> float | None:
     """The value of an expression of numbers, + - * / and brackets; None for anything else or if not finite."""
     tree = _parsed(expression)
@@ -188,28 +179,12 @@ def _value(tree: ast.expr) -> float:
     return _OPERATIONS[type(tree.op)](_value(tree.left), _value(tree.right))
 
 
-def factors(chain: str) -> Factors | None:
-    """The factors of the first part of `a = b = c`, with the divisors of its later parts; None if it is no product."""
-
-    def enter(tree: ast.expr, inverse: bool) -> bool:
-        if isinstance(tree, ast.Constant):
-            (divided if inverse else multiplied).append(tree.value)  # type: ignore[arg-type]
-            return True
-        if not isinstance(tree, ast.BinOp) or not isinstance(tree.op, (ast.Mult, ast.Div)):
-            return False
-        return enter(tree.left, inverse) and enter(tree.right, inverse != isinstance(tree.op, ast.Div))
-
-    parts = []
-    for expression in chain[: 4 * MAX_EXPRESSION].split("="):
-        multiplied: list[float] = []
-        divided: list[float] = []
-        tree = _parsed(expression)
-        if tree is None or computed(expression) is None or not enter(tree, False):
-            return None
-        parts.append((multiplied, divided))
-    multiplied, divided = parts[0]
-    later = [value for _, others in parts[1:] for value in others if value not in divided]
-    return Factors(tuple(multiplied), (*divided, *later))
+def product(chain: str) -> tuple[tuple[float, float], int] | None:
+    """The two factors and the divisor of a chain that begins `16.67 * 2048 / 8`; None for another one."""
+    match = _PRODUCT.match(_UNITS.sub("", chain))
+    values = [number(digits) for digits in match.groups()] if match else []
+    first, second, divisor = values if len(values) == 3 else (None,) * 3
+    return None if first is None or second is None or divisor is None else ((first, second), int(divisor))
 
 
 def broken_link(chain: str) -> tuple[str, str] | None:
@@ -217,13 +192,9 @@ def broken_link(chain: str) -> tuple[str, str] | None:
 
     In `11.36 * 2048 = 23265 / 8` the second part may continue from the value of the first.
     """
-    parts = [part.strip() for part in chain[: 4 * MAX_EXPRESSION].split("=")]
-    for left, right in pairwise(parts):
-        value, other = computed(left), computed(right)
-        if value is None or other is None:
-            continue
-        first_number = re.match(rf"\s*\(?\s*({_UNSIGNED})", right)
-        onward = computed(first_number[1]) if first_number else None
-        if not any(known is not None and math.isclose(value, known, rel_tol=SLACK) for known in (other, onward)):
-            return left, right
+    for left, right in pairwise(chain[: 4 * MAX_EXPRESSION].split("=")):
+        first = re.match(rf"\s*\(?\s*({_UNSIGNED})", right)
+        value, others = computed(left), (computed(right), number(first[1]) if first else None)
+        if value and others[0] and not any(math.isclose(value, other or 0.0, rel_tol=1e-3) for other in others):
+            return left.strip(), right.strip()
     return None

@@ -11,7 +11,7 @@ from llmperf.types import Scalar
 
 from llmperf_published.reading.machine import hardware
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.numbers import factors, length, whole
+from llmperf_published.reading.numbers import length, product, whole
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import (
     LAYOUT,
@@ -135,16 +135,7 @@ class Cells:
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
     """The settings in a row's plain cells."""
-    named = by_name.get("config_name", "")
-    own = "parallel" not in by_name and not named.lower().startswith("config")
-    if own and layout_in(named) != PublishedLayout():
-        by_name = {**by_name, "parallel": named}  # `TP=8, PP=4` below `Config`
-    where = by_name.get("configuration", "")
-    if "parallel" not in by_name and layout_in(where) != PublishedLayout():
-        by_name = {**by_name, "parallel": where}
     cells = Cells(by_name)
-    if own and "parallel" not in by_name and any(degrees(word) for word in named.split()):
-        cells.problems.append((named, _EXPECTED["parallel"]))
     if framework := stated(by_name.get("framework")):
         cells.problems.append((framework, "expected the framework above the table, not in a column"))
     for name in ("fix_hp", "parallel", "precision"):
@@ -236,9 +227,9 @@ def batch(
         values["global_batch"] = int(claimed), "as claimed"
     elif "global_batch" not in values and defaults.global_batch:
         values["global_batch"] = defaults.global_batch, "batch defaults"
-    parts = None if "seq_len" in values else factors(throughput or "")
-    if parts is not None and len(parts.multiplied) == 2 and parts.divided == (world,):  # 16.67 * 2048 / 8
-        lengths = [int(factor) for factor in parts.multiplied if factor.is_integer()]
+    parts = None if "seq_len" in values else product(throughput or "")
+    if parts is not None and parts[1] == world:  # 16.67 * 2048 / 8
+        lengths = [int(factor) for factor in parts[0] if factor.is_integer()]
         values |= {"seq_len": (lengths[-1], "throughput expression")} if lengths else {}
     return PublishedBatch(
         **{name: value for name, (value, _) in values.items()},

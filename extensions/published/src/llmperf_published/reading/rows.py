@@ -25,10 +25,6 @@ from llmperf_published.reading.vocabulary import column_meaning
 from llmperf_published.types.document import Column, Note, PublishedRow, TableRow
 from llmperf_published.types.row import PublishedBatch, PublishedLayout
 
-_MODEL_HEADING = re.compile(r"(?:model|模型)\s*:\s*(\S.*)", re.IGNORECASE)
-"""A heading that names the model of the tables below it: `Model: LLaMA-2 7B`."""
-_THOUSANDS = re.compile(r"\(\s*k(?: tokens)?\s*\)|\bin k\b", re.IGNORECASE)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Document:
@@ -109,9 +105,6 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     ]
     columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
     by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
-    lengths = next((normal(plain(column.title)) for column in columns if column.name == "seq_len"), "")
-    if _THOUSANDS.search(lengths) and by_name["seq_len"].isdecimal():
-        by_name["seq_len"] += "k"
     cells = row_settings.cells_of(by_name)
     configuration = stated(by_name.get("config_name"))
     name = configuration_name(configuration, row.line) if configuration else None
@@ -121,7 +114,7 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
     if where.device_model is not None and not contents.entries("hardware", "accelerator"):
         from_importer.append("device")
     counted = (stated_facts.nodes, stated_facts.devices_per_node, stated_facts.devices)
-    if any(counted) and not (where.nodes or where.devices_per_node or where.devices):
+    if any(counted) and not (where.devices_per_node or where.devices):
         where = replace(where, nodes=counted[0], devices_per_node=counted[1], devices=counted[2])
         from_importer.append("devices")
     if known.own is not None:
@@ -137,12 +130,8 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         for key in ("precision", "dataset")
     )
     precision_text = own_precision or precision_text
-    heading = normal(table.heading)
-    titled = _MODEL_HEADING.fullmatch(heading)
-    general = titled[1] if titled else contents.text("general", "model")
-    if general is None and group is None and model_name(heading, None, known):
-        general = heading
-    model_text = stated(by_name.get("model")) or general
+    heading = table.heading if group is None and model_name(table.heading, None, known) else None
+    model_text = stated(by_name.get("model")) or contents.text("general", "model") or heading
     model = model_name(model_text, group, known)
     if model is None and stated_facts.model and (own_model or withheld(model_text or "")):
         model = stated_facts.model

@@ -120,6 +120,9 @@ def is_on_inference(heading: str, headers: Sequence[str], rows: Sequence[Sequenc
 
 Scope = Literal["device", "node", "all", "unclear"]
 _PIECE = re.compile(r"[a-z][a-z0-9]*|\d+|[\u4e00-\u9fff]+|[/*·()]")
+_SIGNS = {"per": "/", "tokens": "T", "second": "S", "device": "D", "node": "N", "total": "A", "throughput": "H",
+          "neutral": "", "precision": "P"}  # fmt: skip
+"""Kinds of word as signs: `Throughput (tokens/s/GPU)` is `H(T/S/D)`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,63 +141,28 @@ class ThroughputWords:
 def throughput_words(text: str, prose: bool = False) -> ThroughputWords:
     """The scope of a header or a unit; in prose, words that are not known have no effect."""
     known = meanings("throughput")
-    pieces = [(word, known.get(word)) for piece in _PIECE.findall(_lower(text)) for word in _split(piece)]
-    kinds: set[str] = set()
-    per = by_time = single = False
-    for index, (word, kind) in enumerate(pieces):
-        following = pieces[index + 1][0] if index + 1 < len(pieces) else ""
-        if word == "tgs":
-            kinds |= {"tokens", "per second", "per device"}
-        elif word == "tps":
-            kinds |= {"tokens", "per second", "ambiguous"}
-        elif (word == "t" and following == "/") or kind == "tokens":
-            kinds.add("tokens")
-        elif word == "p" and per:
-            kinds.add("per device")
-        elif kind == "per":
-            per, single = True, word in ("单", "single", "one")
-            continue
-        elif word in "*·" and by_time:  # tokens/(s*GPU)
-            per = True
-            continue
-        elif word == "(" or kind in ("neutral", "throughput"):
-            kinds.add(kind or "")
-            continue
-        elif kind in ("second", "device", "node") and per:
-            kinds.add("single node" if kind == "node" and single else f"per {kind}")
-        elif kind in ("device", "node", "total", "precision"):
-            kinds.add(kind)
-        elif word not in "*·)" and (per or not word.isdecimal()):
-            joined = index > 0 and not word.isascii() and pieces[index - 1][1] in ("device", "node")  # 每机柜
-            kinds.add("per unknown" if per or joined else "unknown")
-        by_time = kind == "second" and per
-        per = False
-    rate, scope = {"tokens", "per second"} <= kinds, _scope(kinds, prose)
-    alone = not kinds & {"unknown", "per unknown", "precision"}
-    named = alone and (rate or ("throughput" in kinds and scope is not None))
-    return ThroughputWords(named=named, rate=rate, scope=scope)
-
-
-def _scope(kinds: set[str], prose: bool) -> Scope | None:
-    if "per unknown" in kinds and not prose:
-        return "unclear"
-    if "per device" in kinds:
-        return "unclear" if "per node" in kinds else "device"
-    if {"per node", "single node"} & kinds:
-        return "unclear" if prose else "node"
-    if not {"tokens", "per second"} <= kinds:
-        return None
-    if "ambiguous" in kinds or ({"device", "node"} & kinds and "total" not in kinds and not prose):
-        return "unclear"
-    return "unclear" if "unknown" in kinds and not prose else "all"
-
-
-def _split(piece: str) -> list[str]:
-    """A Chinese piece as known words, the longest first, and single characters; any other piece as it is."""
-    return _chinese().findall(piece) if "\u4e00" <= piece[0] <= "\u9fff" else [piece]
-
-
-@cache
-def _chinese() -> re.Pattern[str]:
-    words = sorted((word for word in meanings("throughput") if not word.isascii()), key=len, reverse=True)
-    return re.compile("|".join([*words, "."]))
+    chinese = sorted((word for word in known if not word.isascii()), key=len, reverse=True)
+    signs = ""
+    for piece in _PIECE.findall(_lower(text)):
+        for word in [piece] if piece.isascii() else re.findall("|".join([*chinese, "."]), piece):
+            kind = known.get(word, "")
+            sign = _SIGNS.get(kind, word if word in "/*·()" else "?")
+            if signs.endswith("/") and word == "p":
+                sign = "D"
+            elif word.isdecimal() and not signs.endswith("/"):
+                sign = ""
+            signs += {"tgs": "T/S/D", "tps": "?T/S", "t": "T"}.get(word, sign)
+    signs = re.sub("(?<=S)[*·]", "/", signs.replace("/(", "/"))
+    odd, rate = set(signs) & set("?P"), "T" in signs and "/S" in signs
+    if prose:
+        signs = signs.replace("?", "")
+    scope: Scope | None = "all" if rate else None
+    if re.search(r"/N?\?", signs):
+        scope = "unclear"
+    elif "/D" in signs:
+        scope = "unclear" if "/N" in signs and "S/D" not in signs else "device"
+    elif "/N" in signs:
+        scope = "unclear" if prose else "node"
+    elif rate and ("?" in signs or ("A" not in signs and re.search("[DN]", signs) and not prose)):
+        scope = "unclear"
+    return ThroughputWords(named=not odd and (rate or ("H" in signs and scope is not None)), rate=rate, scope=scope)

@@ -12,7 +12,7 @@ from llmperf.types import Finding, Row, Section, Sheet, Source, Text, Verdict
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.markdown import withheld
-from llmperf_published.reading.settings import layout_in, truth
+from llmperf_published.reading.settings import truth
 from llmperf_published.reading.vocabulary import meaning
 from llmperf_published.reporting.markdown import published_markdown
 from llmperf_published.rules.machine import machine_of
@@ -229,8 +229,6 @@ def device_name(published: Published, row: PublishedRow) -> str | None:
     if (machine := machine_of(published, row)) is not None and len(machine.devices) == 1:
         return machine.devices[0].model
     where = row.hardware
-    if where.device is None and layout_in(where.configuration or "") != PublishedLayout():
-        return where.device_model  # `tp2, pp8` below `Configuration`
     printed = in_place_of_a_device(where.configuration or "")
     return where.device_model or where.device or (None if withheld(printed) else printed)
 

@@ -9,7 +9,7 @@ from math import isfinite, log
 from llmperf.types import Text, Violation
 from llmperf.validation import shown
 
-from llmperf_published.reading.numbers import broken_link, computed, factors
+from llmperf_published.reading.numbers import broken_link, computed, product
 from llmperf_published.rules import row_rule, rule
 from llmperf_published.rules.flops import model_of
 from llmperf_published.types.document import Published, PublishedRow
@@ -44,16 +44,16 @@ def expressions_hold(_: Published, row: PublishedRow) -> Iterator[Violation]:
 def expression_uses_the_row(_: Published, row: PublishedRow) -> Iterator[Violation]:
     name = THROUGHPUTS[0] if row.metrics.tokens_per_second_per_device else THROUGHPUTS[1]
     figure = getattr(row.metrics, name)
-    parts = factors(figure.expression) if figure is not None and figure.expression else None
-    if parts is None or len(parts.multiplied) < 2 or not parts.divided:
+    parts = product(figure.expression) if figure is not None and figure.expression else None
+    if parts is None:
         return
-    for what, own, numbers in (
-        ("sequence length {}", row.batch.seq_len, parts.multiplied),
-        ("{} devices", row.hardware.world_size, parts.divided),
+    lengths = [int(factor) for factor in parts[0] if factor.is_integer()]
+    for what, own, printed in (
+        ("sequence length {}", row.batch.seq_len, lengths),
+        ("{} devices", row.hardware.world_size, parts[1:]),
     ):
-        integers = [int(number) for number in numbers if number.is_integer()]
-        if own is not None and integers and own not in integers:
-            message = Text("expected {}, found {} in {!r}", Text(what, own), integers[-1], figure.expression)
+        if own is not None and printed and own not in printed:
+            message = Text("expected {}, found {} in {!r}", Text(what, own), printed[-1], figure.expression)
             yield f"metrics/{name}/expression", message
 
 
