@@ -58,7 +58,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/huggingface": 1000,
     "extensions/inspect": 800,
     "extensions/peak": 950,
-    "extensions/published": 6200,
+    "extensions/published": 6000,
     "extensions/screening": 1350,
     "extensions/scripts": 400,
     "extensions/sweep": 2750,
@@ -67,8 +67,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 1850,
     "extensions/zh": 50,
-    "outside tests": 94350,
-    "tests": 50500,
+    "outside tests": 94150,
+    "tests": 50450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
