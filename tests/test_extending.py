@@ -70,3 +70,25 @@ def test_one_package_adds_whatever_the_guide_shows(forge):
     missing = llmperf("llmperf run --matrix sweep.toml", expected=2)
     assert missing.startswith("llmperf: --matrix is an option of llmperf-sweep; install it with: ")
     assert missing.count("\n") == 1
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_option_a_record_and_a_section_are_one_file(tmp_path):
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins" / "extension_room.py").write_text(FILES["src/llmperf_forge/room.py"])
+    (tmp_path / "room.txt").write_text("21.5 at the door\n")
+
+    def llmperf(line):
+        argv = [sys.executable, "-m", "llmperf", *line.split()]
+        env = {**os.environ, "LLMPERF_PLUGINS_DIR": "plugins"}
+        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    llmperf("run default --framework pytorch --set model=llama_tiny --set steps=6 --set warmup_steps=2 --room room.txt")
+    llmperf("pack runs -o runs.zip")
+    assert "LP703" not in llmperf("validate runs.zip")
+    assert "room_celsius" in llmperf("report runs --format csv")
+    (result,) = tmp_path.glob("runs/*/result.json")
+    assert json.loads(result.read_text())["sections"]["room"] == {"first": 21.5, "last": 21.5}

@@ -129,8 +129,9 @@ def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(insta
 
 
 EXTENSION = """
+from dataclasses import dataclass
 from llmperf import hookimpl
-from llmperf.types import Node, Rule
+from llmperf.types import CommandOptions, Node, ResultSection, Row, Rule
 
 class Sessions:
     name = "sessions"
@@ -173,6 +174,26 @@ def check(result):
 @hookimpl
 def llmperf_rules():
     yield Rule(code="TOOLS1", severity="note", title="A driver", check=check, page="# TOOLS1: A driver")
+
+@dataclass(frozen=True)
+class Figures:
+    files: int
+
+@hookimpl
+def llmperf_result_sections():
+    def compute(plan, result, run):
+        return Figures(len(list(run.iterdir())))
+
+    def rows(figures, result):
+        yield Row(key="files", label="files", value=figures.files)
+
+    yield ResultSection(name="tools", figures=Figures, compute=compute, rows=rows)
+
+@hookimpl
+def llmperf_command_options(command):
+    import click
+
+    yield CommandOptions(options=[click.Option(["--tools"])])
 """
 
 
@@ -198,6 +219,10 @@ def llmperf_rules():
             "rules-give-findings",
             "JSON pointer, such as",
         ),
+        ("run.iterdir", "run.itemdir", "sections-have-figures", "section 'tools': compute raised AttributeError"),
+        ('name="tools"', 'name="my-tools"', "sections-have-figures", "expected lower-case letters"),
+        ("figures.files", "figures.folders", "sections-have-figures", "section 'tools': rows raised"),
+        ('"--tools"', '"--out"', "options-are-its-own", "options of run: --out is the command's own"),
         ("TOOLS1", "LP990", "rules-give-findings", "expected a prefix of the package's own, found LP"),
     ],
 )
@@ -208,6 +233,7 @@ def test_what_an_extension_adds_is_tried(install, monkeypatch, old, new, failed,
     install("llmperf-tools", "forge-tools", EXTENSION.replace(old, new) if old else EXTENSION, role="extension")
     subject = subject_of("extension", "forge-tools")
     additions = ("observers-follow-a-run", "reporters-give-text", "rules-give-findings")
+    additions += ("sections-have-figures", "options-are-its-own")
     names = ("found-by-metadata", "launchers-give-commands", *additions)
     made = [outcome(subject, check) for check in checks_of("extension") if check.name in names]
     assert len(made) == len(names)

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from llmperf import this_machine
 from llmperf.cases.library import library_with_case, whole_library_for
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError, UserError
@@ -19,7 +20,6 @@ from llmperf.launching.local_launcher import free_port
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Outcome, Selection, Site
-from llmperf.planning.vendors import this_machine
 from llmperf.plugins.discovery import find, names
 from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins

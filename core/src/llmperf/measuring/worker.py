@@ -24,7 +24,7 @@ from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import project_packages
 from llmperf.runfolder import filenames
-from llmperf.runfolder.reader import FURTHER, KINDS, Moment, Recorder, RecordFile
+from llmperf.runfolder.reader import FURTHER, KINDS, MISSPELT, Moment, Recorder, RecordFile
 from llmperf.types.devices import Device
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import RankTask
@@ -246,14 +246,18 @@ def check_parameters(built: int, plan: Plan, builder: str) -> None:
 
 def further_records(plugins: Plugins, plan: Plan, rank: int, trainer: Trainer) -> list[RankRecords]:
     """Further records of the core and extensions for a rank; PluginError for a kind that is invalid or taken."""
+    from difflib import get_close_matches
+
     owners: dict[str, str] = {}
     further = []
     for key, part in plugins.collect_items(RECORDS_HOOK, plan=plan, rank=rank, trainer=trainer):
         if not isinstance(part, RankRecords):
             raise PluginError(f"{plugins.who(key)}: {RECORDS_HOOK}: expected RankRecords, found {type(part).__name__}")
         of = owners.get(part.kind, "core" if part.kind in KINDS and plugins.found(key).role != "core" else None)
-        if of is not None or not FURTHER.fullmatch(part.kind):
-            found = f"{part.kind!r:.80}{'' if of is None else f', which is that of {of}'}"
+        near = [] if part.kind in KINDS else get_close_matches(part.kind, KINDS, n=1, cutoff=MISSPELT)
+        if of is not None or near or not FURTHER.fullmatch(part.kind):
+            like = f", which resembles {near[0]!r} of core" if near else ""
+            found = f"{part.kind!r:.80}{like if of is None else f', which is that of {of}'}"
             raise PluginError(f"{plugins.who(key)}: {RECORDS_HOOK}: expected a kind of its own, found {found}")
         owners[part.kind] = plugins.who(key)
         further.append(part)

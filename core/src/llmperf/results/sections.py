@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 HOOK = "llmperf_result_sections"
 LEFT_OUT = "left out of the sections: "
 """Beginning of the note on a section that could not be computed."""
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+"""Names of sections."""
 
 
 class OwnedSection(NamedTuple):
@@ -47,7 +48,7 @@ def known_sections() -> KnownSections:
         owner = plugins.found(key)
         if not isinstance(section, ResultSection):
             faults.append(f"{who(owner)}: expected a ResultSection of {HOOK}, found {type(section).__name__}")
-        elif not _NAME.fullmatch(section.name):
+        elif not NAME.fullmatch(section.name):
             faults.append(f"{who(owner)}: {HOOK}: expected lower-case letters, found the name {section.name!r:.80}")
         elif section.name in known:
             rivals = f"{who(known[section.name].owner)} and of {who(owner)}"

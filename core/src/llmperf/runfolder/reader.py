@@ -49,7 +49,9 @@ KINDS: dict[str, type[Record]] = {
     "profile": ProfileRecord,
 }
 FURTHER = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""Names of the kinds of records that extensions write."""
+"""Names of the kinds of records that extensions write; not one that may be a misspelt kind of another."""
+MISSPELT = 0.8
+"""Ratio of difflib from which a kind is a misspelling."""
 _STEP = b'{"kind":"step"'
 """Beginning of the line of a step."""
 _STEPS = msgspec.json.Decoder(StepRecord)

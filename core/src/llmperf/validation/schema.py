@@ -75,7 +75,7 @@ def strict_findings(schema: Schema, document: Any) -> list[Finding]:
 
 def record_findings(document: Any) -> list[Finding]:
     """Departures of one record from the schema of its `kind`; whole numbers are written without a point."""
-    from llmperf.runfolder.reader import FURTHER
+    from llmperf.runfolder.reader import FURTHER, MISSPELT
 
     kinds = _record_kinds()
     if not isinstance(document, dict):
@@ -83,7 +83,7 @@ def record_findings(document: Any) -> list[Finding]:
     kind = document.get("kind")
     if kind is None:
         return [MISSING_KEY.finding("/kind", Text("expected one of: {}", ", ".join(kinds)))]
-    further = isinstance(kind, str) and FURTHER.fullmatch(kind) and not _nearest(kind, list(kinds))
+    further = isinstance(kind, str) and FURTHER.fullmatch(kind) and not _nearest(kind, list(kinds), MISSPELT)
     if not isinstance(kind, str) or (kind not in kinds and not further):
         return [NOT_A_CHOICE.finding("/kind", _choice_message(kind, list(kinds)))]
     if kind not in kinds:
@@ -281,10 +281,10 @@ def _choice_message(found: Any, choices: list[Any]) -> Text:
     return Text("found {}{}", shown(found), near or Text("; expected one of: {}", ", ".join(map(shown, choices))))
 
 
-def _nearest(found: Any, choices: list[str]) -> str:
+def _nearest(found: Any, choices: list[str], cutoff: float = 0.6) -> str:
     if not isinstance(found, str) or len(found) > 100:
         return ""
     from difflib import get_close_matches
 
-    near = get_close_matches(found, choices, n=1, cutoff=0.6)
+    near = get_close_matches(found, choices, n=1, cutoff=cutoff)
     return Text("; did you mean {}?", shown(near[0])) if near else ""

@@ -109,11 +109,8 @@ def pack(
     for run in runs:
         if not (run / RESULT).is_file():
             raise UserError(f"{run}: expected a run folder with {RESULT}, found none")
-        judged = Validator(submitted=True).validated(run)
-        errors = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
-        if errors:
-            lines = (f"{path}:{one.path}: {one.code} {one.message}" for path, one in errors)
-            raise Refused(f"{run}: not valid, so not packed:", lines)
+        if errors := _errors(run):
+            raise Refused(f"{run}: not valid, so not packed:", errors)
     names = [run.resolve().name for run in runs]
     hidden = next((name for name in names if name.startswith(".")), None)
     if hidden is not None:
@@ -146,7 +143,19 @@ def pack(
             entry.external_attr = 0o644 << 16
             archive.writestr(entry, data)
     write_bytes(output, buffer.getvalue())
+    if errors := _errors(
+        output
+    ):  # such as a section of an extension that was computed from a file that does not travel
+        output.unlink()
+        raise Refused(f"{output}: would not be valid, so not written:", errors)
     return results, len(members)
+
+
+def _errors(path: Path) -> list[str]:
+    """Errors of a run folder, or of an archive, as a submission."""
+    judged = Validator(submitted=True).validated(path)
+    found = [(file.path, one) for file in judged for one in file.findings if one.severity == "error"]
+    return [f"{where}:{one.path}: {one.code} {one.message}" for where, one in found]
 
 
 def _files(run: Path, with_logs: bool) -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from llmperf_pytorch.kernel_limits import (
 )
 
 if TYPE_CHECKING:
+    from llmperf import OptionCheck
     from llmperf.types import Layout, Probe, RunSpec
 
 SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name not in ("multi_token_layers", "counted"))
@@ -30,8 +31,10 @@ TORCH_SETTINGS = ("recompute", "recompute_every", "compile")
 """Optional settings of every framework that builds its blocks by `models.py`."""
 ENCODINGS = ("rope", "alibi")
 """Position encodings that the definitions have."""
-OPTIONS = {"prefetch": (0, 1, 2, 3)}
+PREFETCH = (0, 1, 2, 3)
 """`framework.prefetch`: for how many blocks ahead FSDP2 gathers parameters while one computes."""
+OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {"prefetch": PREFETCH}
+"""Values of each option, or a check such as `llmperf.whole_number(1)`."""
 
 
 def common_problems(framework: str, spec: RunSpec, probe: Probe) -> Iterator[Problem]:
@@ -101,7 +104,7 @@ def update_bytes_per_parameter(spec: RunSpec, layout: Layout) -> float:
 def gathered_blocks(spec: RunSpec, layout: Layout) -> int:
     """Blocks whose sharded parameters are gathered at once: the one that computes, and those gathered ahead."""
     ahead = spec.framework.get("prefetch", 1)
-    return 1 + int(ahead) if layout.sharding_stage == 3 and ahead in OPTIONS["prefetch"] else 0
+    return 1 + int(ahead) if layout.sharding_stage == 3 and ahead in PREFETCH else 0
 
 
 def prefetch_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:

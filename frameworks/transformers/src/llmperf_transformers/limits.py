@@ -11,8 +11,7 @@ from llmperf import setting_problem
 from llmperf.errors import UserError
 from llmperf.types import Problem
 from llmperf_pytorch.kernel_limits import has_grouped_products
-from llmperf_pytorch.limits import OPTIONS as SHARDING_OPTIONS
-from llmperf_pytorch.limits import shares_model
+from llmperf_pytorch.limits import PREFETCH, shares_model
 from llmperf_torchkit.limits import adapter_problems, compile_problems
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 
 RECIPES: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "bf16_pure", "fp16")
 OPTIONS = {
-    **SHARDING_OPTIONS,
+    "prefetch": PREFETCH,
     "engine": ("fsdp2", "deepspeed"),
     "experts": ("eager", "batched_mm", "grouped_mm"),
 }

@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import is_dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import click
 import llmperf_schemas
+from llmperf.cli.main import cli
 from llmperf.errors import UserError, unknown
 from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import of_this_project
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.types import Logger, Node, NodeCommand, NodeRequest, Plan, Progress, Result, StepProgress
+from llmperf.results.sections import NAME
+from llmperf.types import (
+    CommandOptions,
+    Logger,
+    Node,
+    NodeCommand,
+    NodeRequest,
+    Plan,
+    Progress,
+    Result,
+    ResultSection,
+    Row,
+    StepProgress,
+)
 from llmperf.validation.catalogue import OURS, Catalogue, open_catalogue
 
 from llmperf_testing.check import ContractError, Skip, check, require
@@ -24,6 +40,8 @@ from llmperf_testing.subject import Subject
 
 HOSTS = ("node0", "node1")
 """Hosts that a launcher is asked for."""
+OPEN_COMMANDS = ("run", "plan", "models", "validate", "report", "doctor")
+"""Commands to which extensions add options."""
 POINTER = re.compile(r"(/([^~/]|~[01])*)*")
 PROGRESS = Progress(
     phase="measuring", step=1, steps=2, loss=8.5, tokens_per_second_per_device=1000.0, mfu=None, memory_used_bytes=None,
@@ -174,6 +192,42 @@ def loggers_follow_a_run(subject: Subject) -> None:
             run = Path(folder)
             for method, argument in (("started", (plan, run)), ("steps", ((STEP,),)), ("ended", (_example(), run))):
                 _called(who, method, getattr(observer, method), *argument)
+
+
+@check(is_loaded, hook="llmperf_result_sections")
+def sections_have_figures(subject: Subject) -> None:
+    """Each section that it adds has a name of its own, and figures and rows of a run where it has any."""
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "the example plan")
+    for section in _added(subject, "llmperf_result_sections"):
+        who = f"section {section.name!r}"
+        require(isinstance(section, ResultSection), f"{who}: expected a ResultSection, found {section!r}")
+        require(NAME.fullmatch(section.name), f"{who}: expected lower-case letters, digits and underscores")
+        require(is_dataclass(section.figures), f"{who}: expected a dataclass of figures, found {section.figures!r}")
+        with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
+            figures = _called(who, "compute", section.compute, plan, _example(), Path(folder))
+        if figures is None:
+            continue
+        require(isinstance(figures, section.figures), f"{who}: compute: expected its figures, found {figures!r}")
+        rows = _called(who, "rows", _listed, section.rows, figures, _example())
+        require(all(isinstance(row, Row) for row in rows), f"{who}: rows: expected Rows, found {rows!r}")
+
+
+@check(is_loaded, hook="llmperf_command_options")
+def options_are_its_own(subject: Subject) -> None:
+    """No option that it adds to a command is one of the command's own."""
+    for name in OPEN_COMMANDS:
+        command = cli.get_command(click.Context(cli), name)
+        taken = {text for one in command.params for text in (*one.opts, *one.secondary_opts)} if command else set()
+        for owner, group in subject.plugins.collect_items("llmperf_command_options", command=name):
+            if owner.startswith("core:"):
+                continue
+            require(isinstance(group, CommandOptions), f"options of {name}: expected CommandOptions, found {group!r}")
+            rivals = [text for one in group.options for text in one.opts if text in taken]
+            require(not rivals, f"options of {name}: {', '.join(rivals)} is the command's own")
+
+
+def _listed(function: Callable[..., Iterable[Any]], *arguments: Any) -> list[Any]:
+    return list(function(*arguments))
 
 
 def _example() -> Result:

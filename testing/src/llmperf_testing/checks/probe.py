@@ -201,11 +201,14 @@ def catalogue_agrees_with_peaks(subject: VendorSubject) -> None:
 
 @check(catalogue_has_its_shape)
 def devices_agree_with_catalogue(subject: VendorSubject) -> None:
-    """A device that is seen here has about the memory that the catalogue gives its model."""
+    """A device that is seen here has about the memory that the catalogue gives its model, and is as divisible."""
     models = [one.devices[0] for one in subject.catalogue]
     listed = {normalised(name, subject.name): one for one in models for name in device_names(one)}
     for device in subject.probe.devices:
         known = listed.get(normalised(device.model, subject.name))
+        if known is not None and device.divisible != known.divisible:
+            divided = "divisible here, not in the catalogue" if device.divisible else "divisible in the catalogue alone"
+            raise ContractError(f"{device.model}: {divided}; every run would be invalid (LP308)")
         if known is not None and device.memory_bytes is not None:
             message = f"{device.model}: {device.memory_bytes} bytes here, {known.memory_bytes} in the catalogue"
             require(about(known.memory_bytes, device.memory_bytes / 2**30), message)

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 
 import click
-from llmperf.cli.output import json_option, print_json
+from llmperf import json_option, print_json
 from llmperf.plugins.discovery import Found
 
 from llmperf_testing.check import Outcome
