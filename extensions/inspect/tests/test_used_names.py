@@ -26,10 +26,7 @@ def llmperf_catalogue():
         ("llmperf.PeakTable", "llmperf.PeakTable is now llmperf_vendorkit.PeakTable"),
         ("from llmperf.types import Colour", "llmperf.types has no Colour"),
         ("from llmperf.colours import Red", "there is no module llmperf.colours"),
-        (
-            "from llmperf_pytorch.models import DTYPES",
-            "llmperf_pytorch.models.DTYPES is now llmperf_pytorch.rest_dtype",
-        ),
+        ("from llmperf_pytorch.models import DTYPES", "llmperf_pytorch.models has no DTYPES"),
         ("from llmperf_pytorch.llama import Llama", "there is no module llmperf_pytorch.llama"),
         ("from llmperf.types import Problem", None),
         ("from llmperf.vendorkit import PeakTable", None),

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import llmperf_pytorch
 import pytest
-from llmperf_pytorch import limits, models
 from llmperf_testing.scaffold import PackageName, rendered
 
 pytestmark = pytest.mark.slow
@@ -84,15 +83,6 @@ def test_generated_frameworks_import_names_of_the_surface_only(kind):
                 assert {alias.name for alias in node.names} <= set(llmperf_pytorch.__all__), file
             elif isinstance(node, ast.Import):
                 assert not any(alias.name.startswith(OURS) for alias in node.names), file
-
-
-@pytest.mark.parametrize(
-    ("module", "name", "now"),
-    [(limits, "needed_features", "llmperf.needed_features"), (models, "DTYPES", "llmperf_pytorch.rest_dtype")],
-)
-def test_names_that_moved_say_where_they_are(module, name, now):
-    with pytest.raises(ImportError, match=rf"^{module.__name__}\.{name} is now {now}$"):
-        getattr(module, name)
 
 
 if __name__ == "__main__":

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import llmperf
 import torch
+from llmperf.types import Plan
 
 from llmperf_torchkit.processes import own_rank
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 
 class Feed:

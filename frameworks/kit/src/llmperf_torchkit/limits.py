@@ -7,14 +7,11 @@ import shutil
 from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 from llmperf import setting_problem
-from llmperf.types import Facts, Needs, Problem, WorkerPlan
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Probe, RunSpec
+from llmperf.types import Facts, Layout, Needs, Probe, Problem, RunSpec, WorkerPlan
 
 CUDA_FOLDERS = ("CUDA_HOME", "CUDA_PATH")
 USUAL_CUDA = "/usr/local/cuda"

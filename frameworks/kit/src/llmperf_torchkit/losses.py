@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types.records import DeferredScalar
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from llmperf.types.records import DeferredScalar
 
 PART_BYTES = 2**26
 """Float32 logits that are held at a time."""

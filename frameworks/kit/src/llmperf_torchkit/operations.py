@@ -6,17 +6,14 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed
+from llmperf.types import Device, OperationToTime, Plan, PreparedOperation, TimedOperations
 from torch.nn import functional
 
 from llmperf_torchkit.precision import DTYPES
 from llmperf_torchkit.processes import join_ranks, leave_ranks, torch_device
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, OperationToTime, Plan, PreparedOperation, TimedOperations
 
 SAMPLED_ROWS, SAMPLED_COLUMNS = 4, 64
 TOLERANCES = {"fp32": 1e-4, "tf32": 4e-3, "bf16": 2e-2, "fp16": 4e-3}

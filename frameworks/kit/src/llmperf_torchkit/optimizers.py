@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from llmperf import decays
-
-if TYPE_CHECKING:
-    from llmperf.types import Optimizer
+from llmperf.types import Optimizer
 
 FUSED_DEVICES = ("cuda", "cpu")
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
 from llmperf.errors import RunFailed
-
-if TYPE_CHECKING:
-    from llmperf.types import RunSpec
+from llmperf.types import RunSpec
 
 BLOCK = 128
 """Rows and columns of a block of weights in fp8, and length of a block of activations."""

@@ -7,14 +7,11 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 import torch.distributed
 from llmperf.errors import PluginError
+from llmperf.types import Device, Plan
 from torch.distributed import distributed_c10d
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 GRACE_SECONDS = 30.0
 ADDRESS, DESCRIPTOR = "LLMPERF_STORE_ADDRESS", "LLMPERF_STORE_FD"

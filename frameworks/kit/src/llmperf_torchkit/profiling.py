@@ -6,17 +6,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from llmperf.types import ProfiledOperation, StepProfile
+from llmperf.types import Device, ProfiledOperation, StepProfile
 from torch.profiler import profile, record_function, supported_activities
 
 from llmperf_torchkit.processes import own_rank, torch_device
 from llmperf_torchkit.tracing.operations import FREE, known_kind
-
-if TYPE_CHECKING:
-    from llmperf.types import Device
 
 COMMUNICATION = ("nccl", "rccl", "gloo:", "hccl", "bkcl", "xccl")
 """Parts of the names of what communicates, on the device or the host."""

@@ -8,13 +8,10 @@ import socket
 import statistics
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
 import torch.distributed
-
-if TYPE_CHECKING:
-    from llmperf.types import PairEnd
+from llmperf.types import PairEnd
 
 SECONDS = 1.0
 MATRIX = 8192

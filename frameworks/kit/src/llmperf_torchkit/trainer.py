@@ -7,23 +7,20 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
 import torch.distributed
 from llmperf.errors import RunFailed
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
+from llmperf.types.devices import DeviceEvent
 from typing_extensions import Self
 
 from llmperf_torchkit.compiled import compile_seconds, compiler_failure
 from llmperf_torchkit.losses import SequenceLosses, recorded_in
 from llmperf_torchkit.optimizers import adamw_kernel
 from llmperf_torchkit.precision import projections_text
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
-    from llmperf.types.devices import DeviceEvent
 
 
 class Waits:

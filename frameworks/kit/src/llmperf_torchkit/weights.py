@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
 import torch.distributed
+from llmperf.types import Model
 from torch.distributed import ProcessGroup
 from torch.distributed.tensor import DTensor
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 CHUNK = 2**24
 """Elements drawn on the host at a time: 64 MiB of float32."""

@@ -14,18 +14,16 @@ import re
 import warnings
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
+from llmperf.types import RunSpec
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora.layer import Linear
 from peft.utils import get_peft_model_state_dict
 from safetensors.torch import save_file
 from torch.nn import functional
-
-if TYPE_CHECKING:
-    from llmperf.types import RunSpec
 
 ADAPTER = "default"
 WEIGHTS = "adapter_model.safetensors"

@@ -10,16 +10,13 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 from llmperf.errors import UserError
-from llmperf.types import Problem
+from llmperf.types import Model, Problem
 
 from llmperf_lora.stored_weights import stored_shapes_of
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 WHERE = "framework.base_weights"
 SINGLE = "model.safetensors"

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from llmperf.types import RunSpec
 from llmperf_torchkit.weights import fill_parameter
 from safetensors import safe_open
 
 from llmperf_lora.base_folder import stored_files
 from llmperf_lora.limits import read_options
 from llmperf_lora.stored_weights import stored_names
-
-if TYPE_CHECKING:
-    from llmperf.types import RunSpec
 
 
 class BaseWeights:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Device, Plan
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.models import construct_model
 from llmperf_torchkit.precision import default_dtype, rest_dtype
@@ -15,9 +15,6 @@ from llmperf_torchkit.weights import count_parameters
 from llmperf_lora.adapters import adapt, seed_dropout
 from llmperf_lora.base_weights import BaseWeights
 from llmperf_lora.mmlu_evaluation import Afterwards
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class LoraDdpTrainer(Afterwards, DdpTrainer):

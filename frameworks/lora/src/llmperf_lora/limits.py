@@ -6,14 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from llmperf import option_problems, setting_problem, whole_number
-from llmperf.types import Problem
-
-if TYPE_CHECKING:
-    from llmperf import OptionCheck
-    from llmperf.types import Layout, Probe, RunSpec
+from llmperf import OptionCheck, option_problems, setting_problem, whole_number
+from llmperf.types import Layout, Probe, Problem, RunSpec
 
 SPLITS = ("test", "val")
 

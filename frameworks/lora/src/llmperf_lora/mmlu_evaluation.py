@@ -8,18 +8,15 @@ from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Plan
 from llmperf_torchkit.processes import own_rank
+from peft import PeftModel
 
 from llmperf_lora.adapters import save_adapters
 from llmperf_lora.limits import read_options
 from llmperf_lora.mmlu.prompts import Prompt
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
-    from peft import PeftModel
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
 

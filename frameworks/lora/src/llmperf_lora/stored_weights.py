@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from llmperf.errors import UserError
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
-    from llmperf.types.models import Mixture
+from llmperf.types import Model
+from llmperf.types.models import Mixture
 
 Shape = tuple[int, ...]
 SEPARATE_EXPERTS = ("qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "mixtral")

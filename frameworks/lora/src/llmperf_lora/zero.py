@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from llmperf.types import Device, Plan
 from llmperf_torchkit.processes import own_rank
 from llmperf_zero.deepspeed_import import deepspeed
 from llmperf_zero.trainer import ZeroTrainer
@@ -14,9 +15,6 @@ from llmperf_zero.trainer import ZeroTrainer
 from llmperf_lora.adapters import adapt, seed_dropout
 from llmperf_lora.base_weights import BaseWeights
 from llmperf_lora.mmlu_evaluation import Afterwards
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class LoraZeroTrainer(Afterwards, ZeroTrainer):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from llmperf.types import Layout, Plan
 from megatron.core.distributed import DistributedDataParallelConfig
 from megatron.core.models.gpt import gpt_layer_specs
 from megatron.core.models.gpt.gpt_model import GPTModel
 from megatron.core.optimizer import OptimizerConfig
 from megatron.core.transformer.transformer_config import TransformerConfig
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Plan
 
 
 def transformer_config(plan: Plan) -> TransformerConfig:

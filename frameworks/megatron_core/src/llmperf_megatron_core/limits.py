@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import setting_problem
-from llmperf.types import Problem
+from llmperf.types import Layout, Precision, Probe, Problem, RunSpec
 from llmperf_torchkit.limits import division_problems, library_problems
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Precision, Probe, RunSpec
 
 RECIPES: tuple[Precision, ...] = ("fp32", "tf32", "bf16")
 SUPPORTED = ("attention_bias", "head_width", "mixture", "qk_norm", "rope_scaling", "rotated_share")

@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch.distributed
 from llmperf.errors import UserError
+from llmperf.types import Plan, StepTrace
 from llmperf_torchkit.tracing.device import HOST_WAITS, NAME
-from llmperf_torchkit.tracing.step import traced_step
+from llmperf_torchkit.tracing.step import Build, traced_step
 
 from llmperf_megatron_core.cpu import stand_in_for_cuda
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan, StepTrace
-    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_token_losses
 from llmperf_torchkit.precision import set_matmul_precision
@@ -31,9 +31,6 @@ from llmperf_megatron_core.configuration import (
     uses_transformer_engine,
 )
 from llmperf_megatron_core.weights import Place, fill_weights
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class MegatronTrainer(TorchTrainer):

@@ -5,14 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import llmperf
 import torch
+from llmperf.types import Layout, Model
 from llmperf_torchkit.weights import fill_part
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Model
 
 NAMES = {
     "embedding.word_embeddings.weight": "model.embed_tokens.weight",

@@ -6,9 +6,10 @@ Fleet has the ranks in llmperf's order: tensor parallel fastest, then data (shar
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
+from llmperf.types import Plan
 from paddle.distributed import fleet, is_initialized, sharding
 
 from llmperf_paddle import gloo
@@ -19,12 +20,8 @@ from llmperf_paddle.layers import DividedLayers, Layers
 from llmperf_paddle.limits import SEGMENT_SIZE
 from llmperf_paddle.loopback import check_port, choose_interface, confine_stores
 from llmperf_paddle.optimizer import WholeNormClip, adamw
+from llmperf_paddle.precision import Mixing
 from llmperf_paddle.weights import count_parameters, fill_weights
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
-
-    from llmperf_paddle.precision import Mixing
 
 ORDER = ["pp", "dp", "sharding", "sep", "mp"]
 """Slowest first. Fleet's default has data parallel slowest; `Layout.data_parallel_rank` follows this one."""

@@ -9,18 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import llmperf
 import numpy as np
 import paddle
+from llmperf.types import Model, RunSpec
 from paddle import nn
 from paddle.nn import functional
 
-if TYPE_CHECKING:
-    from llmperf.types import Model, RunSpec
-
-    from llmperf_paddle.layers import Layers
+from llmperf_paddle.layers import Layers
 
 Attention = Callable[[paddle.Tensor, paddle.Tensor, paddle.Tensor, int | None], paddle.Tensor]
 """Queries [batch, seq_len, heads, width], keys and values (their heads may be fewer), and the tokens that a query sees,

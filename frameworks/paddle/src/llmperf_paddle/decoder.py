@@ -5,15 +5,11 @@ Parameters have the names of Hugging Face checkpoints (`Unit.canonical`); matric
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import paddle
 from paddle import nn
+from paddle.distributed.fleet.base.topology import CommunicateTopology
 
 from llmperf_paddle.blocks import Design, FeedForward, RMSNorm, Rotaries, SelfAttention
-
-if TYPE_CHECKING:
-    from paddle.distributed.fleet.base.topology import CommunicateTopology
 
 
 class Unit(nn.Layer):

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
 
 import llmperf
 import numpy as np
 import paddle
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
+from llmperf.types import Plan
 
 STEPS_KEPT = 16
 """The host may be so many steps ahead of copies that the device has yet to make."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
-from typing import TYPE_CHECKING
 
 from llmperf import (
+    OptionCheck,
     architecture_problems,
     expanded_fused_ops,
     family_problem,
@@ -15,11 +15,7 @@ from llmperf import (
     setting_problem,
     whole_number,
 )
-from llmperf.types import Problem
-
-if TYPE_CHECKING:
-    from llmperf import OptionCheck
-    from llmperf.types import Layout, Probe, RunSpec
+from llmperf.types import Layout, Probe, Problem, RunSpec
 
 OPTIONS: Mapping[str, Sequence[object] | OptionCheck] = {
     "amp_level": ("O1", "O2"),

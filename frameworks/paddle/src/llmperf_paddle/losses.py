@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import paddle
+from llmperf.types.records import DeferredScalar
 from paddle.nn import functional
-
-if TYPE_CHECKING:
-    from llmperf.types.records import DeferredScalar
 
 
 class DeviceScalar:

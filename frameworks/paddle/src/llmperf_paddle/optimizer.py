@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import paddle
 from llmperf import decays
+from llmperf.types import Optimizer
+from paddle import nn
+from paddle.distributed.collective import Group
 from paddle.nn import ClipGradByGlobalNorm
 from paddle.nn.clip import _squared_l2_norm
 
 from llmperf_paddle.weights import named
-
-if TYPE_CHECKING:
-    from llmperf.types import Optimizer
-    from paddle import nn
-    from paddle.distributed.collective import Group
 
 Pairs = list[tuple[paddle.Tensor, paddle.Tensor]]
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
 
 import paddle
+from llmperf.types import RunSpec
 from paddle.base import core
 
 from llmperf_paddle.limits import amp_level
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from llmperf.types import RunSpec
 
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 

@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import paddle
 from llmperf.errors import PluginError
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
 
 from llmperf_paddle import gloo
 from llmperf_paddle.assembly import assemble, join
@@ -20,9 +20,6 @@ from llmperf_paddle.feed import Feed
 from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import SequenceLosses, deferred, recorded_in, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class PaddleTrainer:

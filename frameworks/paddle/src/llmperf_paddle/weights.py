@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 import llmperf
 import numpy as np
 import paddle
 from llmperf import is_norm
+from llmperf.types import Model
+from paddle import nn
+from paddle.distributed.collective import Group
 
 from llmperf_paddle.decoder import Unit
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from llmperf.types import Model
-    from paddle import nn
-    from paddle.distributed.collective import Group
-
-    from llmperf_paddle.layers import Layers
+from llmperf_paddle.layers import Layers
 
 INPUTS_DIVIDED = ("o_proj.weight", "down_proj.weight")
 WHOLE_BIASES = ("o_proj.bias", "down_proj.bias")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from llmperf import learning_rate
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
+from llmperf.types.records import DeferredScalar
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import StepSums, deferred, to_come
 from llmperf_torchkit.optimizers import adamw, set_learning_rate
@@ -21,10 +21,6 @@ from torch.nn.parallel import DistributedDataParallel
 from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.models import build_model
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
-    from llmperf.types.records import DeferredScalar
 
 
 class DdpTrainer(TorchTrainer):

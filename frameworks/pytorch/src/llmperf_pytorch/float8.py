@@ -6,18 +6,16 @@ Emulated products round their operands to fp8 as the device would, and are compu
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
+from llmperf.types import RunSpec
 from llmperf_torchkit.precision import BLOCK, compute_dtype, torchao
 from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.decoder.feed_forward import Projection
-
-if TYPE_CHECKING:
-    from llmperf.types import RunSpec
 
 LARGEST = torch.finfo(torch.float8_e4m3fn).max
 

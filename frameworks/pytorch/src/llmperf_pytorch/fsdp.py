@@ -14,9 +14,10 @@ gathers and reduces:
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from llmperf.types import Device, Plan, RunSpec
 from llmperf_torchkit.optimizers import adamw_of
 from llmperf_torchkit.precision import default_dtype, held_dtype, rest_dtype
 from llmperf_torchkit.weights import Shard, count_parameters, local_part, total_norm
@@ -27,9 +28,6 @@ from torch.distributed.tensor import DTensor
 
 from llmperf_pytorch.ddp import DdpTrainer
 from llmperf_pytorch.models import blocks_of, construct_model, set_buffers
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, RunSpec
 
 
 def shard_model(model: torch.nn.Module, spec: RunSpec, mesh: DeviceMesh) -> FSDPModule:

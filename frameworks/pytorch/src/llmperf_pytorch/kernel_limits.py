@@ -7,15 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import setting_problem
-from llmperf.types import Problem
+from llmperf.types import Model, Precision, Probe, Problem, RunSpec
 from llmperf_torchkit.limits import elsewhere
-
-if TYPE_CHECKING:
-    from llmperf.types import Model, Precision, Probe, RunSpec
 
 RECIPES: tuple[Precision, ...] = (
     "fp32",

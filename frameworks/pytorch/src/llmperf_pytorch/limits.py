@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import llmperf
-from llmperf import architecture_problems, parallelism_problems, setting_problem
-from llmperf.errors import absent_name
-from llmperf.types import Problem
+from llmperf import OptionCheck, architecture_problems, parallelism_problems, setting_problem
+from llmperf.types import Layout, Probe, Problem, RunSpec
 from llmperf_torchkit.limits import adapter_problems, compile_problems
 
 from llmperf_pytorch.kernel_limits import (
@@ -18,10 +16,6 @@ from llmperf_pytorch.kernel_limits import (
     possible_fused_ops,
     recipe_problems,
 )
-
-if TYPE_CHECKING:
-    from llmperf import OptionCheck
-    from llmperf.types import Layout, Probe, RunSpec
 
 SUPPORTED = tuple(name for name in llmperf.ARCHITECTURE if name not in ("multi_token_layers", "counted"))
 """Facts of a model from which `decoder` is composed, whatever its family."""
@@ -113,15 +107,3 @@ def prefetch_problems(spec: RunSpec, layout: Layout) -> Iterator[Problem]:
         depth = spec.framework["prefetch"]
         message = f"only sharded blocks are gathered ahead: expected no such option at sharding stage 0, found {depth}"
         yield setting_problem("pytorch", "framework.prefetch", message)
-
-
-_MOVED = {
-    "needed_features": "llmperf.needed_features",
-    "on_cpu": "llmperf.types.Probe.on_cpu",
-    "option_problems": "llmperf.option_problems",
-}
-"""Replacements of the names that generated frameworks once imported from here."""
-
-
-def __getattr__(name: str) -> Any:
-    raise absent_name(__name__, name, _MOVED)

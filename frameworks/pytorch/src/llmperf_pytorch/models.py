@@ -6,12 +6,12 @@ once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from llmperf.errors import absent_name
+from llmperf.types import RunSpec, Tuning
 from llmperf_torchkit.compiled import compile_blocks
 from llmperf_torchkit.precision import default_dtype, held_dtype
 from llmperf_torchkit.weights import fill_weights
@@ -20,11 +20,6 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.float8 import scale_projections
 from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from llmperf.types import RunSpec, Tuning
 
 KEPT = (
     "mm", "addmm", "bmm", "baddbmm", "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
@@ -99,14 +94,3 @@ def build_model(spec: RunSpec, device: torch.device, kernels: Kernels = NONE_FUS
         model = construct_model(spec, kernels)
     fill_weights(model, spec.model, spec.contract.seed)
     return model.train()
-
-
-_MOVED = {
-    "DTYPES": "llmperf_pytorch.rest_dtype",
-    "set_matmul_precision": "llmperf_pytorch.set_matmul_precision",
-}
-"""Replacements of the names that generated frameworks once imported from here."""
-
-
-def __getattr__(name: str) -> Any:
-    raise absent_name(__name__, name, _MOVED)

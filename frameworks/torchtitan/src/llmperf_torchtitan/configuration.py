@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
+from llmperf.types import Model, Plan
 from torch import nn
 from torchtitan.components.checkpoint import CheckpointManager
 from torchtitan.components.dataloader import BaseDataLoader
@@ -21,9 +22,6 @@ from torchtitan.models.common import ComplexRoPE, CosSinRoPE, Embedding, Linear,
 from torchtitan.models.common.attention import ScaledDotProductAttention
 from torchtitan.protocols.model_spec import ModelSpec
 from torchtitan.trainer import Trainer
-
-if TYPE_CHECKING:
-    from llmperf.types import Model, Plan
 
 INIT: dict[str, Any] = {"weight": nn.init.zeros_, "bias": nn.init.zeros_}
 NORMS = r"norm"

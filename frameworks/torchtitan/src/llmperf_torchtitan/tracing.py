@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
 import torch._utils
+from llmperf.types import Plan, StepTrace
 from llmperf_torchkit import compiled
 from llmperf_torchkit.tracing.device import NAME
 from llmperf_torchkit.tracing.kernels import attention_by_pairs, visible_pairs
-from llmperf_torchkit.tracing.step import traced_step
+from llmperf_torchkit.tracing.step import Build, traced_step
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.pipelining import PipelineStage
 from torch.distributed.pipelining import stage as stages
 from torch.nn.attention.flex_attention import AuxOutput, BlockMask
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan, StepTrace
-    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

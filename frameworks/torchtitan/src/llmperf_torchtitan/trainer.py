@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_logits
 from llmperf_torchkit.precision import set_matmul_precision
@@ -20,9 +20,6 @@ from torchtitan.trainer import Trainer
 
 from llmperf_torchtitan.configuration import optimiser_kind, trainer_config
 from llmperf_torchtitan.weights import count_parameters, fill_weights
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class Observed(Trainer):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Model
 from llmperf_torchkit.weights import Shard, fill_part
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 NAMES = {
     "tok_embeddings.weight": "model.embed_tokens.weight",

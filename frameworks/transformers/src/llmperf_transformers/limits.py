@@ -4,18 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import setting_problem
 from llmperf.errors import UserError
-from llmperf.types import Problem
+from llmperf.types import Layout, Precision, Probe, Problem, RunSpec
 from llmperf_pytorch.kernel_limits import has_grouped_products
 from llmperf_pytorch.limits import PREFETCH, shares_model
 from llmperf_torchkit.limits import adapter_problems, compile_problems
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Precision, Probe, RunSpec
 
 RECIPES: tuple[Precision, ...] = ("fp32", "tf32", "bf16", "bf16_pure", "fp16")
 OPTIONS = {

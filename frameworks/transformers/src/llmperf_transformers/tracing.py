@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
+from llmperf.types import Plan, StepTrace
 from llmperf_torchkit.tracing.device import HOST_WAITS, NAME
-from llmperf_torchkit.tracing.step import traced_step
+from llmperf_torchkit.tracing.step import Build, traced_step
 
 from llmperf_transformers.limits import by_deepspeed
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan, StepTrace
-    from llmperf_torchkit.tracing.step import Build
 
 
 def trace(plan: Plan, rank: int, build: Build) -> StepTrace:

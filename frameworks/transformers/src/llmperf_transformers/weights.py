@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import llmperf
 import torch
+from llmperf.types import Model
 from llmperf_torchkit.weights import fill_part
 from torch import nn
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 Values = Mapping[str, torch.Tensor]
 """Initial values of whole parameters that a class of transformers sets itself, by name."""

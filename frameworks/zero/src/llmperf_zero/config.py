@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import llmperf
+from llmperf.types import ModelState, RunSpec, WorkerPlan
 
 from llmperf_zero.options import LIVE, REDUCE_BUCKET, SUB_GROUP, element_count, offloads, overlaps, zero_section
-
-if TYPE_CHECKING:
-    from llmperf.types import ModelState, RunSpec, WorkerPlan
 
 CONFIG = "ds_config.json"
 NEVER = 2**31 - 1

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import TYPE_CHECKING
 
 import deepspeed
 import torch
 from deepspeed.runtime.zero import stage3, stage_1_and_2
+from llmperf.types import Plan
 from llmperf_torchkit.processes import meeting_point, set_timeouts
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 __all__ = ["check_gradients", "deepspeed", "init_ranks", "reset_step_count", "skip_inference_kernel"]
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmperf import option_problems, whole_number
-from llmperf.types import Facts, HostCheck, Problem
+from llmperf import OptionCheck, option_problems, whole_number
+from llmperf.types import Facts, HostCheck, Probe, Problem, RunSpec
 from llmperf_torchkit.limits import extension_problems
-
-if TYPE_CHECKING:
-    from llmperf import OptionCheck
-    from llmperf.types import Probe, RunSpec
 
 
 def deepspeed_facts(*packages: str) -> Facts:

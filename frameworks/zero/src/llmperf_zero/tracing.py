@@ -6,19 +6,17 @@ import json
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
 from deepspeed.accelerator import real_accelerator
 from deepspeed.accelerator.cpu_accelerator import CPU_Accelerator
+from llmperf.types import Plan
 from llmperf_torchkit.tracing.device import DEFAULT_STREAM, MEMORY_BYTES, NAME, Event, Stream, answer_always
 
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import skip_inference_kernel
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 
 class TracedAccelerator(CPU_Accelerator):

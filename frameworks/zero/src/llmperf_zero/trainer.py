@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from llmperf import learning_rate
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
 from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.models import construct_model
@@ -25,9 +25,6 @@ from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks
 from llmperf_zero.extensions import compiling
 from llmperf_zero.host_waits import remove_host_waits
 from llmperf_zero.options import offloads
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class ZeroTrainer(TorchTrainer):

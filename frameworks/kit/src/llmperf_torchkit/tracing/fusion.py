@@ -14,17 +14,15 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import torch
+from llmperf.types import Plan
 from llmperf.types.tracing import OperationKind, Phase
 
 from llmperf_torchkit.tracing.memory import Allocation, LiveMemory
 from llmperf_torchkit.tracing.operations import Work, size_of, tensors_in, work_of, written_arguments
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 NAME = "chain of operations, one kernel of torch.compile (modelled)"
 SEPARATE: frozenset[OperationKind] = frozenset({"matmul", "attention", "embedding", "optimizer"})

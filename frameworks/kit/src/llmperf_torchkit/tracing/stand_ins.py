@@ -6,19 +6,17 @@ import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 import llmperf
 import numpy as np
 import torch
 import torch.distributed
+from llmperf.types import Plan
 
 from llmperf_torchkit.tracing.device import NAME
 from llmperf_torchkit.tracing.operations import tensors_in
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 
 class NoBatches:

@@ -9,19 +9,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import torch
+from llmperf.types import Device, Plan, Trainer
 from llmperf.types.tracing import HostWait, StepTrace, TracedCollective, TracedMemory, TracedOperation
 
 from llmperf_torchkit.tracing.device import TracedDevice, register_device_type
 from llmperf_torchkit.tracing.memory import LiveMemory
 from llmperf_torchkit.tracing.recorder import CollectiveKey, OperationKey, Recorder
 
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, Trainer
-
-    Build = Callable[[Plan, Device], Trainer]
+Build = Callable[[Plan, Device], Trainer]
 
 Key = TypeVar("Key")
 COMPILE_NOTE = "compile: chains of elementwise operations are modelled as one kernel each, not measured"

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import PipelineParallelGrid, PipeModelDataParallelTopology
-from llmperf.types import Model
+from llmperf.types import Layout, Model, RunSpec
 from llmperf_pytorch.decoder.feed_forward import gated_activation
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_torchkit.compiled import compile_blocks
@@ -22,10 +21,6 @@ from llmperf_megatron_deepspeed.builtin.tensor_parallel import (
     projected_cross_entropy,
     sharded_cross_entropy,
 )
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, RunSpec
-    from llmperf_pytorch.kernels.choice import Kernels
 
 
 class FeedForward(nn.Module):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import (
+    OptionCheck,
     architecture_problems,
     family_problem,
     option_problems,
@@ -15,16 +15,12 @@ from llmperf import (
     setting_problem,
     whole_number,
 )
-from llmperf.types import Problem
+from llmperf.types import Layout, Probe, Problem, RunSpec, WorkerPlan
 from llmperf_pytorch.kernel_limits import used_fused_ops
 from llmperf_pytorch.limits import device_problems
 from llmperf_torchkit.limits import adapter_problems, division_problems, torch_worker
 from llmperf_zero.config import CONFIG, ds_config, with_held_memory
 from llmperf_zero.plugin import degree_problems
-
-if TYPE_CHECKING:
-    from llmperf import OptionCheck
-    from llmperf.types import Layout, Probe, RunSpec, WorkerPlan
 
 FAMILIES = ("llama", "qwen2", "qwen3", "gemma3", "chatglm")
 """Families that are built. So are others whose facts are all built."""

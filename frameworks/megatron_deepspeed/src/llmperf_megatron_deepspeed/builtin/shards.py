@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
@@ -17,9 +17,6 @@ from torch import nn
 from torch.nn import functional
 
 from llmperf_megatron_deepspeed.builtin.tensor_parallel import TensorParallel
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 EMBEDDING = "model.embed_tokens.weight"
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from unittest.mock import patch
 
 from deepspeed.runtime.pipe.engine import PipelineEngine
+from llmperf.types import Device, Plan, StepTrace
 from llmperf_pytorch.tracing import traced_step
 from llmperf_torchkit.precision import rest_dtype
 from llmperf_zero.tracing import STAND_INS, with_micro_batches
 
 from llmperf_megatron_deepspeed.builtin.attention import forget_positions
 from llmperf_megatron_deepspeed.builtin.trainer import PipelineTrainer
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan, StepTrace
 
 
 def trace_builtin(plan: Plan, rank: int) -> StepTrace:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import torch
 from llmperf import learning_rate
-from llmperf.types import StepOutput
+from llmperf.types import Device, Plan, StepOutput
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred
@@ -21,9 +20,6 @@ from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks
 
 from llmperf_megatron_deepspeed.builtin.pipeline import build_pipeline
 from llmperf_megatron_deepspeed.builtin.shards import count_whole, sum_shared_gradients
-
-if TYPE_CHECKING:
-    from llmperf.types import Device, Plan
 
 
 class PipelineTrainer(TorchTrainer):

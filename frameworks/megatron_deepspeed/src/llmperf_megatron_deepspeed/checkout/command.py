@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Probe, RunSpec
+from llmperf.types import Layout, Probe, RunSpec
 
 CONFIG = "ds_config.json"
 NEVER = 2**31 - 1

@@ -16,14 +16,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import llmperf
 import numpy as np
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
-    from numpy.typing import NDArray
+from llmperf.types import Plan
+from numpy.typing import NDArray
 
 FORMAT = "2"
 SMALL_VOCABULARY = 65_500

@@ -6,13 +6,9 @@ import hashlib
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from llmperf import setting_problem
-from llmperf.types import Problem
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, RunSpec
+from llmperf.types import Layout, Problem, RunSpec
 
 OPTION = "megatron_home"
 VARIABLE = "MEGATRON_DEEPSPEED_HOME"

@@ -6,11 +6,10 @@ import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import llmperf
 from llmperf import architecture_problems, family_problem, option_problems, parallelism_problems, setting_problem
-from llmperf.types import Problem, Script
+from llmperf.types import Layout, Probe, Problem, RunSpec, Script, WorkerPlan
 from llmperf_pytorch.kernel_limits import precision_problems
 from llmperf_torchkit.limits import adapter_problems, torch_worker
 
@@ -25,9 +24,6 @@ from llmperf_megatron_deepspeed.checkout.home import (
     home_problem,
     missing_options,
 )
-
-if TYPE_CHECKING:
-    from llmperf.types import Layout, Probe, RunSpec, WorkerPlan
 
 BACKENDS = ("nccl", "gloo", "ccl", "hccl")
 """Values of `--distributed-backend`."""

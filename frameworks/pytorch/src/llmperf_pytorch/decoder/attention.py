@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Model
 from torch import nn
 
 from llmperf_pytorch.attention import attend
 from llmperf_pytorch.decoder.feed_forward import Projection
 from llmperf_pytorch.decoder.positions import Positions
 from llmperf_pytorch.kernels.choice import Kernels, norm_of
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 
 class LayerAttention(nn.Module):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Model
 from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.kernels.choice import Kernels
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
 
 GatedActivation = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 """The activation of what the gate and the up projection give, of one shape."""

@@ -7,19 +7,17 @@ host never waits. On CPUs and NVIDIA GPUs below compute capability 9.0 the host 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import llmperf
 import torch
+from llmperf.types import Contract, Model
+from llmperf.types.models import Mixture
 from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 
 from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection, gated_activation
 from llmperf_pytorch.kernels.choice import Kernels, grouped_product
-
-if TYPE_CHECKING:
-    from llmperf.types import Contract, Model
-    from llmperf.types.models import Mixture
 
 SMALLEST_SUM = 1e-20
 """Added to the sum of sigmoid scores before they are divided by it (DeepSeek-V3's published code)."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
+from llmperf.types import Contract, Model
+from llmperf.types.models import Span
 from llmperf_torchkit.losses import head_loss
 from llmperf_torchkit.precision import compute_dtype
 from torch import nn
@@ -16,10 +16,6 @@ from llmperf_pytorch.decoder.mixture import MixtureLayer
 from llmperf_pytorch.decoder.positions import PositionEncoding, Positions
 from llmperf_pytorch.kernels.choice import Kernels, norm_of
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
-
-if TYPE_CHECKING:
-    from llmperf.types import Contract, Model
-    from llmperf.types.models import Span
 
 
 class Embedding(nn.Embedding):

@@ -6,18 +6,16 @@ RoFormer (Su et al., arXiv 2104.09864), ALiBi (Press et al., ICLR 2022).
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import llmperf
 import torch
+from llmperf.types import Model
+from llmperf.types.models import Span
 from llmperf_torchkit.precision import compute_dtype
 from torch import nn
 
 from llmperf_pytorch import attention as kernels
-
-if TYPE_CHECKING:
-    from llmperf.types import Model
-    from llmperf.types.models import Span
 
 
 class Positions(NamedTuple):

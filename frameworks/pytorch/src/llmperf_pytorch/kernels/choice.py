@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
+from llmperf.types import Model, Plan
 from llmperf_torchkit.compiled import FAILED
 from llmperf_torchkit.limits import host_compiler
 from llmperf_torchkit.precision import compute_dtype, without_autocast
@@ -22,9 +22,6 @@ from torch.nn import functional
 
 from llmperf_pytorch.kernel_limits import has_grouped_products
 from llmperf_pytorch.kernels.rope import rope, rotate
-
-if TYPE_CHECKING:
-    from llmperf.types import Model, Plan
 
 GROUPED = getattr(functional, "grouped_mm", getattr(torch, "_grouped_mm", None))
 """torch's product of groups, from torch 2.8 on; None in versions without it."""
