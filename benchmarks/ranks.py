@@ -33,7 +33,7 @@ def planned(case: str, framework: str | None, settings: Sequence[str]) -> Planne
     return ready(startable(sketch))
 
 
-def run_ranks(script: str, plan: Plan, folder: Path, *words: str, python: str = sys.executable) -> list[dict[str, Any]]:
+def run_ranks(script: str, plan: Plan, folder: Path, *words: str) -> list[dict[str, Any]]:
     """Start `benchmarks/<script>` once a rank, with the plan's variables; the JSON each prints last, in rank order."""
     (folder / "files").mkdir(parents=True, exist_ok=True)
     save(folder / "plan.json", plan)
@@ -42,7 +42,7 @@ def run_ranks(script: str, plan: Plan, folder: Path, *words: str, python: str = 
     port = free_port()
     processes = [
         subprocess.Popen(
-            [python, str(HERE / script), str(folder), *words],
+            [sys.executable, str(HERE / script), str(folder), *words],
             env={**os.environ, **rank_environment(folder, plan, 0, rank, "127.0.0.1", port)},
             stdout=subprocess.PIPE,
             stderr=(folder / f"rank-{rank}.err").open("w"),
