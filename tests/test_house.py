@@ -36,13 +36,13 @@ BUDGETS = {  # lines of Python; a number only goes down
     "vendors/rocm": 350,
     "frameworks/kit": 3450,
     "frameworks/lora": 1150,
-    "frameworks/megatron_core": 900,
-    "frameworks/megatron_deepspeed": 1900,
+    "frameworks/megatron_core": 850,
+    "frameworks/megatron_deepspeed": 1850,
     "frameworks/paddle": 2000,
-    "frameworks/pytorch": 2400,
+    "frameworks/pytorch": 2350,
     "frameworks/torchtitan": 750,
     "frameworks/transformers": 650,
-    "frameworks/zero": 850,
+    "frameworks/zero": 800,
     "launchers/inside": 1400,
     "launchers/kubernetes": 850,
     "launchers/ray": 700,
@@ -67,8 +67,8 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 1850,
     "extensions/zh": 50,
-    "outside tests": 94200,
-    "tests": 50500,
+    "outside tests": 93450,
+    "tests": 50200,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
