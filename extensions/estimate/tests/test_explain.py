@@ -123,6 +123,43 @@ def test_traces_tell_slow_data_from_slow_calls_and_from_more_calls(planted):
         assert found.factors[0].how == "traced"
 
 
+def test_of_repeats_each_factor_has_an_interval_and_noise_has_no_cause(planted, run_folder, ran):
+    result, path = planted()[0].result, run_folder.parent
+
+    def explained_repeats(fast, slow):
+        changed = {"ATEN_CPU_CAPABILITY": "default", "TORCH_EXTENSIONS_DIR": "/a"}
+        for name, tokens, environment in (("fast", fast, {}), ("slow", slow, changed)):
+            for number in range(4):
+                (path / name / str(number)).mkdir(parents=True, exist_ok=True)
+                metrics = replace(result.metrics, tokens_per_second_per_device=tokens + number)
+                software = replace(result.software, environment=environment)
+                made = replace(result, run_id=f"{name}-{number}", metrics=metrics, software=software, files={})
+                json_files.save(path / name / str(number) / "result.json", made)
+        return ran(0, "explain", str(path / "slow"), "--against", str(path / "fast")).out
+
+    out = explained_repeats(100.0, 50.0)
+    assert out.startswith("slow is 0.51x fast: kernels 0.51x (the only recorded cause), unexplained 1.00x\n")
+    assert "95 % interval of the ratio 0.49 to 0.53 (4 + 4 runs)" in out
+    assert "0.49-0.53" in out
+    assert "TORCH_EXTENSIONS_DIR" not in out
+    out = explained_repeats(100.0, 99.0)
+    assert out.startswith("slow is 0.99x fast, within the noise: unexplained 0.99x; no cause is named\n")
+    assert "differs too, by an unknown factor: ATEN_CPU_CAPABILITY unset -> default" in out
+    one = ran(0, "explain", str(path / "slow" / "0"), "--against", str(path / "fast" / "0")).out
+    assert "one run: no interval" in one
+
+
+def test_traced_noise_is_no_kernel(planted):
+    run, before = (replace(side, profile=profile(0.4, 10, 0.1)) for side in planted(0.5))
+    noisy = [replace(run, profile=profile(mm, 10, 0.6)) for mm in (0.3, 0.4, 0.5, 0.4)]
+    found = explained(replace(run, profile=profile(0.4, 10, 0.6), repeats=tuple(noisy)), before)
+    assert [each.cause for each in found.factors] == ["host", "unexplained"]
+    assert found.factors[0].low < found.factors[0].factor < found.factors[0].high
+    unlike = explained(replace(run, profile=profile(0.2, 10, 0.1)), replace(before, profile=profile(0.9, 10, 0.1)))
+    assert [each.cause for each in unlike.factors] == ["unexplained"]
+    assert unlike.traced_ratio > 1
+
+
 def test_the_first_line_is_the_answer(planted, run_folder, capsys):
     planted(0.5)
     words = ["explain", str(run_folder.parent / "planted"), "--against", str(run_folder)]

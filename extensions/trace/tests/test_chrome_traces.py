@@ -8,11 +8,8 @@ import json
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.types import ProfiledOperation, StepProfile
 from llmperf_trace import chrome_traces
 from llmperf_trace.chrome_traces import is_trace, read_trace
-from llmperf_trace.differences import TracedRun
-from llmperf_trace.trace_operations import of_files, of_run
 
 
 def event(name, begin, length, category="cpu_op", thread=1, **more):
@@ -137,38 +134,10 @@ def test_larger_traces_are_refused(tmp_path, monkeypatch, limit, most, message):
         read_trace(written(tmp_path / "a.json.gz", HOST))
 
 
-def profile(mm, **more):
-    known = (ProfiledOperation(name="aten.mm", kind="matmul", seconds=mm, calls=2),)
-    times = {"communication_seconds": 0, "overlapped_seconds": 0, "idle_seconds": 0}
-    made = {"rank": 0, "steps": 2, "profiler": "torch", "clock": "host", "step_seconds": 1, "operations": known} | times
-    return StepProfile(**made | more)
-
-
-def test_traces_of_a_run_are_those_that_its_records_name(tmp_path):
-    written(tmp_path / "traces" / "rank-00000-step-8-8.json.gz", HOST)
-    written(tmp_path / "traces" / "rank-00000-step-10-12.json.gz", HOST)
-    written(tmp_path / "traces" / "rank-00000-other.json.gz", HOST)
-    ranges = (
-        profile(10e-6, steps=1, trace="traces/rank-00000-step-8-8.json.gz"),
-        profile(10e-6, steps=3, trace="traces/rank-00000-step-10-12.json.gz"),
-    )
-    run = TracedRun(run_id="x", profile=profile(20e-6), measured_seconds=None, folder=tmp_path, ranges=ranges)
-    found = of_run(run)
-    assert (len(found.files), found.steps, found.notes) == (2, 4, ())
-    assert found.operations["aten.mm"] == pytest.approx((20e-6, 1.0))
-    changed = TracedRun(run_id="x", profile=profile(30e-6), measured_seconds=None, folder=tmp_path, ranges=ranges)
-    assert "not what the profile in the records is made from" in of_run(changed).notes[0]
-    outside = TracedRun(
-        run_id="x", profile=profile(1), measured_seconds=None, folder=tmp_path, ranges=(profile(1, trace="../x"),)
-    )
-    assert of_run(outside) is None
-
-
 def test_files_are_compared_by_themselves(tmp_path, monkeypatch, ran, capsys):
     monkeypatch.chdir(tmp_path)
     written(tmp_path / "a.json.gz", HOST)
     written(tmp_path / "b.json.gz", [*HOST[1:], event("aten::mm", 80, 4000, thread=3)])
-    assert of_files([tmp_path / "a.json.gz"]).steps == 1
     lines = ran(0, "compare", "a.json.gz", "b.json.gz", "--explain").out.splitlines()
     assert lines[0] == "A: a.json.gz: calls on the host, means of 1 steps"
     (row,) = [line.split() for line in lines if line.startswith("aten.mm")]

@@ -9,7 +9,6 @@ from string import ascii_uppercase
 import click
 from llmperf import language_option, print_json, print_page, run_folders
 from llmperf.errors import UserError
-from llmperf.types import Result
 
 from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
 from llmperf_compare.comparison import limit_text
@@ -18,9 +17,6 @@ from llmperf_compare.copies import distinct_results, refuse_shared_runs
 from llmperf_compare.documents import read_baselines, read_results
 from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side, compared, compared_with_figures, side_of
 from llmperf_compare.options import Share, answer_format_options, baselines
-
-Read = tuple[tuple[Path, "Result"], ...]
-"""Results, each with its file."""
 
 EXAMPLES = """\b
 Examples:
@@ -67,7 +63,7 @@ def command(
     names = [*ascii_uppercase, *(f"side {place}" for place in range(27, len(given) + 1))]
     named = dict(zip(names, given, strict=False))
     try:
-        from llmperf_trace.explain import compared_trace_files, explained
+        from llmperf_trace.explain import compared_trace_files, explained, show
     except ModuleNotFoundError:
         if explain:
             raise UserError("--explain: expected the package llmperf-trace, which is not installed") from None
@@ -77,7 +73,7 @@ def command(
     of_path = {path: read_results(path) for path in given if path in paths or path.exists()}
     documents = baseline is not None and not of_path.get(Path(baseline))
     named = dict(zip(names, paths if documents else given, strict=False))
-    read: dict[str, Read] = {name: of_path[path] for name, path in named.items()}
+    read = {name: of_path[path] for name, path in named.items()}
     for name in [name for name, results in read.items() if not results]:
         why = f"expected runs, found imported documents; compare runs with them by --baseline {named[name]}"
         raise UserError(f"{named[name]}: {why}")
@@ -95,17 +91,19 @@ def command(
         kind, figures = read_baselines(baseline)
         for name, side in sides.items():
             with_figures[name] = [compared_with_figures(group, kind, figures) for group in side.groups]
-    explanations = None
+    explanations = {}
     if explain:
         alike = {name: not comparison.contract_differences for name, comparison in comparisons.items()}
         explanations = explained(read, named, alike, wanted)
     if wanted == "json":
         document = _document(named, sides, comparisons, with_figures)
-        print_json(document if explanations is None else document | explanations.document())
+        if explanations:
+            document["explanations"] = {name: found.document() for name, found in explanations.items()}
+        print_json(document)
     elif wanted in ("terminal", "markdown"):
         print_page(comparison_page(sides, comparisons, with_figures, language), wanted, language)
-        if explanations is not None:
-            explanations.show(wanted, language)
+        if explanations:
+            show(reference, explanations, wanted, language)
     else:
         from llmperf_compare.ci_findings import document as findings_document
 

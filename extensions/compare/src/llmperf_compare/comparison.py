@@ -73,12 +73,10 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
         if not single:
             why = f"{runs} cannot be significant at {LEVEL:g}, four each can"
         return made(low=None, high=None, p_value=None, verdict="cannot tell", why=why)
-    ratios = sorted(one / other for one in ours for other in theirs)
-    tails = rank_sum_tails(len(ours), len(theirs))
+    ratios = [one / other for one in ours for other in theirs]
+    tails, (low, high) = rank_sum_tails(len(ours), len(theirs)), rank_interval(ratios, len(ours), len(theirs))
     above, below = sum(each > 1 for each in ratios), sum(each < 1 for each in ratios)
     p_value = tails[min(len(ratios) // 2, len(ratios) - max(above, below))]
-    outside = sum(p < LEVEL for p in tails)
-    low, high = ratios[outside - 1], ratios[-outside]
     return made(
         low=low,
         high=high,
@@ -86,6 +84,13 @@ def compare(ours: Sequence[float], theirs: Sequence[float]) -> Comparison:
         verdict="higher" if low > 1 else "lower" if high < 1 else "no difference shown",
         why=f"rank-sum test over {runs}: p = {p_value:.3g}",
     )
+
+
+def rank_interval(pairs: Sequence[float], ours: int, theirs: int) -> tuple[float, float]:
+    """95 % interval of a figure of two groups of runs, from that of each pair; with too few runs, their range."""
+    ordered = sorted(pairs)
+    outside = max(1, sum(p < LEVEL for p in rank_sum_tails(ours, theirs)))
+    return ordered[outside - 1], ordered[-outside]
 
 
 def rank_sum_tails(ours: int, theirs: int) -> list[float]:

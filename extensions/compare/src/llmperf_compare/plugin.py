@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import CommandOptions, FileFindings
+    from llmperf.types import CommandOptions
 
 
 @hookimpl
@@ -22,14 +21,9 @@ def llmperf_command_options(command: str) -> Iterator[CommandOptions]:
     if command == "validate":
         from llmperf.types import CommandOptions
 
+        from llmperf_compare.finding_formats import github, junit, sarif
+
         yield CommandOptions(
-            formats={name: partial(_rendered, name) for name in ("github", "sarif", "junit")},
+            formats={"github": github, "sarif": sarif, "junit": junit},
             examples="  llmperf validate runs/ --format sarif > findings.sarif",
         )
-
-
-def _rendered(name: str, files: Sequence[FileFindings]) -> str:
-    from llmperf_compare import finding_formats
-
-    document: str = getattr(finding_formats, name)(files)
-    return document

@@ -50,8 +50,11 @@ def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> d
         rates = {place: rates_at(place) for place in group}
         members = [place for place in group if rates[place].tokens_per_second_per_device and rates[place].devices]
         fewest = min((rates[place].devices or 0 for place in members), default=0)
-        at_fewest = [place for place in members if rates[place].devices == fewest]
-        base = _fastest({place: rates[place].tokens_per_second_per_device or 0 for place in at_fewest}, sheets)
+        kinds: dict[Hashable, list[float]] = {}  # speeds on the fewest devices, by the repeats that they are of
+        for place in [place for place in members if rates[place].devices == fewest]:
+            repeats, speed = sheets[place].repeats, rates[place].tokens_per_second_per_device or 0.0
+            kinds.setdefault(place if repeats is None else repeats, []).append(speed)
+        base = max(map(median, kinds.values()), default=0.0)
         for place in members:
             devices, speed = rates[place].devices or 0, rates[place].tokens_per_second_per_device or 0
             if devices > fewest:
@@ -62,12 +65,3 @@ def scaling_rows(sheets: Sequence[Sheet], rates_at: Callable[[int], Rates]) -> d
                 rows[place] = Row(key=EFFICIENCY, label="scaling efficiency", value=speed / base, text=text,
                                   own_words=True)  # fmt: skip
     return rows
-
-
-def _fastest(speeds: dict[int, float], sheets: Sequence[Sheet]) -> float:
-    """The highest median over repeats."""
-    kinds: dict[Hashable, list[float]] = {}
-    for place, speed in speeds.items():
-        repeats = sheets[place].repeats
-        kinds.setdefault(place if repeats is None else repeats, []).append(speed)
-    return max(map(median, kinds.values()), default=0.0)

@@ -132,6 +132,8 @@ def summary_page(
     if imported:
         number = len({id(row.sheet) for row in imported})
         count += sentence(", {all} imported row" if number == 1 else ", {all} imported rows", language, all=number)
+    compared = [comparison.baseline for _, comparison in kinds if isinstance(comparison, RunComparison)]
+    baselines = {baseline.kind: baseline for baseline in compared if all(baseline is not group for group, _ in kinds)}
     devices = list(map(device_of, ranking))
     context = [word(HOW, language)]
     context += [word(IMPORTED, language)] if imported else []
@@ -154,7 +156,10 @@ def summary_page(
             (heading, len(list(members)))
             for (heading, _), members in groupby(_headings(ranking, language), lambda each: each)
         ),
-        warnings=tuple(_warnings(kinds, language)),
+        warnings=(
+            *_disturbed([group for group, _ in kinds], "", language),
+            *_disturbed(list(baselines.values()), sentence("baseline: ", language), language),
+        ),
         notes=(
             *(Line(text=line) for line in baseline_lines(figures, language)),
             *(Line(text=text, tone="context") for text in context),
@@ -246,15 +251,6 @@ def verdict_text(comparison: Comparison, language: str = "en") -> str:
         runs = {"ours": len(comparison.ours), "theirs": len(comparison.theirs)}
         return f"{verdict}, {sentence('{ours} and {theirs} runs', language, **runs)}"
     return f"{verdict}, p = {comparison.p_value:.2g}"
-
-
-def _warnings(kinds: Sequence[ComparedKind], language: str) -> Iterator[Line]:
-    """Warnings of disturbed runs and baselines."""
-    yield from _disturbed([group for group, _ in kinds], "", language)
-    compared = [comparison.baseline for _, comparison in kinds if isinstance(comparison, RunComparison)]
-    own = {id(group) for group, _ in kinds}
-    baselines = {baseline.kind: baseline for baseline in compared if id(baseline) not in own}
-    yield from _disturbed(list(baselines.values()), sentence("baseline: ", language), language)
 
 
 def _disturbed(groups: Sequence[Group], prefix: str, language: str) -> Iterator[Line]:

@@ -2,25 +2,26 @@
 
 Formulas come first: convention, work, peak. Where both sides have traced steps, these tell the rest: more or fewer
 calls, slower calls, communication, gaps, by the logarithmic mean Divisia index (Ang 2004, "Decomposition analysis for
-policymaking in energy"). Otherwise a single recorded cause has the measured gap, if that is above the noise; of
-several causes, each has what estimates and readings say of it.
+policymaking in energy"). Otherwise a single recorded cause has the measured gap; of several causes, each has what
+estimates and readings say of it. A gap or a part of it that can be noise has no cause: it is unexplained.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import exp, hypot, log
+from statistics import median
 from typing import Literal
 
 from llmperf.errors import UserError
-from llmperf.types import Plan
-from llmperf.types.rates import DeviceRates
 from llmperf.types.result import OTHER_CPU_SHARE
 from llmperf.types.tracing import COMMUNICATION, IDLE, REMAINDER
+from llmperf_compare.comparison import LEVEL, rank_interval, rank_sum_tails
+from llmperf_compare.differences import is_place
 
 from llmperf_estimate.estimate import for_rank
 from llmperf_estimate.explain_sides import Side
@@ -43,6 +44,8 @@ CAUSES = {
 """Causes in their order, with the values whose difference is one; the first that matches counts. `work`: FLOPs of a
 token, of another model or sequence length; `software`: the framework and versions of packages."""
 RECOMPUTATION = ("gradient_checkpointing", "recompute", "recompute_every")
+NORMAL_90, NORMAL_95 = 1.645, 1.96
+"""Half of the range of the middle 90 and 95 % of a normal distribution, in standard deviations."""
 SMALL = 0.01
 """Factors nearer to 1 are not named, and figures that are this close are equal."""
 Recorded = Mapping[str, list[str]]
@@ -58,6 +61,14 @@ class Factor:
     how: str
     """`formula`, `traced`, `the only recorded cause`, `estimated`, `recorded`, or `the rest`."""
     evidence: tuple[str, ...] = ()
+    low: float | None = None
+    """Lower end of its interval over pairs of a run of each side; None for one run a side, and without a spread."""
+    high: float | None = None
+
+    @property
+    def can_be_noise(self) -> bool:
+        """Its interval contains 1."""
+        return self.low is not None and self.high is not None and self.low <= 1 <= self.high
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,6 +86,17 @@ class Explanation:
     """Recorded differences whose effect is not known."""
     other_ratio: float | None
     """Ratio of the other figure, throughput or MFU."""
+    runs: tuple[int, int]
+    """Runs of each side."""
+    low: float | None
+    """Lower end of the interval of the ratio; None where a side was not measured."""
+    high: float | None
+    interval: Literal["95 %", "range", "steps"] | None
+    """Over runs, as of `llmperf compare`; the range of pairs of too few runs; of one run a side, by their steps."""
+    within_noise: bool
+    """The interval has the ratio that follows from formulas alone: there is no difference to explain."""
+    traced_ratio: float | None
+    """Ratio by traced steps that do not explain the measured one, and are not used."""
 
 
 def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
@@ -85,20 +107,48 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
         missing = run.name if ours is None else against.name
         raise UserError(f"{missing}: expected {'an MFU' if by_mfu else 'a throughput'}, found none")
     factors = list(_formulas(run, against, by_mfu))
-    rest = log(ours / theirs) - sum(log(each.factor) for each in factors)
-    differing, noise = _recorded(run, against), _noise(run, against)
-    modelled = _modelled(run, against, differing)
+    formulas = sum(log(each.factor) for each in factors)
+    rest, differing, noise = log(ours / theirs) - formulas, _recorded(run, against), _noise(run, against)
+    runs = [[(each, value) for each in side.repeats or (side,) if (value := each.mfu if by_mfu else each.tokens)]
+            for side in (run, against)]  # fmt: skip
+    pairs = [(one, other, log(value / before) - formulas) for one, value in runs[0] for other, before in runs[1]]
+    counts = (len(runs[0]), len(runs[1]))
+    ends = None if noise is None else (rest - noise, rest + noise)
+    interval: Literal["95 %", "range", "steps"] | None = None if noise is None else "steps"
+    if len(pairs) > 1:
+        ends = rank_interval([left for _, _, left in pairs], *counts)
+        interval = "95 %" if min(counts) > 1 and rank_sum_tails(*counts)[0] < LEVEL else "range"
+    within = ends is not None and ends[0] <= 0 <= ends[1]
     alike = not differing.keys() & {"work", "peak"}
-    if alike and run.profile is not None and (against.profile or against.estimate):
-        found = _traced(run, against, differing)
-    elif alike and len(differing) == 1 and noise is not None:
-        [(cause, texts)] = differing.items()
-        found = _only(cause, texts, rest, noise, modelled.get(cause))
-    else:
-        found = list(modelled.values())
-    factors += [each for each in found if abs(log(each.factor)) > SMALL or each.cause in differing]
-    factors.sort(key=lambda each: list(CAUSES).index(each.cause))
+    traced = alike and run.profile is not None and bool(against.profile or against.estimate)
+    traced_ratio = _unlike(run, against) if traced else None
+    found, parts = list[Factor](), list[Mapping[str, Factor]]([{}] * len(pairs))
+    if traced and traced_ratio is None and not within:
+        both = [(one, other) for one, other, _ in pairs if one.profile and (other.profile or other.estimate)]
+        parts = [_traced(one, other, differing) for one, other in both]
+        least = 0.0 if noise is None else max(noise, _traced_noise(run, against))
+        found = [_spread(each, parts, counts) for each in _traced(run, against, differing).values()]
+        found = [each for each in found if not (each.can_be_noise if each.low else abs(log(each.factor)) <= least)]
+    if not found and not within:
+        steps = _steps(run, against, differing)
+        parts = [_modelled(one, other, differing, steps) for one, other, _ in pairs]
+        modelled = _modelled(run, against, differing, steps)
+        [(cause, texts), *further] = differing.items() or [("", [])]
+        model = modelled.get(cause)
+        if alike and cause and not further and ends and (model is None or log(model.factor) * rest >= 0):
+            estimate = () if model is None else (f"{model.how} alone: {model.factor:.2f}x",)
+            only = Factor(cause=cause, factor=exp(rest), how="the only recorded cause", evidence=(*texts, *estimate))
+            parts = [{cause: replace(only, factor=exp(left))} for _, _, left in pairs]
+            modelled = {cause: only}
+        found = [_spread(each, parts, counts) for each in modelled.values()]
+    found = [each for each in found if abs(log(each.factor)) > SMALL or each.cause in differing]
+    factors = sorted([*factors, *found], key=lambda each: list(CAUSES).index(each.cause))
     left = log(ours / theirs) - sum(log(each.factor) for each in factors)
+    unexplained = Factor(cause="unexplained", factor=exp(left), how="the rest")
+    if len(pairs) == len(parts) > 1:
+        taken = (sum(log(pair[each.cause].factor) for each in found if each.cause in pair) for pair in parts)
+        ranged = rank_interval([whole - part for (_, _, whole), part in zip(pairs, taken, strict=True)], *counts)
+        unexplained = replace(unexplained, low=exp(ranged[0]), high=exp(ranged[1]))
     named = {each.cause for each in factors}
     return Explanation(
         run=run.name,
@@ -107,10 +157,40 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
         against_value=theirs,
         ratio=ours / theirs,
         figure="MFU" if by_mfu else "token/s of a device",
-        factors=(*factors, Factor(cause="unexplained", factor=exp(left), how="the rest")),
+        factors=(*factors, unexplained),
         unquantified=tuple(text for cause, texts in differing.items() if cause not in named for text in texts),
         other_ratio=others[0] / others[1] if others[0] and others[1] else None,
+        runs=counts,
+        low=None if ends is None else exp(ends[0] + formulas),
+        high=None if ends is None else exp(ends[1] + formulas),
+        interval=interval,
+        within_noise=within,
+        traced_ratio=traced_ratio,
     )
+
+
+def _spread(factor: Factor, pairs: Sequence[Mapping[str, Factor]], counts: tuple[int, int]) -> Factor:
+    """A factor with its interval over pairs of runs."""
+    known = [pair[factor.cause].factor for pair in pairs if factor.cause in pair]
+    if len(known) < 2 or len(known) != counts[0] * counts[1] or max(known) == min(known):
+        return factor
+    low, high = rank_interval(known, *counts)
+    return replace(factor, low=low, high=high)
+
+
+def _unlike(run: Side, against: Side) -> float | None:
+    """Ratio by traced steps, without profilers' overhead in common, if it does not explain the measured one."""
+    from llmperf_trace.differences import is_explained
+
+    slower = []
+    for side in (run, against):
+        known = [(each.profile, each.result.metrics.step_seconds) for each in side.repeats or (side,) if each.result]
+        slower.append([log(profile.step_seconds / steps.median) for profile, steps in known if profile and steps])
+    if not all(slower) or not (run.tokens and against.tokens):
+        return None
+    measured = log(against.tokens / run.tokens)
+    traced = measured + median(slower[0]) - median(slower[1])
+    return None if is_explained(traced, measured) else exp(-traced)
 
 
 def _formulas(run: Side, against: Side, by_mfu: bool) -> Iterator[Factor]:
@@ -154,12 +234,17 @@ def _recorded(run: Side, against: Side) -> Recorded:
         return found
     results = [side.result for side in (run, against) if side.result is not None]
     notable = {f"version_{name}" for result in results for name in result.software.notable_packages}
+    repeats = [side.repeats or (side,) for side in (against, run)]
     for name in dict.fromkeys([*against.values, *run.values]):
-        theirs, ours = against.values.get(name), run.values.get(name)
-        known = len(results) == 2 or None not in (theirs, ours)
-        if theirs != ours and known and (not name.startswith("version_") or name in notable):
+        theirs, ours = (list(dict.fromkeys(each.values.get(name) for each in side)) for side in repeats)
+        known = len(results) == 2 or None not in (*theirs, *ours)
+        if is_place(name.removeprefix("environment_"), next(iter([*filter(None, [*theirs, *ours])]), "")):
+            continue
+        if set(theirs) != set(ours) and known and (not name.startswith("version_") or name in notable):
             label = re.sub("^(option|environment)_", "", name)
-            texts = ["unset" if value is None else str(value)[:60] for value in (theirs, ours)]
+            texts = [
+                "/".join("unset" if value is None else str(value)[:60] for value in side) for side in (theirs, ours)
+            ]
             for cause in [cause for cause, names in CAUSES.items() if re.fullmatch(names, name)][:1]:
                 found[cause].append(f"{label} {' -> '.join(texts)}")
     busy, before = run.values.get("other_cpu_share"), against.values.get("other_cpu_share")
@@ -169,25 +254,50 @@ def _recorded(run: Side, against: Side) -> Recorded:
 
 
 def _noise(run: Side, against: Side) -> float | None:
-    """Relative half width of the 95 % interval of the ratio; None unless both were measured, in 20 steps or more."""
+    """Relative half width of the 95 % interval of the ratio, by the steps of one run a side; None unless measured.
+
+    With less than 20 steps, half of the spread of the steps.
+    """
     steps = [side.result.metrics.step_seconds for side in (run, against) if side.result is not None]
-    ends = [(each.mean_low, each.mean_high) for each in steps if each is not None]
-    widths = [(high - low) / (high + low) for low, high in ends if low is not None and high is not None]
+    widths = []
+    for each in [each for each in steps if each is not None]:
+        low, high = (each.p5, each.p95) if None in (each.mean_low, each.mean_high) else (each.mean_low, each.mean_high)
+        widths.append(((high or 0.0) - (low or 0.0)) / ((high or 0.0) + (low or 0.0)))
     return hypot(*widths) if len(widths) == 2 else None
 
 
-def _only(cause: str, texts: list[str], rest: float, noise: float, model: Factor | None) -> list[Factor]:
-    """The measured gap as that of the single recorded cause, unless it is noise or an estimate has the other sign."""
-    if abs(rest) <= noise:
+def _traced_noise(run: Side, against: Side) -> float:
+    """The same of the few steps that one run a side has traced, if these vary as the measured ones."""
+    widths = [0.0]
+    for side in (run, against):
+        if side.profile is not None and side.result is not None and (steps := side.result.metrics.step_seconds):
+            deviation = (steps.p95 - steps.p5) / (2 * NORMAL_90)
+            widths.append(NORMAL_95 * deviation / steps.median / side.profile.steps**0.5)
+    return hypot(*widths)
+
+
+def _steps(run: Side, against: Side, differing: Recorded) -> list[tuple[float, float]]:
+    """Steps by formulas, of the run, of it without its recomputation, and of the other's layout; empty if unknown.
+
+    Each has the seconds in which the slowest stage computes for a token of a whole device, and the share that it waits.
+    """
+    rates, settings = run.rates or against.rates, differing.keys() & {"layout", "recomputation"}
+    if not (settings and "work" not in differing and run.plan and against.plan and rates):
         return []
-    if model is not None and log(model.factor) * rest < 0:
-        return [model]
-    estimate = () if model is None else (f"{model.how} alone: {model.factor:.2f}x",)
-    evidence = (*texts, f"measured, +- {100 * noise:.0f} % (metrics.step_seconds)", *estimate)
-    return [Factor(cause=cause, factor=exp(rest), how="the only recorded cause", evidence=evidence)]
+    ours, theirs, steps = run.plan.spec, against.plan.spec, []
+    kept = {name: getattr(theirs.tuning, name) for name in RECOMPUTATION}
+    between = replace(run.plan, spec=replace(ours, tuning=replace(ours.tuning, **kept)))
+    same = replace(theirs, contract=replace(theirs.contract, precision=ours.contract.precision))
+    with suppress(ValueError):  # a rate that is not known
+        for plan in (run.plan, between, replace(against.plan, spec=same)):
+            step = step_time(plan, analytic_traces(plan).stages, for_rank(rates, plan))[0]
+            waits = step.communication_seconds + step.bubble_seconds
+            each = step.compute_seconds * plan.layout.world_size * plan.device_share / plan.batch.tokens_per_step
+            steps.append((each, waits / (step.compute_seconds + waits)))
+    return steps if len(steps) == 3 else []
 
 
-def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor]:
+def _modelled(run: Side, against: Side, differing: Recorded, steps: Sequence[tuple[float, float]]) -> dict[str, Factor]:
     """What estimates and readings say of single causes."""
     found: dict[str, Factor] = {}
     sides, how = (run, against), "recorded"
@@ -195,22 +305,13 @@ def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor
     busy = [side.values.get("other_cpu_share") for side in sides]
     if against.estimate is not None and (time := against.estimate.time) is not None:
         waits[1], busy[1], how = (time.communication_seconds + time.bubble_seconds) / time.seconds, 0.0, "estimated"
-    steps, rates = list[tuple[float, float]](), run.rates or against.rates
-    settings = differing.keys() & {"layout", "recomputation"} if "work" not in differing else ()
-    if settings and run.plan and against.plan and rates:
-        ours, theirs = run.plan.spec, against.plan.spec
-        kept = {name: getattr(theirs.tuning, name) for name in RECOMPUTATION}
-        between = replace(run.plan, spec=replace(ours, tuning=replace(ours.tuning, **kept)))
-        same = replace(theirs, contract=replace(theirs.contract, precision=ours.contract.precision))
-        with suppress(ValueError):  # a rate that is not known
-            steps = [_step(plan, rates) for plan in (run.plan, between, replace(against.plan, spec=same))]
     for cause, place in (("recomputation", 0), ("layout", 1)):
         if steps and cause in differing:
             evidence = (*differing[cause], "steps by formulas with and without, as of llmperf estimate")
             factor = steps[place + 1][0] / steps[place][0]
             found[cause] = Factor(cause=cause, factor=factor, how="estimated", evidence=evidence)
     computed = [side.flops.get("hfu") for side in sides]
-    if not steps and "recomputation" in settings and computed[0] and computed[1]:
+    if not steps and "recomputation" in differing and "work" not in differing and computed[0] and computed[1]:
         text = f"FLOPs that are computed (hfu): {computed[1]:.4g} -> {computed[0]:.4g} a token"
         evidence = (*differing["recomputation"], text)
         factor = computed[1] / computed[0]
@@ -228,15 +329,7 @@ def _modelled(run: Side, against: Side, differing: Recorded) -> dict[str, Factor
     return found
 
 
-def _step(plan: Plan, rates: DeviceRates) -> tuple[float, float]:
-    """Seconds in which the slowest stage computes, for a token of a whole device, and the share of a step it waits."""
-    step = step_time(plan, analytic_traces(plan).stages, for_rank(rates, plan))[0]
-    waits = step.communication_seconds + step.bubble_seconds
-    each = step.compute_seconds * plan.layout.world_size * plan.device_share / plan.batch.tokens_per_step
-    return each, waits / (step.compute_seconds + waits)
-
-
-def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
+def _traced(run: Side, against: Side, differing: Recorded) -> dict[str, Factor]:
     """From the traced steps of both, or of the run and of its estimate: more calls, slower calls, gaps."""
     more = next((cause for cause in ("recomputation", "layout") if cause in differing), "kernels")
     slower = "host" if "host" in differing and not differing.keys() & {"kernels", "software"} else "kernels"
@@ -256,13 +349,13 @@ def _traced(run: Side, against: Side, differing: Recorded) -> list[Factor]:
         changes[cause][name] = change
     whole, reference = (sum(seconds for seconds, _ in side.values()) for side in (ours, theirs))
     mean = whole if abs(whole / reference - 1) < 1e-9 else (whole - reference) / log(whole / reference)
-    found = []
+    found = {}
     for cause in [cause for cause in changes if cause != "unexplained"]:
         largest = sorted(changes[cause].items(), key=lambda each: -abs(each[1]))[:3]
         parts = ", ".join(f"{name} {100 * seconds / reference:+.1f} %" for name, seconds in largest)
         evidence = (*differing.get(cause, ()), f"parts of the step it is compared with: {parts} (profiles in records)")
         factor = exp(-sum(changes[cause].values()) / mean)
-        found.append(Factor(cause=cause, factor=factor, how="traced", evidence=evidence))
+        found[cause] = Factor(cause=cause, factor=factor, how="traced", evidence=evidence)
     return found
 
 

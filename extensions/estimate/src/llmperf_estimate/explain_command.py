@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from contextlib import nullcontext, redirect_stdout
+from math import log
 from pathlib import Path
 
 import click
@@ -21,12 +22,17 @@ Examples:
   llmperf explain runs/MINE --against imported/theirs/published.json:64 --figure mfu
   llmperf explain runs/MINE --against estimate --json
 """
+INTERVALS = {
+    "95 %": "95 % interval of the ratio {low} to {high} ({runs} runs)",
+    "range": "ratio of single runs {low} to {high} ({runs} runs: too few for an interval)",
+    "steps": "one run: no interval; by the spread of its steps {low} to {high}",
+}
 
 
 @click.command("explain", epilog=EXAMPLES)
 @click.argument("name", metavar="RESULT", shell_complete=run_folders)
 @click.option("--against", metavar="ROW", required=True, shell_complete=run_folders,
-              help="A run; a published row, FILE:LINE; `published`, the row that fits; or `estimate`.")  # fmt: skip
+              help="Runs; a published row, FILE:LINE; `published`, the row that fits; or `estimate`.")  # fmt: skip
 @click.option("--figure", type=click.Choice(["auto", "tokens", "mfu"]), default="auto", show_default=True,
               help="Explain throughput or MFU; auto: MFU where a throughput is missing.")  # fmt: skip
 @click.option(
@@ -37,11 +43,12 @@ Examples:
 def command(name: str, against: str, figure: str, output: Path | None, language: str, as_json: bool) -> None:
     """Explain the gap between a result and another result, a published row or its estimate.
 
-    RESULT is a run folder, a result.json, or a published row as FILE:LINE.
+    RESULT is a run folder, a folder of repeats, a result.json, or a published row as FILE:LINE.
 
     The factors multiply exactly to the gap: FLOP convention, work, peak, recomputation, layout, communication, kernels,
     software, host. Each names its evidence; what no document shows is `unexplained`. Traces of both runs
-    (`llmperf run --trace 3`) tell most.
+    (`llmperf run --trace 3`) tell most. With repeats (`--repeat 4`), each factor has an interval, and what can be noise
+    is no cause.
     """
     try:
         from llmperf_estimate.explain import explained
@@ -64,7 +71,7 @@ def command(name: str, against: str, figure: str, output: Path | None, language:
 
 def page(found: Explanation, language: str) -> Page:
     """The answer in one sentence, then a row for each factor with its evidence."""
-    from llmperf.reporting import MAX_LINE, Column, Line, Page, printable, sentence, word
+    from llmperf.reporting import MAX_LINE, UNKNOWN, Column, Line, Page, printable, sentence, word
 
     def shown(value: float) -> str:
         return f"{100 * value:.4g} %" if found.figure == "MFU" else f"{value:,.5g}"
@@ -75,14 +82,32 @@ def page(found: Explanation, language: str) -> Page:
     parts, rows, value = list[str](), list[tuple[str, ...]](), found.against_value
     for each in found.factors:
         value *= each.factor
-        cause, how = word(each.cause, language), word(each.how, language)
+        cause, how = (
+            word(each.cause, language),
+            word(each.how, language) + word(", can be noise", language) * each.can_be_noise,
+        )
         if each.how == "the rest" or f"{each.factor:.2f}" != "1.00":
             parts.append(f"{cause} {times(each.factor)}x" + ("" if each.how == "the rest" else f" ({how})"))
-        rows.append((cause, times(each.factor), shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
+        ends = UNKNOWN if each.low is None or each.high is None else f"{times(each.low)}-{times(each.high)}"
+        rows.append((cause, times(each.factor), ends, shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
     known = {"run": found.run, "against": found.against, "ratio": times(found.ratio), "parts": ", ".join(parts)}
     lines = [sentence("{run} is {ratio}x {against}: {parts}", language, **known)]
+    if found.within_noise:
+        lines = [
+            sentence("{run} is {ratio}x {against}, within the noise: {parts}; no cause is named", language, **known)
+        ]
     known = {"figure": word(found.figure, language), "value": shown(found.value), "other": shown(found.against_value)}
-    lines.append(sentence("{figure}: {value} against {other}", language, **known))
+    measured = sentence("{figure}: {value} against {other}", language, **known)
+    if found.interval is not None and found.low is not None and found.high is not None:
+        known = {"low": f"{found.low:.2f}", "high": f"{found.high:.2f}", "runs": " + ".join(map(str, found.runs))}
+        measured += f"; {sentence(INTERVALS[found.interval], language, **known)}"
+    lines.append(measured)
+    if found.traced_ratio is not None and not found.within_noise:
+        unused = "by traced steps it is {ratio}x: traces do not explain the measured difference; trace more steps"
+        lines.append(sentence(unused, language, ratio=times(found.traced_ratio)))
+    rest, gap = (abs(log(each)) for each in (found.factors[-1].factor, found.ratio))
+    if len(found.factors) > 1 and rest > gap / 2 and not found.within_noise and not found.factors[-1].can_be_noise:
+        lines.append(word("the causes do not explain the measured difference: most of it is unexplained", language))
     notes = []
     if found.unquantified:
         differing = "; ".join(found.unquantified)
@@ -91,8 +116,9 @@ def page(found: Explanation, language: str) -> Page:
         figure, option = ("token/s", "tokens") if found.figure == "MFU" else ("MFU", "mfu")
         known = {"figure": figure, "ratio": times(found.other_ratio), "option": option}
         notes.append(sentence("{figure} is {ratio}x: --figure {option} explains it", language, **known))
-    titles = {"cause": 1, "factor": 1, "then": 3, "how": 4, "evidence": 2}
-    columns = [Column(title=word(title, language), importance=place, right=title in ("factor", "then"), wraps=30)
+    titles = {"cause": 1, "factor": 1, "interval": 3, "then": 4, "how": 5, "evidence": 2}
+    numbers = ("factor", "interval", "then")
+    columns = [Column(title=word(title, language), importance=place, right=title in numbers, wraps=30)
                for title, place in titles.items()]  # fmt: skip
     about, below = (tuple(Line(text=printable(line, MAX_LINE)) for line in part) for part in (lines, notes))
     title = word("The gap explained", language)

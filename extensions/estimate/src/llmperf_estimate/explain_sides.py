@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, get_args
 
 from llmperf import load_plan, planned_case
@@ -17,8 +18,11 @@ from llmperf.types.flop_counts import Precision
 from llmperf.types.rates import DeviceRates
 from llmperf.types.tracing import StepProfile
 from llmperf.validation import read_run_result
-from llmperf_compare.documents import opened_results, read_baselines
+from llmperf_compare.copies import distinct_results
+from llmperf_compare.documents import opened_results, read_baselines, read_results
+from llmperf_compare.kind_texts import mixture
 from llmperf_compare.kinds import compared_with_figures, grouped
+from llmperf_compare.kinds import side_of as compared_side
 
 from llmperf_estimate.estimate import estimate_of
 from llmperf_estimate.traces import analytic_traces
@@ -28,6 +32,10 @@ ESTIMATE, PUBLISHED = "estimate", "published"
 SETTINGS = ("model", "seq_len", "precision", "global_batch", "tensor_parallel", "pipeline_parallel", "sharding_stage",
             "micro_batch")  # fmt: skip
 """Values of a published row that its plan is made with; gradient accumulation follows from the global batch."""
+
+FIGURES = ("tokens_per_second_per_device", "tokens_per_second_per_whole_device", "mfu_nominal", "mfu_computed",
+           "communication_share", "other_cpu_share")  # fmt: skip
+"""Values of a side with several runs that are their medians."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +56,8 @@ class Side:
     rates: DeviceRates | None = None
     profile: StepProfile | None = None
     """The steps that the run has traced."""
+    repeats: tuple[Side, ...] = ()
+    """The runs, where there are several: figures and `profile` are then medians and means, all else is of one run."""
     estimate: Estimate | None = None
     """Where the side is an estimate."""
 
@@ -68,14 +78,14 @@ class Side:
 
 
 def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -> Side:
-    """The side with a name: a run folder, a result.json, or a row `FILE:LINE`; UserError without figures.
+    """The side with a name: a run folder, one of repeats, a result.json, or a row `FILE:LINE`; UserError for none.
 
     Beside an `other` side also `estimate`, that of its own, and `published`, the row that fits it.
     """
     if name == ESTIMATE and other is not None:
         return _estimate_side(other)
     if name != PUBLISHED and (Path(name).is_dir() or Path(name).name == "result.json"):
-        return _run_side(Path(name))
+        return _runs_side(Path(name))
     place = name
     if name == PUBLISHED and other is not None and other.result is not None:
         fit = compared_with_figures(grouped([other.result])[0], *read_baselines(PUBLISHED))
@@ -115,16 +125,35 @@ def _formulas(plan: Plan) -> dict[str, Any]:
     return {"flops": {each.convention: each.flops for each in plan.flops.per_token}, "peak": peak}
 
 
-def _run_side(path: Path) -> Side:
-    if path.is_dir() and not (path / "result.json").exists() and (runs := sorted(path.glob("*/result.json"))[:3]):
-        if len(runs) > 1:
-            named = ", ".join(run.parent.name for run in runs)
-            raise UserError(f"{path}: expected one run, found several: name one, such as {named}")
-        path = runs[0].parent
-    result = read_run_result(path)
+def _runs_side(path: Path) -> Side:
+    """The side of a run, or of the repeats in a folder."""
+    if (path if path.name == "result.json" else path / "result.json").exists():
+        return _run_side(path, read_run_result(path))
+    runs = distinct_results(read_results(path))
+    complete = compared_side(runs, len(runs))
+    files = {id(result): file for file, result in runs}
+    sides = [_run_side(files[id(result)], result) for result in complete.results]
+    if not sides:
+        raise UserError(f"{path}: expected a complete run with a throughput, found none in {len(runs)} results")
+    if complete.mixes:
+        raise UserError(
+            f"{path}: expected runs of one kind, found {mixture(complete)}; name one run, or another folder"
+        )
+    if len(sides) == 1:
+        return sides[0]
+    profiles = [side.profile for side in sides if side.profile is not None]
+    values = dict(sorted(sides, key=lambda side: side.tokens or 0.0)[(len(sides) - 1) // 2].values)
+    for name in FIGURES:
+        known = [value for side in sides if isinstance(value := side.values.get(name), int | float)]
+        values[name] = median(known) if known else None
+    profile = StepProfile.mean(profiles) if profiles else None
+    return replace(sides[0], name=path.resolve().name, values=values, profile=profile, repeats=tuple(sides))
+
+
+def _run_side(path: Path, result: Result) -> Side:
+    folder, profile = path if path.is_dir() else path.parent, None
     if result.status != "complete" or not result.metrics.tokens_per_second_per_device:
         raise UserError(f"{path}: expected a complete run with a throughput, found one that is {result.status}")
-    folder, profile = path if path.is_dir() else path.parent, None
     plan = load_plan(folder) if (folder / "plan.json").is_file() else None
     if (folder / "records").is_dir() and find_spec("llmperf_trace") is not None:
         from llmperf_trace.differences import traced_run

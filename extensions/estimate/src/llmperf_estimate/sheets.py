@@ -21,13 +21,16 @@ def estimate_sheets(
     """The sheet of one estimate."""
     spec, device = estimate.spec, estimate.device_model
     where = devices(estimate.layout.nodes, estimate.layout.devices_per_node, device, 1.0)
+    rows = tuple(Row(key="", label=name, value=value) for name, value in facts(estimate))  # what the command prints
     return [
         Sheet(
             name=path.stem,
             title=f"{spec.model.title} by {spec.tuning.framework}: {where}",
             source=Source(kind="estimate", path=path, document=estimate),
             overview=tuple(_overview(estimate, where, path)),
-            sections=lambda: (_section(estimate, card) for card in (True, False)),
+            sections=lambda: (
+                Section(key="estimate", title="Estimate", rows=rows, card=card) for card in (True, False)
+            ),
             findings=tuple(findings),
             contract=contract_parts(spec),
             setting={"device": device, "framework": spec.tuning.framework, "layout": layout(estimate.layout)},
@@ -70,9 +73,3 @@ def _overview(estimate: Estimate, where: str, path: Path) -> Iterator[Row]:
             unit = units.get(key, cost.price_currency or "")
             rounding = replace(AMOUNT, divisor=86400) if key == "train_seconds" else AMOUNT
             yield Row(key=key, label=key.replace("_", " "), value=getattr(cost, key), unit=unit, rounding=rounding)
-
-
-def _section(estimate: Estimate, card: bool) -> Section:
-    """What the command prints."""
-    rows = [Row(key="", label=name, value=value) for name, value in facts(estimate)]
-    return Section(key="estimate", title="Estimate", rows=tuple(rows), card=card)

@@ -176,8 +176,10 @@ def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str, el
     kept = [place for place in range(len(columns)) if any(row[place] for row in rows)]
     reasons: dict[str, list[str]] = {}
     for one in candidates:
-        if one.problem is not None:
-            reasons.setdefault(_general(one), []).append(one.machine)
+        if one.problem is not None:  # in words that are the same for other devices with the like
+            model = one.machine.rpartition(":")[0] if one.estimate is None else one.estimate.device_model
+            reason = str(one.problem).removeprefix(f"{model}: ").replace(repr(model), "it")
+            reasons.setdefault(reason, []).append(one.machine)
     return Page(
         title=word("Estimates side by side", language),
         about=tuple(Line(text=text) for text in _about(candidates, tuned, language)),
@@ -190,12 +192,6 @@ def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str, el
         ),
         notes=tuple(Line(text=text) for text in _unknown(known, language, electricity)),
     )
-
-
-def _general(one: Candidate) -> str:
-    """The problem in words that are the same for other devices with the like."""
-    model = one.machine.rpartition(":")[0] if one.estimate is None else one.estimate.device_model
-    return str(one.problem).removeprefix(f"{model}: ").replace(repr(model), "it")
 
 
 def _cells(one: Candidate, language: str) -> Iterator[str]:

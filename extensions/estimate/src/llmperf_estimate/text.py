@@ -21,7 +21,8 @@ SMALLEST_SHARE = 0.01
 
 def verdict(estimate: Estimate, language: str) -> str:
     """The answer: throughput, MFU, and whether the memory suffices."""
-    speed, error, most = estimate.tokens_per_second_per_device, estimate.expected_error, _fullest(estimate)
+    speed, error = estimate.tokens_per_second_per_device, estimate.expected_error
+    most = max(estimate.memory, key=lambda stage: stage.total_bytes)
     parts = []
     if speed is not None:
         sure = "" if error is None else f" +-{error.throughput_largest:.0%}"
@@ -34,10 +35,6 @@ def verdict(estimate: Estimate, language: str) -> str:
     fits = {True: "fits: {used} of {capacity} GiB", False: "does not fit: {used} of {capacity} GiB", None: "{used} GiB"}
     parts.append(sentence(fits[estimate.fits], language, **values))
     return word(", ", language).join(parts) + f" ({word('estimated', language)})"
-
-
-def _fullest(estimate: Estimate) -> StageMemory:
-    return max(estimate.memory, key=lambda stage: stage.total_bytes)
 
 
 def facts(estimate: Estimate) -> Iterator[tuple[str, str]]:

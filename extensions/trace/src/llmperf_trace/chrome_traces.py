@@ -57,6 +57,25 @@ class TraceOperations:
     malformed: int
     """Complete events without a name or finite times, which are left out."""
 
+    def of_step(self, name: str) -> tuple[float, float]:
+        """Seconds and calls of an operation in a step; in the whole trace if no steps are marked."""
+        steps = self.marked_steps or 1
+        return self.seconds.get(name, 0.0) / steps, self.calls.get(name, 0) / steps
+
+    def document(self, file: Path) -> dict[str, object]:
+        """Plain values for JSON; `seconds` is the sum of all operations, also of those at the same time."""
+        seconds = sum(self.of_step(name)[0] for name in self.seconds)
+        values = {"files": [str(file)], "steps": self.marked_steps or None, "clock": self.clock, "seconds": seconds}
+        return {**values, "notes": self.notes}
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is wrong with the figures."""
+        notes = [f"{self.malformed} events without a name or finite times are left out"] if self.malformed else []
+        if not self.marked_steps:
+            notes.append("the number of steps is unknown: the figures are of the whole trace")
+        return tuple(notes)
+
 
 def is_trace(path: Path) -> bool:
     """Check whether the beginning of a file looks like a Chrome trace."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import copysign
 from pathlib import Path
 
 from llmperf import printable, rank_records, sha256
@@ -26,9 +27,6 @@ class TracedRun:
     profile: StepProfile
     measured_seconds: float | None
     """Median of the measured steps, without a profiler; None if unknown."""
-    folder: Path | None = None
-    ranges: tuple[StepProfile, ...] = ()
-    """Profile of each range of steps, with its Chrome trace; `profile` is their mean."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +49,7 @@ class PartDifference:
         return self.seconds - self.reference_seconds
 
     def document(self) -> dict[str, object]:
-        """Plain values of an operation whose calls are known, for JSON."""
+        """Plain values for JSON."""
         seconds = {"seconds": self.seconds, "reference_seconds": self.reference_seconds}
         calls = {"calls": self.calls, "reference_calls": self.reference_calls}
         return {"name": self.name, **seconds, "difference_seconds": self.difference, **calls}
@@ -100,9 +98,12 @@ class TraceDifference:
         }
 
     def _values(self, part: PartDifference) -> dict[str, object]:
-        seconds = {"seconds": part.seconds, "reference_seconds": part.reference_seconds}
-        seconds["difference_seconds"] = part.difference
-        return {"name": part.name, "kind": part.kind, **seconds, "share": self.share(part)}
+        return part.document() | {"kind": part.kind, "share": self.share(part)}
+
+
+def is_explained(traced: float, measured: float) -> bool:
+    """The traced steps of two runs differ as the measured ones do: in one direction, by half to twice as much."""
+    return 0.5 * abs(measured) <= traced * copysign(1, measured) <= 2 * abs(measured)
 
 
 def traced_run(results: Sequence[tuple[Path, Result]]) -> TracedRun | None:
@@ -132,20 +133,21 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
         run_id=result.run_id,
         profile=StepProfile.mean(profiles),
         measured_seconds=None if steps is None else steps.median,
-        folder=path.parent,
-        ranges=tuple(profiles),
     )
 
 
 def trace_difference(run: TracedRun, reference: TracedRun) -> TraceDifference:
     """The traced steps of two runs, operation by operation."""
     ours, theirs = run.profile.parts, reference.profile.parts
+    calls, before = ({each.name: each.calls for each in side.profile.operations} for side in (run, reference))
     parts = [
         PartDifference(
             name=name,
             kind=kind,
             seconds=ours.get((name, kind), 0.0),
             reference_seconds=theirs.get((name, kind), 0.0),
+            calls=calls.get(name, 0.0),
+            reference_calls=before.get(name, 0.0),
         )
         for name, kind in dict.fromkeys([*ours, *theirs])
     ]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import click
@@ -11,41 +10,12 @@ from llmperf import print_json, print_page, warn
 from llmperf.errors import UserError
 from llmperf.types import Result
 
-from llmperf_trace.chrome_traces import is_trace
-from llmperf_trace.differences import TraceDifference, TracedRun, trace_difference, traced_run
+from llmperf_trace.chrome_traces import TraceOperations, is_trace, read_trace
+from llmperf_trace.differences import PartDifference, TraceDifference, largest_first, trace_difference, traced_run
 from llmperf_trace.explanation_page import explanation_page, operations_page
-from llmperf_trace.trace_operations import SOURCE, TracedOperations, joined, of_files, of_run
 
-Joined = tuple[TracedOperations, TracedOperations]
-"""The operations of a side and of the reference."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Explanations:
-    """Operations that account for the differences between traced runs."""
-
-    reference: str
-    """Name of the side that the others are compared with."""
-    differences: Mapping[str, TraceDifference]
-    """By the name of the side."""
-    operations: Mapping[str, Joined]
-    """The Chrome traces, of sides where both runs have kept theirs."""
-
-    def document(self) -> dict[str, object]:
-        """Plain values for JSON; empty where no two sides have traces."""
-        differences = {name: difference.document() for name, difference in self.differences.items()}
-        traces = {name: _document(pair) for name, pair in self.operations.items()}
-        document: dict[str, object] = {"explanations": differences, "chrome_traces": traces}
-        return {name: values for name, values in document.items() if values}
-
-    def show(self, wanted: str, language: str) -> None:
-        """Print a page for each side."""
-        for name, difference in self.differences.items():
-            click.echo()
-            print_page(explanation_page(name, self.reference, difference), wanted, language)
-            if name in self.operations:
-                click.echo()
-                print_page(operations_page(name, self.reference, *self.operations[name]), wanted, language)
+SOURCE = "Chrome traces"
+"""Where the figures of files are from."""
 
 
 def explained(
@@ -53,7 +23,7 @@ def explained(
     folders: Mapping[str, Path],
     alike: Mapping[str, bool],
     wanted: str,
-) -> Explanations:
+) -> dict[str, TraceDifference]:
     """The traced steps of further sides against those of the first: of those in `alike` with the same contract."""
     _check_format(wanted)
     if len(sides) < 2:
@@ -66,24 +36,18 @@ def explained(
     for name in [name for name, run in traced.items() if run is None]:
         warn(f"--explain: {folders[name]}: no run has a trace (llmperf run --trace 3)")
     theirs = traced.get(reference)
-    differences = {
+    return {
         name: trace_difference(ours, theirs)
         for name in others
         if (ours := traced[name]) is not None and theirs is not None
     }
-    read: dict[TracedRun, TracedOperations | None] = {}
-    for run in dict.fromkeys(run for found in differences.values() for run in (found.reference, found.run)):
-        try:
-            read[run] = of_run(run)
-        except UserError as error:
-            read[run] = None
-            warn(f"--explain: {error}: the figures of the records alone are shown")
-    operations = {
-        name: (mine, other)  # where both sides have kept their Chrome traces
-        for name, found in differences.items()
-        if (mine := read[found.run]) is not None and (other := read[found.reference]) is not None
-    }
-    return Explanations(reference=reference, differences=differences, operations=operations)
+
+
+def show(reference: str, differences: Mapping[str, TraceDifference], wanted: str, language: str) -> None:
+    """Print a page for each side."""
+    for name, difference in differences.items():
+        click.echo()
+        print_page(explanation_page(name, reference, difference), wanted, language)
 
 
 def _check_format(wanted: str) -> None:
@@ -107,26 +71,29 @@ def compared_trace_files(
     places = [path.resolve() for path in folders.values()]
     if twice := [path for path, place in zip(folders.values(), places, strict=True) if places.count(place) > 1]:
         raise UserError(f"{twice[0]}: expected different files on all sides")
-    sides = {name: of_files([path]) for name, path in folders.items()}
+    sides = {name: read_trace(path) for name, path in folders.items()}
     _check_format(wanted)
     reference, *further = sides
-    pairs = {name: (sides[name], sides[reference]) for name in further}
+    parts = {name: _parts(sides[name], sides[reference]) for name in further}
     if wanted == "json":
-        print_json(
-            {
-                "reference": reference,
-                "sides": {name: side.document() for name, side in sides.items()},
-                "chrome_traces": {name: _document(pair) for name, pair in pairs.items()},
-            }
-        )
+        known = {name: side.document(folders[name]) for name, side in sides.items()}
+        both = {name: {"source": SOURCE, "traced": known[name], "reference": known[reference]} for name in further}
+        compared = {name: both[name] | {"operations": [part.document() for part in parts[name]]} for name in further}
+        print_json({"reference": reference, "sides": known, "chrome_traces": compared})
         return True
-    for place, (name, pair) in enumerate(pairs.items()):
+    for place, name in enumerate(further):
         click.echo("\n" if place else "", nl=False)
-        print_page(operations_page(name, reference, *pair), wanted, language)
+        both_traces = {each: (folders[each], sides[each]) for each in (reference, name)}
+        print_page(operations_page(both_traces, parts[name]), wanted, language)
     return True
 
 
-def _document(pair: Joined) -> dict[str, object]:
-    """The operations of two sides, for JSON."""
-    sides = {"traced": pair[0].document(), "reference": pair[1].document()}
-    return {"source": SOURCE, **sides, "operations": [part.document() for part in joined(*pair)]}
+def _parts(run: TraceOperations, reference: TraceOperations) -> tuple[PartDifference, ...]:
+    """All operations of both sides by name, the largest difference first."""
+    parts = []
+    for name in dict.fromkeys([*run.seconds, *reference.seconds]):
+        (ours, calls), (theirs, before) = run.of_step(name), reference.of_step(name)
+        parts.append(
+            PartDifference(name=name, seconds=ours, reference_seconds=theirs, calls=calls, reference_calls=before)
+        )
+    return largest_first(parts)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from llmperf.reporting import UNKNOWN, Column, Line, Page, printable
 
-from llmperf_trace.differences import SOURCE, PartDifference, TraceDifference, TracedRun, summed
-from llmperf_trace.trace_operations import TracedOperations, joined
+from llmperf_trace.chrome_traces import TraceOperations
+from llmperf_trace.differences import SOURCE, PartDifference, TraceDifference, TracedRun, is_explained, summed
 
 MOST_OPERATIONS = 12
 """Rows of single operations; JSON has all."""
@@ -32,17 +32,13 @@ def explanation_page(name: str, reference: str, found: TraceDifference) -> Page:
     operations = [_row(f"{printable(part.name, MOST_NAME)} ({part.kind})", part, found) for part in shown]
     if others:
         operations.append(_row(f"{len(others)} others", summed("others", others), found))
-    titles = (f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", "share")
     return Page(
         title=f"Why {name} and {reference} differ",
         about=tuple(
             Line(text=f"{side}: {_traced(run)}") for side, run in ((reference, found.reference), (name, found.run))
         ),
         answers=(Line(text=_answer(name, reference, found)),),
-        columns=(
-            Column(title="of a traced step", importance=1, wraps=18),
-            *(Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 2)),
-        ),
+        columns=_columns("of a traced step", name, reference, "share"),
         rows=tuple(map(tuple, [*kinds, *operations])),
         groups=(("by kind", len(kinds)), ("by operation", len(operations))),
         warnings=tuple(_warnings(found)),
@@ -50,44 +46,41 @@ def explanation_page(name: str, reference: str, found: TraceDifference) -> Page:
     )
 
 
-def operations_page(name: str, reference: str, run: TracedOperations, theirs: TracedOperations) -> Page:
-    """The operations of two sides by name, in their Chrome traces."""
-    parts = joined(run, theirs)
+def operations_page(traces: Mapping[str, tuple[Path, TraceOperations]], parts: Sequence[PartDifference]) -> Page:
+    """The operations of two sides, the reference first, by name, in their Chrome traces."""
     shown, others = parts[:MOST_OPERATIONS], parts[MOST_OPERATIONS:]
-    rows = [summed("all operations", parts), *shown]
-    if others:
-        rows.append(summed(f"{len(others)} others", others))
-    titles = (f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", f"{reference}, calls", f"{name}, calls")
-    sides = ((reference, theirs), (name, run))
-    notes = [Line(text=f"{side}: {note}", tone="warning") for side, traces in sides for note in traces.notes]
+    rows = [summed("all operations", parts), *shown, *([summed(f"{len(others)} others", others)] if others else [])]
+    about = []
+    for side, (path, trace) in traces.items():
+        steps = f"means of {trace.marked_steps} steps" if trace.marked_steps else "of the whole trace"
+        on = "kernels on the device" if trace.clock == "device" else "calls on the host"
+        about.append(Line(text=f"{side}: {printable(str(path))}: {on}, {steps}"))
+    notes = [
+        Line(text=f"{side}: {note}", tone="warning") for side, (_, trace) in traces.items() for note in trace.notes
+    ]
+    (reference, (_, theirs)), (name, (_, run)) = traces.items()
     if run.clock != theirs.clock:
         text = f"{reference}'s times are those of the {theirs.clock}, {name}'s those of the {run.clock}"
         notes.append(Line(text=text, tone="warning"))
     return Page(
         title=f"Operations of {name} and {reference} in their Chrome traces",
-        about=tuple(Line(text=f"{side}: {_trace_files(traces)}") for side, traces in sides),
-        columns=(
-            Column(title="operation", importance=1, wraps=18),
-            *(Column(title=title, importance=place, right=True) for place, title in enumerate(titles, 2)),
-        ),
-        rows=tuple(
-            (
-                printable(part.name, MOST_NAME),
-                *(_ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference)),
-                *(f"{part.reference_calls:,.5g}", f"{part.calls:,.5g}"),
-            )
-            for part in rows
-        ),
+        about=tuple(about),
+        columns=_columns("operation", name, reference),
+        rows=tuple((printable(part.name, MOST_NAME), *_figures(part)) for part in rows),
         warnings=tuple(notes),
         notes=(Line(text=HOW_TRACES, tone="context"),),
     )
 
 
-def _trace_files(traces: TracedOperations) -> str:
-    files = ", ".join(printable(str(file)) for file in traces.files)
-    steps = "of the whole trace" if traces.steps is None else f"means of {traces.steps} steps"
-    on = "kernels on the device" if traces.clock == "device" else "calls on the host"
-    return f"{files}: {on}, {steps}"
+def _columns(first: str, name: str, reference: str, *further: str) -> tuple[Column, ...]:
+    titles = [f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", f"{reference}, calls", f"{name}, calls"]
+    columns = [Column(title=title, importance=place, right=True) for place, title in enumerate([*titles, *further], 2)]
+    return (Column(title=first, importance=1, wraps=18), *columns)
+
+
+def _figures(part: PartDifference) -> list[str]:
+    calls = (f"{each:,.5g}" if each or part.calls else UNKNOWN for each in (part.reference_calls, part.calls))
+    return [_ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference), *calls]
 
 
 def _traced(run: TracedRun) -> str:
@@ -119,7 +112,7 @@ def _warnings(found: TraceDifference) -> Iterator[Line]:
     if found.run.measured_seconds is None or found.reference.measured_seconds is None:
         return
     measured = found.run.measured_seconds - found.reference.measured_seconds
-    if not 0.5 * abs(measured) <= found.step.difference * math.copysign(1, measured) <= 2 * abs(measured):
+    if not is_explained(found.step.difference, measured):
         text = (
             f"the measured steps differ by {_signed(measured)} ms, the traced ones by {_signed(found.step.difference)}"
             " ms: this does not explain the measured difference; trace more steps on a quiet machine"
@@ -130,7 +123,7 @@ def _warnings(found: TraceDifference) -> Iterator[Line]:
 def _row(name: str, part: PartDifference, found: TraceDifference) -> list[str]:
     share = found.share(part)
     shown = UNKNOWN if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"  # no -0.0
-    return [name, _ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference), shown]
+    return [name, *_figures(part), shown]
 
 
 def _ms(seconds: float) -> str:
