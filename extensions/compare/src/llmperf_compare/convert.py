@@ -58,7 +58,11 @@ def command(
     workload = Workload(
         seq_len=seq_len, gradient_checkpointing=share > 0, recomputed_share=share, lora_parameters=lora_parameters
     )
-    number, unit = _figure(figure)
+    match = FIGURE.fullmatch(figure.strip())
+    if match is None or not float(match["number"]):
+        expected = "a number above 0 with %, TFLOP/s or tokens/s"
+        raise UserError(f"FIGURE: expected {expected}, found {figure!r}; nearest: 51.8%, '512 TFLOP/s' or 10682")
+    number, unit = float(match["number"]), match["unit"].lower() or "tokens/s"
     if unit == "tokens/s" and origin is not None:
         nearest = f"{figure}%" if number <= LARGEST_LIKELY_PERCENT else "no --from"
         raise UserError(f"--from: a throughput follows no convention, found {figure!r}; nearest: {nearest}")
@@ -88,15 +92,6 @@ def command(
         click.echo(f"{entry['title']}\n  {entry['how']}\n  per token: {entry['formula']}")
     if any((entry["mfu"] or 0) > 1 for entry in (*([given] if given else []), *results)):
         click.echo("note: more than the peak: figure, convention, peak or device count is not what it is taken for")
-
-
-def _figure(text: str) -> tuple[float, str]:
-    """The number of a figure and its unit, in lower case; tokens/s without one."""
-    match = FIGURE.fullmatch(text.strip())
-    if match is None or not float(match["number"]):
-        expected = "a number above 0 with %, TFLOP/s or tokens/s"
-        raise UserError(f"FIGURE: expected {expected}, found {text!r}; nearest: 51.8%, '512 TFLOP/s' or 10682")
-    return float(match["number"]), match["unit"].lower() or "tokens/s"
 
 
 def _peak(text: str, where: str) -> float:

@@ -122,7 +122,10 @@ def disturbed_lines(name: str, results: Sequence[Result], language: str = "en") 
             text = (
                 "{name}: {count} {of_all} disturbed by other processes ({where}): its throughput may be too low: {runs}"
             )
-        values = {"name": name, "count": len(sharing), "of_all": of_all, "runs": _named(sharing, language)}
+        runs, more = ", ".join(result.run_id for result in sharing[:SHOWN_RUNS]), len(sharing) - SHOWN_RUNS
+        if more > 0:
+            runs = sentence("{names} and {more} more", language, names=runs, more=more)
+        values = {"name": name, "count": len(sharing), "of_all": of_all, "runs": runs}
         yield _warning(
             sentence(text, language, **values, where=sentence(where, language, share=f"{100 * largest:.0f} %"))
         )
@@ -140,13 +143,6 @@ def _warning(text: str) -> Line:
 def _unevenness(result: Result) -> float:
     steps = result.metrics.step_seconds
     return 0.0 if steps is None or not steps.p5 else steps.p95 / steps.p5
-
-
-def _named(results: Sequence[Result], language: str) -> str:
-    """The identities of some runs, and how many more there are."""
-    names = ", ".join(result.run_id for result in results[:SHOWN_RUNS])
-    more = len(results) - SHOWN_RUNS
-    return sentence("{names} and {more} more", language, names=names, more=more) if more > 0 else names
 
 
 def steps_text(result: Result, language: str = "en") -> str:

@@ -161,7 +161,9 @@ def _model(sheet: Sheet) -> str:
 
 def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
     """Sheets of one contract, repeats together."""
-    differing = _differing([sheet.setting for sheet in sheets])
+    settings = {id(sheet.setting): sheet.setting for sheet in sheets}.values()  # runs do not list defaults
+    names = dict.fromkeys(name for setting in settings for name in setting if name not in SHOWN_OTHERWISE)
+    differing = [name for name in names if len({setting.get(name) for setting in settings}) > 1]
     kinds: dict[Hashable, list[Sheet]] = {}
     for sheet in sheets:
         kinds.setdefault(id(sheet) if sheet.repeats is None else sheet.repeats, []).append(sheet)
@@ -187,13 +189,6 @@ def _entries(sheets: Sequence[Sheet]) -> Iterator[Entry]:
         )
 
 
-def _differing(settings: Sequence[Mapping[str, str]]) -> list[str]:
-    """Names of settings that have two values, or one and the default, which runs do not list."""
-    distinct = {id(setting): setting for setting in settings}.values()
-    names = dict.fromkeys(name for setting in distinct for name in setting if name not in SHOWN_OTHERWISE)
-    return [name for name in names if len({setting.get(name) for setting in distinct}) > 1]
-
-
 def _verdict(sheet: Sheet) -> Verdict:
     status = sheet.cell("status").value
     if sheet.cell("errors").value:
@@ -209,7 +204,11 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
     """Figures over the complete repeats."""
     measured = repeats[0].measured
     counted = [sheet for sheet in repeats if not measured or sheet.cell("status").value == "complete"]
-    values = [_numbers(sheet) for sheet in counted]
+    values = [
+        {row.key: float(row.value) for row in (*sheet.overview, *leaves(sheet.overview))
+         if isinstance(row.value, (int, float)) and not isinstance(row.value, bool)}
+        for sheet in counted
+    ]  # fmt: skip
     figures: dict[str, Interval] = {}
     for name, keys in FIGURES.items():
         key = next((key for key in keys if any(key in known for known in values)), None)
@@ -250,12 +249,3 @@ def _figures(repeats: Sequence[Sheet]) -> dict[str, Interval]:
         low, high = (None if value is None else value / share for value in (speed.low, speed.high))
         figures[WHOLE_DEVICE] = replace(speed, median=speed.median / share, low=low, high=high)
     return figures
-
-
-def _numbers(sheet: Sheet) -> dict[str, float]:
-    """Each known number of a sheet's overview by its key."""
-    return {
-        row.key: float(row.value)
-        for row in (*sheet.overview, *leaves(sheet.overview))
-        if isinstance(row.value, (int, float)) and not isinstance(row.value, bool)
-    }
