@@ -1,7 +1,5 @@
 """The package alone: what another program gets from it."""
 
-from __future__ import annotations
-
 import jsonschema
 import llmperf_schemas
 import pytest

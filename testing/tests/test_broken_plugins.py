@@ -1,7 +1,5 @@
 """Each check of the conformance kit catches the fault that it was made for, and no other check does."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The conformance kit as its users meet it: the command, and classes for pytest."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The case that a framework trains in the kit: drawn from a seed, and fed with tokens that nobody knows before."""
 
-from __future__ import annotations
-
 import time
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A framework or a vendor that lies is found by the conformance kit, or by who verifies a run with it."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace

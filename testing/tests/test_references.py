@@ -1,7 +1,5 @@
 """The references that first losses are compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Colours: which output has them, and who decides."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

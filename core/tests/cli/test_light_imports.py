@@ -1,7 +1,5 @@
 """What commands leave unimported, since each module costs those who do not need it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

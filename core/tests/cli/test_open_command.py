@@ -1,7 +1,5 @@
 """Options that other people's packages add to `run`, `plan` and `validate`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables of many runs: what they show first, and that they fit the terminal."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What `llmperf validate FILE` leaves unimported, so that it starts quickly."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

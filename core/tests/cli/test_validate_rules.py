@@ -1,7 +1,5 @@
 """`llmperf validate`: choosing rules, their pages, and the lines of findings."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.validation.catalogue import open_catalogue
 from llmperf.validation.reading import lines_of

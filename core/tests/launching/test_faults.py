@@ -1,7 +1,5 @@
 """Faults done for real: each ends the run, leaves no process, and leaves a result that says what it was."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

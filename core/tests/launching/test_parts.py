@@ -1,7 +1,5 @@
 """The parts of a launch that need no training: commands, variables, folders, how far a run is."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Following records while they grow: of many ranks, of a rank far behind, within a time limit."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Runs in a row on the same nodes."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 from llmperf.planning import nodes

@@ -1,7 +1,5 @@
 """Plugins check a planned run: their problems refuse it, their notes and expectations are in the plan."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

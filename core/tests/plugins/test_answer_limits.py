@@ -1,7 +1,5 @@
 """What a vendor plugin may answer, and what is said of its threads."""
 
-from __future__ import annotations
-
 import json
 import threading
 

@@ -1,7 +1,5 @@
 """Commands that other packages add to `llmperf`."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

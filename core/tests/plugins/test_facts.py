@@ -1,7 +1,5 @@
 """Facts of plugins: joined from all that are loaded, refused in one line when they are none."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import llmperf

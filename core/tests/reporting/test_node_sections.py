@@ -1,7 +1,5 @@
 """What reports say about the nodes of a run, and about ranks that made others wait."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

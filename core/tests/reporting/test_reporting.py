@@ -1,7 +1,5 @@
 """Reports: what a user reads of a result, and that a hostile result can do no harm in them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Sheets: one set of labelled rows for every format, for reporters of plugins too."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Results as pure functions of a run folder, on folders made by hand."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the readings of a node's host and devices add up to over the measured window."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.runfolder.readings import NodeReadings
 from llmperf.types import DeviceSample, MemorySample

@@ -1,7 +1,5 @@
 """The load of experts in a result: summed over ranks, reported, and checked against the contract."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

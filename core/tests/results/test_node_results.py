@@ -1,7 +1,5 @@
 """Results of runs on two nodes, whose clocks have nothing in common, on folders made by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

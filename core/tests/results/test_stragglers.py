@@ -1,7 +1,5 @@
 """Stragglers from the waits of ranks, on the folder of two nodes with two ranks each."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Logs of ranks that print without end: bounded while the run goes and after it, first and last lines kept."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -1,7 +1,5 @@
 """The records of many ranks, brought together step by step."""
 
-from __future__ import annotations
-
 from statistics import fmean
 
 import pytest

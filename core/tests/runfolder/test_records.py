@@ -1,7 +1,5 @@
 """Records on disk: whole lines, whatever happens."""
 
-from __future__ import annotations
-
 import os
 import resource
 import signal

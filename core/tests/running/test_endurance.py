@@ -1,7 +1,5 @@
 """Many runs in one process: no process, descriptor, thread, memory or file is left behind."""
 
-from __future__ import annotations
-
 import gc
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Code that the user's environment loads into the ranks: a result names it, and validation warns of it."""
 
-from __future__ import annotations
-
 import os
 
 import pytest

@@ -1,7 +1,5 @@
 """`--wait-until-idle`: a run starts on an idle machine, or not at all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Foreign text in results and in imported documents stays text, in every format and wherever it stands."""
 
-from __future__ import annotations
-
 import copy
 import csv
 import io

@@ -1,7 +1,5 @@
 """Whole runs of the stub framework: what a user finds afterwards."""
 
-from __future__ import annotations
-
 import json
 import resource
 import socket

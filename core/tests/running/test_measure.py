@@ -1,7 +1,5 @@
 """Repeats of a run, series, and runs of a series whose llmperf was killed."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

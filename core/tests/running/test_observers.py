@@ -1,7 +1,5 @@
 """Observers follow a run; those that fail or block are dropped, and the run goes on."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

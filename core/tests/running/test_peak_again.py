@@ -1,7 +1,5 @@
 """A measured peak is measured again after a run, and MFU is by the larger of the two."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """Rules of plugins in a run: they are applied after the figures are saved and printed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

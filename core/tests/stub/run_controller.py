@@ -1,7 +1,5 @@
 """A controller process for tests: `python run_controller.py PLAN.json RUN_DIR`; 0 complete, 1 failed, 130 aborted."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`llmperf validate` on files and folders, good, wrong and hostile."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Forgeries of a run folder or a result, each named for what is done, and the rule that finds it."""
 
-from __future__ import annotations
-
 import json
 
 import llmperf_schemas

@@ -1,7 +1,5 @@
 """Whatever is in a document, the validator has something to say and never falls over."""
 
-from __future__ import annotations
-
 import copy
 import json
 import time

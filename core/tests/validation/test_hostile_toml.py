@@ -1,7 +1,5 @@
 """TOML with long keys is refused before a parser takes quadratic time and memory for it."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

@@ -1,7 +1,5 @@
 """What the loss curve of a run may be: curves of real runs, and those that no training gives."""
 
-from __future__ import annotations
-
 import math
 import random
 

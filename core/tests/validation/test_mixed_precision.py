@@ -1,7 +1,5 @@
 """Results by recipes with products in two dtypes: both MFUs are recomputed, and emulated runs have none."""
 
-from __future__ import annotations
-
 import copy
 
 import llmperf_schemas

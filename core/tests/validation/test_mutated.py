@@ -1,7 +1,5 @@
 """Thousands of mutated documents: each gets findings or one clear error, and none a traceback."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """LP608 finds the owner of a device without importing the vendors that do not publish its name."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.plugins.own_packages import vendors_with_catalogues
 from llmperf.types.devices import device_names

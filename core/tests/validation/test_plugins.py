@@ -1,7 +1,5 @@
 """Rules and kinds of document of installed packages: used when documents are validated and when results are made."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Every rule has a page, and the page is right: its wrong example breaks the rule, its right one does not."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """A result beside the plan and the records it was computed from: every edit is found."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What is said of documents that do not fit their schema."""
 
-from __future__ import annotations
-
 import llmperf_schemas
 import pytest
 from llmperf.validation.catalogue import counted

@@ -1,7 +1,5 @@
 """Without the extension that reads them, documents are named together with the package that does; the rest works."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Groups of runs held against each other."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import count

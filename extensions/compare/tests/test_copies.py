@@ -1,7 +1,5 @@
 """Copies and forgeries among results: the run that its records prove is shown, and nobody can remove it."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

@@ -1,7 +1,5 @@
 """Cost of a training: its arithmetic."""
 
-from __future__ import annotations
-
 import math
 
 from hypothesis import given

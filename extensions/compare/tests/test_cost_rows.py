@@ -1,7 +1,5 @@
 """Cost in reports: prices that are named and dated, and never those that came with results."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

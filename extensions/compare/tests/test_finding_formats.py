@@ -1,7 +1,5 @@
 """`llmperf validate` for programs: JSON, GitHub, SARIF, JUnit; hostile text."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

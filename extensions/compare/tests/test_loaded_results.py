@@ -1,7 +1,5 @@
 """`llmperf_compare.load_results`: what programs and notebooks read."""
 
-from __future__ import annotations
-
 import builtins
 import csv
 import io

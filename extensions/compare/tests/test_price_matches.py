@@ -1,7 +1,5 @@
 """Prices find their devices however the two are spelt, and say so where they do not."""
 
-from __future__ import annotations
-
 from datetime import date
 
 import pytest

@@ -1,7 +1,5 @@
 """`compare` and `summary` for programs that read findings."""
 
-from __future__ import annotations
-
 import json
 import re
 from itertools import count

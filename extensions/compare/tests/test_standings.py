@@ -1,7 +1,5 @@
 """Results ranked: one contract at a time, repeats together, imported rows beside runs they may be compared with."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The page of `llmperf summary`: headings, columns, history, warnings."""
 
-from __future__ import annotations
-
 import json
 
 from llmperf_compare.options import baselines

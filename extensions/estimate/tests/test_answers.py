@@ -1,7 +1,5 @@
 """Traces that contradict themselves or their plan."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

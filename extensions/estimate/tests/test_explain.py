@@ -1,7 +1,5 @@
 """`llmperf explain`: planted gaps are named, the factors multiply to the gap, and the unknown stays unexplained."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import replace

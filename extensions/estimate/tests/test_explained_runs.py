@@ -1,7 +1,5 @@
 """Planted gaps of real runs of the default case on the CPU: `llmperf explain` names what was planted."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

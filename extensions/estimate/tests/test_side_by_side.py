@@ -1,7 +1,5 @@
 """`llmperf estimate --on A,B,C` as a buyer meets it."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Roofline, links and schedules: arithmetic that a reader can repeat by hand."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

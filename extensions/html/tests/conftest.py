@@ -1,7 +1,5 @@
 """A browser for the tests of pages."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

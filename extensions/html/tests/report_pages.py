@@ -1,7 +1,5 @@
 """Results and imported documents as pages of the HTML report."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """The HTML report in a real browser: ranked bars, table, pages of runs and comparisons, keyboard, paper, phone."""
 
-from __future__ import annotations
-
 import re
 import sys
 import time

@@ -1,7 +1,5 @@
 """The data of the HTML report: one file, harmless whatever the results say, with figures as other formats show them."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

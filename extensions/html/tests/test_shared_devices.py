@@ -1,7 +1,5 @@
 """Throughputs of ranks that share a device say so."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`llmperf site`: a static website, whole, harmless, the same each time."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

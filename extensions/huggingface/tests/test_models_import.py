@@ -1,7 +1,5 @@
 """`llmperf models import`: configurations of Hugging Face, and files that other extensions read."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

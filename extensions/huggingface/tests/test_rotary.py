@@ -1,7 +1,5 @@
 """Frequencies of rotary positions equal those of transformers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from llmperf import library, rotary_frequencies

@@ -1,7 +1,5 @@
 """`llmperf cases` and the other lists as a user meets them."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """`llmperf models` as a user meets it."""
 
-from __future__ import annotations
-
 import json
 import re
 

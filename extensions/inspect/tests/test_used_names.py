@@ -1,7 +1,5 @@
 """Names that a package of other people uses and that are gone: `llmperf plugins` says so before a run needs them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """`llmperf peak`: what ranks time becomes rates of a device; wrong outputs are left out, failing ranks are named."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from dataclasses import replace

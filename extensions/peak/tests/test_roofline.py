@@ -1,7 +1,5 @@
 """The place of a run on the roofline: by measured rates, by assumed ones, and without any."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import llmperf_schemas

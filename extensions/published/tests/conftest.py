@@ -1,7 +1,5 @@
 """The folder of the tests on the path, for what they share."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Printed cells and what they stand for."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Documents that nobody has seen yet: generated ones, broken ones, hostile ones."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

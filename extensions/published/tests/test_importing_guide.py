@@ -1,7 +1,5 @@
 """The example of the guide on importing was executed."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from pathlib import Path

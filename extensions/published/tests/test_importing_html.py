@@ -1,7 +1,5 @@
 """HTML tables inside Markdown documents."""
 
-from __future__ import annotations
-
 from time import process_time
 
 import pytest

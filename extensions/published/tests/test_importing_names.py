@@ -1,7 +1,5 @@
 """Names that an import takes from installed plugins, and what the import uses of core."""
 
-from __future__ import annotations
-
 import ast
 import json
 from pathlib import Path

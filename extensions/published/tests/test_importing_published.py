@@ -1,7 +1,5 @@
 """The published documents: what is read from them, and that their tables come back cell by cell."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Measured results held against published rows."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Tables whose rows are on devices of several vendors, and devices that nobody knows."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Imported rows beside runs in `llmperf summary`: one ranking, marked as imported, in every format."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

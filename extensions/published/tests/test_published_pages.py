@@ -1,7 +1,5 @@
 """Every rule over published documents has a page, and the page is right: its wrong example breaks the rule."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

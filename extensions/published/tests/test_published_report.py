@@ -1,7 +1,5 @@
 """What reports show of imported rows beside the printed figures."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The published documents get the findings they deserve and no other, and each rule catches its fault in them."""
 
-from __future__ import annotations
-
 import json
 import re
 from functools import cache

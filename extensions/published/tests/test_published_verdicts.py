@@ -1,7 +1,5 @@
 """A verdict on each imported row: no error is not yet a check, and the commands say which rows were checked."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Documents whose parts explain each other: headers, headings, remarks, environments."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Tables with one row: what is read from their cells, and what is not understood."""
 
-from __future__ import annotations
-
 import pytest
 from published_tables import A100, X1, table, value
 

@@ -1,7 +1,5 @@
 """`llmperf doctor --launcher ssh` on three hosts in namespaces, of which one is slow and one is closed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import sys

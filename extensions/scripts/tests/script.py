@@ -1,7 +1,5 @@
 """A stand-in for an external training script: `python script.py STEPS [FAULT]`. The last rank tells of the steps."""
 
-from __future__ import annotations
-
 import faulthandler
 import os
 import signal

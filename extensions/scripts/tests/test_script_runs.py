@@ -1,7 +1,5 @@
 """Runs of an external script (a stand-in) through the real agent, rank and controller: what a user finds after."""
 
-from __future__ import annotations
-
 import platform
 import sys
 import time

@@ -1,7 +1,5 @@
 """Efficiency of scaling, and how sure it is."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from llmperf_sweep.efficiency import Measured, ratio_interval, scaling_document, t_quantile

@@ -1,7 +1,5 @@
 """`llmperf run --matrix`, really run, interrupted and killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

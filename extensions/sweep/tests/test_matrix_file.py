@@ -1,7 +1,5 @@
 """Matrix files: what they may say, and the cells that follow."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

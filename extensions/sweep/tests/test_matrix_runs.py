@@ -1,7 +1,5 @@
 """The runs of a matrix: order, retries, parts, and controllers that are killed at any moment."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

@@ -1,7 +1,5 @@
 """The runs that `--scale` asks for."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import Refused, UserError

@@ -1,7 +1,5 @@
 """`llmperf tune` as a user sees it, with the stub vendor and framework, whose steps take as long as an option says."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

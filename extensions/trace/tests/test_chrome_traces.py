@@ -1,7 +1,5 @@
 """Chrome traces in `llmperf compare --explain`: operations by name, and files that anybody may have made."""
 
-from __future__ import annotations
-
 import gzip
 import json
 

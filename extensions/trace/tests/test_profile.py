@@ -1,7 +1,5 @@
 """`llmperf profile`: a profile of one rank, labelled, which never becomes a result."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

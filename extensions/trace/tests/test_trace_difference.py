@@ -1,7 +1,5 @@
 """`llmperf compare --explain`: which operations account for the difference of two traced steps."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`llmperf run --trace N`: steps after the measured ones, which no figure includes."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

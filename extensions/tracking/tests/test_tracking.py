@@ -1,7 +1,5 @@
 """What is logged is read back by each tool's own library."""
 
-from __future__ import annotations
-
 import builtins
 import struct
 import sys

@@ -1,7 +1,5 @@
 """Archives whose headers would take all memory or time: refused in one line, in a process with little memory."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import subprocess

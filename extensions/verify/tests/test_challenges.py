@@ -1,7 +1,5 @@
 """Challenges: issued by one person, answered by another, and checked when the result is handed in."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import re

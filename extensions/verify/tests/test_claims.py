@@ -1,7 +1,5 @@
 """A submission's claims beside what its rerun measured: better than here, alike, or not compared and why."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Which cheats a rerun of five steps shows: the curves of a small model in NumPy, trained honestly and otherwise."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

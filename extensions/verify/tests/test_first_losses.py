@@ -1,7 +1,5 @@
 """The losses of the sequences of step 1: how ranks record them, and LP235, which holds them against one another."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace

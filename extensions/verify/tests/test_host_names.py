@@ -1,7 +1,5 @@
 """Names of hosts in the files of a run that is packed."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Clocks of runs, windows of ranks against what the agent of their node saw, and step times that nobody measured."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """A rerun of a submission: what it takes from the submission, when it is impossible, and a whole one."""
 
-from __future__ import annotations
-
 import platform
 from dataclasses import replace
 from pathlib import Path

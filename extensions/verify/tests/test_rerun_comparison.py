@@ -1,7 +1,5 @@
 """What a comparison of losses and gradient norms says: agreement, a difference, or too little to tell."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Signatures of results, archives and verifications, by a real ssh-keygen."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

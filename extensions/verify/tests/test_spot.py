@@ -1,7 +1,5 @@
 """The spot check passes what a plan's model, weights and data give, and fails what was trained otherwise."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """`llmperf pack`, and archives that somebody else made."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

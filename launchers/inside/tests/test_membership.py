@@ -1,7 +1,5 @@
 """The place of a process by the variables of each engine."""
 
-from __future__ import annotations
-
 import os
 import tempfile
 from pathlib import Path

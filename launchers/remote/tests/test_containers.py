@@ -1,7 +1,5 @@
 """Commands that run in containers, for launchers that start none themselves."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

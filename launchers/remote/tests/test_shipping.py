@@ -1,7 +1,5 @@
 """Files of a node on their way to the controller: complete, in any portions, and only where the node may write."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """What Slurm's commands print about jobs."""
 
-from __future__ import annotations
-
 import shlex
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Hosts as users write them: in `--hosts`, in host files, in the options."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -1,7 +1,5 @@
 """Hook implementations of the vendor `accel`."""
 
-from __future__ import annotations
-
 import json
 import os
 

@@ -1,7 +1,5 @@
 """The namespace `torch.accel`, over the compiled stand-in."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

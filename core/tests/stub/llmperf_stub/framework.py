@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import llmperf
 from llmperf.types import LoggedFacts, LoggedFailure, LoggedStep, Needs, ProfiledOperation, StepProfile, WorkerPlan
 
