@@ -68,7 +68,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 1850,
     "extensions/zh": 50,
     "outside tests": 93450,
-    "tests": 50200,
+    "tests": 49900,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
