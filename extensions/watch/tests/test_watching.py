@@ -9,8 +9,9 @@ import time
 import pytest
 from llmperf.cli.main import call
 from llmperf_watch import meter
-from llmperf_watch.figures import WARMUP_LEAST
+from llmperf_watch.figures import WARMUP_LEAST, figures_of
 from llmperf_watch.profiles import read_profile
+from llmperf_watch.types import Steps
 from llmperf_watch.watching import without_secrets
 
 TRAINER = """
@@ -59,14 +60,11 @@ def test_a_program_is_watched_and_its_exit_status_is_kept(watched, capfdbinary):
     assert out.count(b"step: ") == 12
     assert err.count(b"to standard error") == 12
     assert (path.parent / "output.log").read_bytes().count(b"\n") == 25
-    assert call(["validate", str(path)]) == 0
-
-
-def test_a_document_that_was_changed_is_found(watched, capfdbinary):
-    _, document, path = watched(TRAINER, "--devices", "2")
-    document["figures"]["tokens_per_second_per_device"]["median"] *= 2
+    assert call(["validate", str(path)]) == call(["report", str(path.parent.parent)]) == 0
+    assert b"self-reported tokens, llmperf's clock" in capfdbinary.readouterr().out
+    assert call(["report", str(path), "--format", "markdown", "--lang", "zh"]) == 0
+    figures["tokens_per_second_per_device"]["median"] *= 2
     path.write_text(json.dumps(document))
-    capfdbinary.readouterr()
     assert call(["validate", str(path)]) == 1
     assert b"/figures/tokens_per_second_per_device/median: WATCH1 error" in capfdbinary.readouterr().out
 
@@ -88,14 +86,6 @@ def test_a_program_without_a_profile_gives_no_figure(watched):
     assert document["profile"] is None
     assert document["figures"]["step_seconds"] is None
     assert "no log profile fits the output" in document["notes"][-1]
-
-
-def test_a_report_has_the_run(watched, capfdbinary):
-    *_, path = watched(TRAINER, "--devices", "2")
-    capfdbinary.readouterr()
-    assert call(["report", str(path.parent.parent)]) == 0
-    assert b"self-reported tokens, llmperf's clock" in capfdbinary.readouterr().out
-    assert call(["report", str(path), "--format", "markdown", "--lang", "zh"]) == 0
 
 
 @pytest.mark.parametrize(
@@ -125,25 +115,22 @@ def test_a_signal_ends_the_program_and_what_it_printed_is_kept(tmp_path):
     assert json.loads(path.read_text())["steps"]["step"] == [1, 2, 3, 4, 5]
 
 
+def test_lines_that_arrive_in_one_block_lose_no_step():
+    steps = Steps(step=tuple(range(1, 101)), at=tuple(-(-step // 4) * 0.4 for step in range(1, 101)))
+    assert figures_of(steps, {}, "llmperf").step_seconds.mean == pytest.approx(0.1)
+
+
 def test_secrets_of_the_command_are_withheld():
-    words = (
-        "train",
-        "--hf-token",
-        "abc",
-        "--api_key=def",
-        "--max-tokens",
-        "7",
-        "--tokens=8",
-        "WANDB_KEY=x",
-        "--lr",
-        "1",
-    )
-    hidden = ("train", "--hf-token", "[withheld]", "--api_key=[withheld]", "--max-tokens", "7", "--tokens=8")
-    assert without_secrets(words) == (*hidden, "WANDB_KEY=[withheld]", *words[-2:])
+    words = "train --hf-token abc --api_key=def --max-tokens 7 --tokens=8 WANDB_KEY=x --lr 1"
+    hidden = "train --hf-token [withheld] --api_key=[withheld] --max-tokens 7 --tokens=8 WANDB_KEY=[withheld] --lr 1"
+    assert without_secrets(words.split()) == tuple(hidden.split())
 
 
 STAMPED = (
     "2026-11-28 10:00:{:06.3f} step: {}  loss: {:.3f}  memory: 1.00GiB(2.00%)  tps: 640  tflops: 1.00  mfu: 1.00%\n"
+)
+PADDLE = (
+    "loss: 3, global_step: {}, interval_runtime: {}, interval_samples_per_second: 9, interval_steps_per_second: 12\n"
 )
 
 
@@ -159,6 +146,10 @@ def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
     assert call(["validate", str(tmp_path / "a")]) == 0
     assert call(["import", str(log), "--out", str(tmp_path / "a")]) == 2
     assert "--force replaces it" in capsys.readouterr().err
+    log.write_text("".join(PADDLE.format(step, 0.8 * step) for step in range(10, 60, 10)))
+    assert call(["import", str(log), "--out", str(tmp_path / "p"), *words]) == 0
+    assert call(["validate", str(tmp_path / "p")]) == 0
+    assert "expected about 120 (10 sequences (--global-batch), step time" in capsys.readouterr().out
     state = tmp_path / "run" / "trainer_state.json"
     state.parent.mkdir()
     state.write_text(

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.endings import SeenPhase as SeenPhase
     from llmperf.runfolder.filenames import record_files as record_files
     from llmperf.runfolder.reader import merged as merged
+    from llmperf.runfolder.readings import NodeReadings as NodeReadings
     from llmperf.runfolder.totals import mean_loss as mean_loss
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue

@@ -6,94 +6,52 @@ import json
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
 from typing import Any
 
+from llmperf import read_toml
 from llmperf.errors import UserError, unknown
 
 from llmperf_flagperf.configuration import Configuration, Value
 
-FRAMEWORKS = {
-    "deepspeed": "zero",
-    "deepspeed-torch": "zero",
-    "megatron-deepspeed": "megatron_deepspeed",
-    "megatron": "megatron_core",
-    "flagscale": "megatron_core",
-    "paddle": "paddle",
-    "pytorch": "pytorch",
-}
-"""FlagPerf's frameworks and those that train the same way here. FlagScale drives Megatron-Core."""
-DEVICES = {"A10040G": "A100-SXM4-40GB", "A10080G": "A100-SXM4-80GB", "A100": "A100-SXM4-80GB", "R300P": "R300"}
-"""FlagPerf's short names that are no prefix of one device of a vendor."""
 PLACES = re.compile(r"(?:TP\d+)?(?:PP\d+)?(?:SH\d+)?(?:SP\d+)?(.*)")
 """Layouts stand before the device in names such as config_TP2PP1SH2SP4A10080Gx1x8.py."""
 
 
-def _number(value: Value) -> Value:
-    return value if isinstance(value, (int, float)) and not isinstance(value, bool) and value == value else None
+def _one_of(*choices: Value) -> Callable[[Value], Value]:
+    return lambda value: value if value in choices else None
 
 
-def _whole(value: Value) -> Value:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
-
-
-def _stage(value: Value) -> Value:
-    found = re.fullmatch(r"(?:stage)?([0-3])", str(value))
-    return int(found[1]) if found else None
-
-
-def _precision(value: Value) -> Value:
-    return value if value in ("fp32", "tf32", "bf16", "fp16") else None
-
-
-def _schedule(value: Value) -> Value:
-    return value if value in ("cosine", "constant") else None
-
-
-def _flag(value: Value) -> Value:
-    return bool(value) if value in (0, 1) else None
-
-
-MEANINGS: dict[str, tuple[str, Callable[[Value], Value]]] = {
-    **dict.fromkeys(("seqlength", "seq_length", "max_seq_length"), ("contract.seq_len", _whole)),
-    **dict.fromkeys(("gbs", "global_batch_size"), ("contract.global_batch", _whole)),
-    **dict.fromkeys(("max_steps", "train_steps", "steps"), ("contract.steps", _whole)),
-    "precision": ("contract.precision", _precision),
-    "seed": ("contract.seed", _whole),
-    **dict.fromkeys(("learning_rate", "lr"), ("contract.optimizer.lr", _number)),
-    "min_learning_rate": ("contract.optimizer.min_lr", _number),
-    "weight_decay": ("contract.optimizer.weight_decay", _number),
-    "adam_beta1": ("contract.optimizer.beta1", _number),
-    "adam_beta2": ("contract.optimizer.beta2", _number),
-    **dict.fromkeys(("adam_epsilon", "adam_eps"), ("contract.optimizer.eps", _number)),
-    "max_grad_norm": ("contract.optimizer.clip_norm", _number),
-    "lr_scheduler_type": ("contract.optimizer.schedule", _schedule),
-    **dict.fromkeys(("warmup_steps", "warmup"), ("contract.optimizer.warmup_steps", _whole)),
-    **dict.fromkeys(
-        ("batchsize", "localbs", "train_batch_size", "per_device_train_batch_size", "batch_size_training"),
-        ("tuning.micro_batch", _whole),
-    ),
-    **dict.fromkeys(("accumulate_steps", "gradient_accumulation_steps"), ("tuning.gradient_accumulation", _whole)),
-    **dict.fromkeys(("tensor_parallel", "tensor_parallel_degree"), ("tuning.tensor_parallel", _whole)),
-    **dict.fromkeys(("pipeline_parallel", "pipeline_parallel_degree"), ("tuning.pipeline_parallel", _whole)),
-    "virtual_pp_degree": ("tuning.virtual_stages", _whole),
-    "sharding": ("tuning.sharding_stage", _stage),
-    "sharding_parallel_degree": ("tuning.sharding_degree", _whole),
-    "recompute": ("tuning.gradient_checkpointing", _flag),
+READERS: Mapping[str, Callable[[Value], Value]] = {
+    "number": lambda value: value if type(value) in (int, float) and value == value else None,
+    "whole": lambda value: value if type(value) is int and value > 0 else None,
+    "stage": lambda value: int(str(value)[-1]) if re.fullmatch(r"(?:stage)?[0-3]", str(value)) else None,
+    "precision": _one_of("fp32", "tf32", "bf16", "fp16"),
+    "schedule": _one_of("cosine", "constant"),
+    "flag": lambda value: bool(value) if value in (0, 1) else None,
 }
-"""FlagPerf's name -> the setting here, and what reads its value; None for a value that has no meaning here."""
+"""The value of a setting here, by the kind of value there; None for a value that has no meaning here."""
+
+
+@cache
+def names(part: str) -> Mapping[str, Any]:
+    """A part of `names.toml`."""
+    table: Mapping[str, Any] = read_toml(Path(__file__).with_name("names.toml"))[part]
+    return table
+
+
+@cache
+def meanings() -> Mapping[str, tuple[str, Callable[[Value], Value]]]:
+    """FlagPerf's name -> the setting here, and what reads its value."""
+    settings = [(where, *text.split()) for where, text in names("settings").items()]
+    return {name: (where, READERS[kind]) for where, kind, *given in settings for name in given}
+
+
 FLAGS = ("fp16", "use_fp16", "bf16", "use_flash_attention", "flashattn", "use_fused_rms_norm")
-"""Read beside MEANINGS."""
+"""Read beside the settings."""
 PEAKS = ("theoryflops", "theory_flops", "flops")
 """The peak of a device that FlagPerf computes MFU with; for a case it has no meaning."""
-ASSUMED = {
-    "contract.steps": 30,
-    "contract.optimizer.lr": 3e-4,
-    "tuning.gradient_accumulation": 1,
-    "tuning.tensor_parallel": 1,
-    "tuning.pipeline_parallel": 1,
-    "tuning.micro_batch": 1,
-}
-"""What a case needs and a configuration may leave out. Each that was taken is named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +70,7 @@ class Case:
 
 
 STATED: dict[str, tuple[str, Callable[[str], Value]]] = {
-    "contract.precision": ("precision", _precision),
+    "contract.precision": ("precision", READERS["precision"]),
     "contract.seq_len": ("sequence_length", lambda text: int(text) if text.isdecimal() else None),
 }
 """What a user may state of a configuration that leaves it out: FlagPerf has it in scripts."""
@@ -122,13 +80,13 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
     """The case of a configuration; UserError for a model, a framework or a sequence length that is not known."""
     values, path = configuration.values, configuration.path
     model = _model(configuration, models)
-    framework = "lora" if values.get("use_peft") is True else FRAMEWORKS.get(configuration.framework)
+    framework = "lora" if values.get("use_peft") is True else names("frameworks").get(configuration.framework)
     if framework is None:
-        raise unknown(f"{path}", "framework", configuration.framework, sorted(FRAMEWORKS))
+        raise unknown(f"{path}", "framework", configuration.framework, sorted(names("frameworks")))
     settings: dict[str, Any] = {}
     used: set[str] = set()
     for name, value in values.items():
-        where, read = MEANINGS.get(name, ("", _number))
+        where, read = meanings().get(name, ("", READERS["number"]))
         if where and where not in settings and (meant := read(value)) is not None:
             settings[where] = meant
             used.add(name)
@@ -151,7 +109,7 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
         if needed not in settings:
             said[needed] = found
     settings |= said
-    taken = {where: value for where, value in ASSUMED.items() if where not in settings}
+    taken = {where: value for where, value in names("assumed").items() if where not in settings}
     settings = taken | settings
     ranks = configuration.nodes * configuration.devices
     split = settings["tuning.tensor_parallel"] * settings["tuning.pipeline_parallel"]
@@ -179,13 +137,14 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
     assumed = (*(f"{where}={value}" for where, value in {**said, **taken}.items()), "contract.dataset=synthetic")
     meaningless = tuple(sorted({*values, *configuration.unread} - used - set(PEAKS)))
     peaks = [float(value) for name in PEAKS if isinstance(value := values.get(name), (int, float)) and value > 1e9]
-    device = PLACES.fullmatch(configuration.device)
-    short = device[1] if device else configuration.device
+    layout = PLACES.fullmatch(configuration.device)
+    short = layout[1] if layout else configuration.device
+    device = names("devices").get(short.upper(), short)
     name = re.sub(r"\W", "_", f"{configuration.model}_{configuration.framework}_{path.stem.removeprefix('config_')}")
     return Case(
         name=name.lower(),
         text=_toml(name.lower(), configuration, settings, assumed),
-        machine=f"{DEVICES.get(short.upper(), short)}:{configuration.nodes}x{configuration.devices}",
+        machine=f"{device}:{configuration.nodes}x{configuration.devices}",
         assumed=assumed,
         meaningless=meaningless,
         stated_peak=peaks[0] if peaks else None,

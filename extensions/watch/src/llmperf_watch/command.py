@@ -71,18 +71,9 @@ def command(
         facts |= devices.facts()
     with devices:
         status = watch(words, reader.add, folder / LOG)
-    watched = document(
-        reading=reader.best(),
-        lines=reader.lines,
-        facts=facts,
-        clock="llmperf",
-        evidence="watched",
-        command=without_secrets(words),
-        exit_status=status,
-        log=folder / LOG,
-        sampled=devices.sampled(),
-        notes=devices.notes,
-    )
+    watched = document(reading=reader.best(), lines=reader.lines, facts=facts, clock="llmperf", evidence="watched",
+                       command=without_secrets(words), exit_status=status, log=folder / LOG,
+                       sampled=devices.sampled(), notes=devices.notes)  # fmt: skip
     path = write(watched, folder)
     for line in summary_lines(watched):
         click.echo(printable(line), err=True)
@@ -146,30 +137,22 @@ class Devices:
 
     def sampled(self) -> Any:
         """What the readings show; None without any."""
-        from statistics import fmean
-
-        from llmperf.validation import samples_of
+        from llmperf.validation import NodeReadings, samples_of
 
         from llmperf_watch.types import Sampled
 
-        memory: list[int] = []
-        power: list[float] = []
-        used: list[float] = []
-        readings = 0
+        node = NodeReadings((0.0, float("inf")))
         for sample in samples_of(self._folder, 0) if self._sampler is not None else ():
-            if not sample.devices:
-                continue
-            readings += 1
-            memory += [one.memory_used_bytes for one in sample.devices if one.memory_used_bytes is not None]
-            used += [one.utilisation_percent for one in sample.devices if one.utilisation_percent is not None]
-            watts = [one.power_watts for one in sample.devices if one.power_watts is not None]
-            if len(watts) == len(sample.devices):
-                power.append(sum(watts))
-        if not readings:
+            node.add(sample)
+        devices = list(node.devices.values())
+        if not devices:
             return None
+        used = [device.utilisation_percent for device in devices if device.utilisation_percent.count]
+        power = [device.power_watts.value for device in devices if device.power_watts.count]
+        memory = [device.memory_used_bytes for device in devices if device.memory_used_bytes is not None]
         return Sampled(
-            readings=readings,
+            readings=node.inside,
             memory_peak_bytes=max(memory, default=None),
-            power_watts=fmean(power) if power else None,
-            utilisation_percent=fmean(used) if used else None,
+            power_watts=sum(power) if len(power) == len(devices) else None,
+            utilisation_percent=sum(mean.value for mean in used) / len(used) if used else None,
         )

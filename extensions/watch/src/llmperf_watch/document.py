@@ -76,23 +76,12 @@ def document(
             remarks.append(f"{reading.dropped} later steps were not kept")
     steps = columns(reported)
     return Watched(
-        created=utc_time(),
-        llmperf_version=llmperf.__version__,
-        evidence=evidence,  # type: ignore[arg-type]
-        clock=clock,
-        profile=profile.name if profile else None,
-        profile_source=profile.source if profile else None,
-        command=tuple(command),
-        exit_status=exit_status,
-        log=log.name if log else None,
-        log_sha256=None if log is None else llmperf.sha256(log),
-        lines=lines,
-        facts=known,
-        steps=steps,
-        figures=figures_of(steps, known, clock),
-        sampled=sampled,
-        notes=tuple(remarks),
-    )
+        created=utc_time(), llmperf_version=llmperf.__version__, evidence=evidence, clock=clock,  # type: ignore[arg-type]
+        profile=profile.name if profile else None, profile_source=profile.source if profile else None,
+        command=tuple(command), exit_status=exit_status, log=log.name if log else None,
+        log_sha256=None if log is None else llmperf.sha256(log), lines=lines, facts=known, steps=steps,
+        figures=figures_of(steps, known, clock), sampled=sampled, notes=tuple(remarks),
+    )  # fmt: skip
 
 
 def write(watched: Watched, folder: Path) -> Path:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import accumulate
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, groupby
 from statistics import fmean, median
 from typing import cast
 
@@ -18,7 +18,7 @@ from llmperf_watch.types import Clock, Figures, Spread, Stall, Stated, Steps
 
 WARMUP_SHARE, WARMUP_LEAST, WARMUP_MOST = 0.1, 2, 50
 WARMUP_RULE = (
-    f"left out as warm-up, after each start: {WARMUP_SHARE:.0%} of the reported steps, at least {WARMUP_LEAST}"
+    f"left out as warm-up, after each start: {WARMUP_SHARE:.0%} of the steps, at least {WARMUP_LEAST}"
     f" and at most {WARMUP_MOST}"
 )
 STALL_FACTOR = 5
@@ -43,11 +43,7 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     """Everything that follows from facts and steps."""
     count = len(steps.step)
     attempts = attempts_of(steps.step)
-    sizes = [attempts.count(number) for number in range(attempts[-1] + 1)] if attempts else []
-    warmups = [min(WARMUP_MOST, max(WARMUP_LEAST, int(size * WARMUP_SHARE))) for size in sizes]
-    starts = list(accumulate(sizes, initial=0))
-    kept = [place for place in range(count) if place - starts[attempts[place]] >= warmups[attempts[place]]]
-
+    kept = list(_after_warmup(steps, attempts, facts))
     pauses = gaps = _gaps(steps, kept, attempts, clock, facts)
     source = "by llmperf's clock" if clock == "llmperf" else "by the times that the program printed with its lines"
     if clock == "program" and steps.step_seconds:
@@ -61,14 +57,11 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     each = None
     if rates is not None and devices:
         each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices", lengths)
-    elif whole is None and steps.tokens_per_second_per_device:
-        each = _spread(
-            [value for place in kept if (value := steps.tokens_per_second_per_device[place]) is not None],
-            "as the program printed it",
-        )
-        if each is not None and devices:
-            values = [value for place in kept if (value := steps.tokens_per_second_per_device[place]) is not None]
-            whole = _spread([value * devices for value in values], f"as the program printed it x {devices:g} devices")
+    elif whole is None and (column := steps.tokens_per_second_per_device):
+        said = [value for place in kept if (value := column[place]) is not None]
+        each = _spread(said, "as the program printed it")
+        if devices:
+            whole = _spread([value * devices for value in said], f"as the program printed it x {devices:g} devices")
 
     losses = [loss for loss in steps.loss if loss is not None]
     mfu, no_mfu = _mfu(each, facts)
@@ -83,7 +76,7 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
               if every > STALL_FACTOR * typical]  # fmt: skip
     return Figures(
         reported=count,
-        attempts=len(sizes) or 1,
+        attempts=attempts[-1] + 1 if attempts else 1,
         left_out=count - len(kept),
         step_seconds=seconds,
         tokens_per_second=whole,
@@ -101,20 +94,36 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     )  # fmt: skip
 
 
+def _after_warmup(steps: Steps, attempts: Sequence[int], facts: Mapping[str, Stated]) -> Iterator[int]:
+    """Places of the lines after warm-up, which is counted in steps, whichever of them have a line."""
+    each = _number(facts, "steps_per_line") or 1.0
+    for _, group in groupby(range(len(attempts)), attempts.__getitem__):
+        places = list(group)
+        known = [number for place in places if (number := steps.step[place]) is not None]
+        numbers = known if len(known) == len(places) else [each * line for line in range(len(places))]
+        warmup = min(WARMUP_MOST, max(WARMUP_LEAST, int((numbers[-1] - numbers[0] + 1) * WARMUP_SHARE)))
+        yield from (place for place, number in zip(places, numbers, strict=True) if number - numbers[0] >= warmup)
+
+
 def _gaps(
     steps: Steps, kept: Sequence[int], attempts: Sequence[int], clock: Clock, facts: Mapping[str, Stated]
 ) -> list[tuple[int, float, float]]:
-    """For each kept step its place, the seconds of one step, and the seconds since the line before, by a clock."""
+    """For each kept step its place, the seconds of one step, and the seconds since the line before, by a clock.
+
+    Lines that were read at one moment count as the last of them: their steps were done before it.
+    """
     stated, at = _number(facts, "steps_per_line"), steps.at if clock == "llmperf" else steps.time
-    gaps = []
-    for place in kept if at else ():
-        if not place or attempts[place] != attempts[place - 1]:
+    gaps, after, before = [], set(kept), -1
+    for place in range(len(attempts)) if at else ():
+        last = place + 1 == len(attempts) or attempts[place + 1] != attempts[place]
+        if not last and at[place + 1] == at[place]:
             continue
-        here, before = at[place], at[place - 1]
-        now, then = steps.step[place], steps.step[place - 1]
-        between = stated if now is None or then is None else now - then
-        if here is not None and before is not None and between and here > before:
-            gaps.append((place, (here - before) / between, here - before))
+        if before >= 0 and attempts[before] == attempts[place] and place in after:
+            here, there, now, then = at[place], at[before], steps.step[place], steps.step[before]
+            between = (place - before) * (stated or 0) if now is None or then is None else now - then
+            if here is not None and there is not None and between and here > there:
+                gaps.append((place, (here - there) / between, here - there))
+        before = place
     return gaps
 
 

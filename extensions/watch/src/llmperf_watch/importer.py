@@ -20,6 +20,8 @@ STATE = "trainer_state.json"
 BEGIN_BYTES = 2**20
 """Of a file, by which it is known for a log."""
 MAX_STATE_BYTES = 2**27
+BRIEF = ("profile", "lines", "facts", "figures", "notes")
+"""What `--json` prints of a document."""
 
 
 class LogImporter:
@@ -67,19 +69,15 @@ class LogImporter:
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:
-            print_json([{"written_to": str(path), **_brief(log)} for log, path in made])
+            names = ("profile", "lines", "facts", "figures", "notes")
+            print_json(
+                [{"written_to": str(path), **{name: getattr(log, name) for name in names}} for log, path in made]
+            )
             return
         for log, path in made:
             for line in summary_lines(log):
                 click.echo(printable(line))
             click.echo(f"written to {path}")
-
-
-def _brief(log: object) -> dict[str, object]:
-    from msgspec import to_builtins
-
-    document: dict[str, object] = to_builtins(log)
-    return {name: document[name] for name in ("profile", "lines", "facts", "figures", "notes")}
 
 
 def _lines(path: Path) -> Iterator[str]:

@@ -60,7 +60,12 @@ class Meter:
             return
         self._at.append(time.monotonic() - self._begin)
         self._tokens.append(tokens)
-        if loss is not None and len(self._at) % self._every == 0:
+        if loss is not None:
+            self.loss(loss)
+
+    def loss(self, loss: Any) -> None:
+        """The loss of the step before, where it is known later."""
+        if self._at and len(self._at) % self._every == 0:
             self._losses[len(self._at)] = loss.detach() if hasattr(loss, "detach") else loss
             if len(self._losses) > MOST_LOSSES:
                 self._every *= 2
@@ -94,6 +99,5 @@ class Meter:
             print(line, file=sys.stderr)
 
 
-def meter(**facts: Any) -> Meter:
-    """A `Meter` for a `with` statement; its keywords state what the loop does not say."""
-    return Meter(**facts)
+meter = Meter
+"""For a `with` statement; keywords state what the loop does not say."""

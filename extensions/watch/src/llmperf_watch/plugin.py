@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from llmperf.types import DocumentKind, Rule
 
-    from llmperf.types import DocumentKind, Finding, Rule, Sheet
-
-    from llmperf_watch.types import Watched
+DRAFT = "https://json-schema.org/draft/2020-12/schema"
 
 
 @hookimpl
@@ -32,39 +30,22 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Documents of `llmperf watch`, of logs that `llmperf import` read, and of `llmperf_watch.meter`."""
     import re
+    from importlib import import_module
 
+    import msgspec
     from llmperf.types import DocumentKind
+
+    def here(module: str) -> Any:
+        return import_module(f"llmperf_watch.{module}")
 
     return [
         DocumentKind(
             name="watched",
             title="the document of a watched program",
             suffixes=(".json",),
-            recognise=lambda path, beginning, named: (
-                re.search(r'"schema"\s*:\s*"llmperf/watched/', beginning()) is not None
-            ),
-            schema=_schema,
-            type=_watched,
-            sheets=_sheets,
+            recognise=lambda path, beginning, named: bool(re.search(r'"schema"\s*:\s*"llmperf/watched/', beginning())),
+            schema=cache(lambda: {"$schema": DRAFT, **msgspec.json.schema(here("types").Watched)}),
+            type=lambda: here("types").Watched,
+            sheets=lambda *document: here("text").watched_sheets(*document),
         )
     ]
-
-
-def _watched() -> type:
-    from llmperf_watch.types import Watched
-
-    return Watched
-
-
-@cache
-def _schema() -> dict[str, Any]:
-    """The JSON Schema, made from the dataclass."""
-    import msgspec
-
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **msgspec.json.schema(_watched())}
-
-
-def _sheets(watched: Watched, path: Path, findings: Sequence[Finding]) -> list[Sheet]:
-    from llmperf_watch.text import watched_sheets
-
-    return watched_sheets(watched, path, findings)

@@ -38,7 +38,7 @@ MAX_LINE = 4096
 """Characters of a line that are read."""
 MAX_TEXT = 200
 """Characters of a text in a profile."""
-KEYS = ("title", "source", "date", "note", "line")
+KEYS = ("title", "source", "date", "note", "redrawn", "line")
 """Of a profile."""
 MAX_ITEMS = 40
 """Kinds of line in a profile, fields and marks of a line."""
@@ -131,6 +131,8 @@ class Profile:
     kinds: tuple[LineKind, ...]
     note: str = ""
     """What a reader of the figures should know."""
+    redrawn: bool = False
+    """The lines of a step are drawn again with its figures: the last one's count, the first one's time."""
 
     def values(self, line: str) -> dict[str, float] | None:
         """The figures of a line, by the first kind that fits; None for a line without figures."""
@@ -144,11 +146,6 @@ def _spaces(line: str, place: int) -> int:
     while place < len(line) and line[place] in " \"'":
         place += 1
     return place
-
-
-def profile_names() -> list[str]:
-    """The profiles of this package and the user's own, by name."""
-    return sorted({path.stem for path in _files()})
 
 
 def _files() -> Iterator[Path]:
@@ -191,7 +188,7 @@ def read_profile(path: Path) -> Profile:
     if not any(field.name in (*OF_STEP, *TURNED) for kind in lines for field in kind.fields):
         raise UserError(f"{path}: expected a field of a step, such as step or loss, found none")
     note = _text(table["note"], f"{path}: note") if "note" in table else ""
-    return Profile(path.stem, title, source, lines, note)
+    return Profile(path.stem, title, source, lines, note, _switch(table, "redrawn", str(path)))
 
 
 def _kind(table: Any, where: str) -> LineKind:
@@ -209,9 +206,13 @@ def _kind(table: Any, where: str) -> LineKind:
     if not fields or len(fields) > MAX_ITEMS:
         raise UserError(f"{where}: expected 1 to {MAX_ITEMS} fields, found {len(fields)}")
     marks = texts["marks"] or (fields[0].before,)
-    if not isinstance(bar := table.get("bar", False), bool):
-        raise UserError(f"{where}.bar: expected true or false, found {_seen(bar)}")
-    return LineKind(marks, texts["without"], tuple(fields), bar)
+    return LineKind(marks, texts["without"], tuple(fields), _switch(table, "bar", where))
+
+
+def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
+    if not isinstance(value := table.get(key, False), bool):
+        raise UserError(f"{where}.{key}: expected true or false, found {_seen(value)}")
+    return value
 
 
 def _field(name: str, given: Any, where: str) -> Field:

@@ -7,7 +7,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from itertools import islice, pairwise
+from pathlib import Path
 
+from llmperf import read_toml
 from llmperf.errors import UserError
 
 from llmperf_watch.profiles import MAX_LINE
@@ -19,29 +21,6 @@ LEAST = 5
 NUMBER = re.compile(r"(?<![\w.])[+-]?\d[\d,]*\.?\d*(?:[eE][+-]?\d+)?")
 BEFORE = re.compile(r"[A-Za-z][\w /.()-]{0,30}[\W_]*$")
 """A name before a number, with what stands between them."""
-NAMES = (
-    ("step", r"step|iter|batch|update"),
-    ("loss", r"loss"),
-    ("mfu", r"mfu"),
-    ("flops_per_second_per_device", r"flops?|flop/s"),
-    ("tokens_per_second_per_device", r"tok.*(gpu|device|tgs)|tgs|tps"),
-    ("tokens_per_second", r"tok\w*[ _/]*(per|/)?[ _]*s|throughput"),
-    ("samples_per_second", r"(sample|seq|it)\w*[ _/]*(per|/)[ _]*s"),
-    ("step_seconds", r"time|elapsed|took|duration|latency"),
-    ("memory_bytes", r"mem"),
-    ("seq_len", r"seq\w*[ _-]*len"),
-    ("global_batch", r"global[ _-]*batch"),
-)
-"""Fields by what the text before a number has, the first that fits."""
-UNITS = (("ms", "ms"), ("GiB", "GiB"), ("GB", "GB"), ("MiB", "MiB"), ("MB", "MB"), ("TFLOP", "TFLOP/s"), ("%", "%"))
-AFTER = (
-    (r"ms\b", "step_seconds", "ms"),
-    (r"tok(en)?s?/s(ec)?\b", "tokens_per_second", None),
-    (r"(samples|seqs?)/s(ec)?\b", "samples_per_second", None),
-    (r"(it|steps?)/s(ec)?\b", "steps_per_second", None),
-)
-"""Fields by the unit behind a number without a name."""
-NEED_UNIT = {"memory_bytes": "GiB", "flops_per_second_per_device": "TFLOP/s"}
 
 
 def proposed(lines: Iterable[str], name: str) -> str:
@@ -90,23 +69,24 @@ def _step_place(form: str, values: list[list[str]]) -> int | None:
 
 def _fields(form: str, values: list[list[str]]) -> Iterator[tuple[str, str | None, str | None]]:
     """Of each number with a name before it: that text, the field that it seems to be, and its unit."""
+    words = read_toml(Path(__file__).with_suffix(".toml"))
     parts, growing = form.split("{}"), _step_place(form, values)
     for place, (part, after) in enumerate(pairwise(parts)):
-        named = BEFORE.search(part)
+        named, after = BEFORE.search(part), after.lstrip()
         lower = "" if named is None else named[0].lower()
+        field = next((field for field, pattern in words["before"].items() if re.search(pattern, lower)), None)
         behind = next(
-            ((found[0], *rest) for pattern, *rest in AFTER if (found := re.match(pattern, after.lstrip()))), None
+            ((found[0], name) for name, pattern in words["after"].items() if (found := re.match(pattern, after))), None
         )
-        if behind is not None and not any(re.search(pattern, lower) for _, pattern in NAMES):
-            yield f"{part.strip()[-1:]} {{}} {behind[0]}".strip(), behind[1], behind[2]
+        if behind is not None and field is None:
+            yield f"{part.strip()[-1:]} {{}} {behind[0]}".strip(), behind[1], words["units"].get(behind[0])
             continue
         if named is None:
             continue
-        field = next((field for field, pattern in NAMES if re.search(pattern, lower)), None)
         if field == "step" and place != growing:
             field = None
-        unit = next((unit for text, unit in UNITS if after.lstrip(" )").startswith(text)), None)
-        unit = unit or next((unit for text, unit in UNITS if f"({text.lower()})" in lower), None)
-        if field in NEED_UNIT:
-            unit = unit or NEED_UNIT[field]
+        units = words["units"].items()
+        unit = next((unit for text, unit in units if after.lstrip(" )").startswith(text)), None)
+        unit = unit or next((unit for text, unit in units if f"({text.lower()})" in lower), None)
+        unit = unit or words["needed"].get(field)
         yield named[0], field, unit if field not in ("step", "loss", None) else None

@@ -56,6 +56,8 @@ class Reading:
     dropped: int = 0
     """Steps beyond MAX_STEPS."""
     _total: float | None = None
+    _trained: bool = False
+    """A loss was read."""
     _before: float | None = None
     _seen: tuple[float, float] | None = None
 
@@ -72,9 +74,14 @@ class Reading:
         if total is not None:
             if self._total is None:
                 self._total = total
+            ended = bool(self.steps) and self.steps[-1].values.get("step") == self._total
+            if ended and not self._trained and total > self._total:
+                # a bar before it, such as of a download, that has ended
+                self.steps, self._total, self._before = [], total, None
             if total != self._total:
                 return  # another progress bar, such as that of an evaluation
         self.score += len(values)
+        self._trained = self._trained or "loss" in values
         for name in OF_RUN:
             if name in values:
                 self.of_run[name] = values.pop(name)
@@ -86,8 +93,8 @@ class Reading:
         last = self.steps[-1] if self.steps else None
         step = values.get("step")
         if last is not None and (step is None or step == last.values.get("step")):
-            if not any(name in last.values for name in values if name not in ("step", "time")):
-                last.values.update(values)
+            if self.profile.redrawn or not any(name in last.values for name in values if name not in ("step", "time")):
+                last.values.update(values | {name: last.values[name] for name in ("time",) if name in last.values})
                 return
             if step is not None:
                 return

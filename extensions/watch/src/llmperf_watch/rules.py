@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import product
+from typing import Any
 
 import msgspec
 from llmperf.types import Text, Violation
 from llmperf.validation import close, rule
 
 from llmperf_watch.figures import figures_of
-from llmperf_watch.types import Figures, Spread, Watched
+from llmperf_watch.types import Spread, Watched
 
 KIND = "watched"
 AGREE = 0.05
@@ -25,26 +27,21 @@ def figures_follow(watched: Watched) -> Iterator[Violation]:
         if length not in (0, count) or (name == "at" and length != count):
             yield f"/steps/{name}", Text("expected {} values, as of step, found {}", count, length)
             return
-    expected = figures_of(watched.steps, watched.facts, watched.clock)
-    for field in fields(Figures):
-        found, ours = (msgspec.to_builtins(getattr(one, field.name)) for one in (watched.figures, expected))
-        for pointer, left, right in _different(found, ours, f"/figures/{field.name}"):
+    expected = dict(_leaves(msgspec.to_builtins(figures_of(watched.steps, watched.facts, watched.clock)), "/figures"))
+    found = dict(_leaves(msgspec.to_builtins(watched.figures), "/figures"))
+    for pointer in dict.fromkeys((*expected, *found)):
+        left, right = found.get(pointer), expected.get(pointer)
+        numbers = isinstance(left, (int, float)) and isinstance(right, (int, float))
+        if not (close(left, right) if numbers else left == right):  # type: ignore[arg-type]
             yield pointer, Text("expected {} (computed again), found {}", _text(right), _text(left))
-            break
 
 
-def _different(found: object, ours: object, pointer: str) -> Iterator[tuple[str, object, object]]:
-    if isinstance(found, dict) and isinstance(ours, dict) and found.keys() == ours.keys():
-        for name in ours:
-            yield from _different(found[name], ours[name], f"{pointer}/{name}")
-    elif isinstance(found, (list, tuple)) and isinstance(ours, (list, tuple)) and len(found) == len(ours):
-        for place, (left, right) in enumerate(zip(found, ours, strict=True)):
-            yield from _different(left, right, f"{pointer}/{place}")
-    elif isinstance(found, (int, float)) and isinstance(ours, (int, float)):
-        if not close(found, ours):
-            yield pointer, found, ours
-    elif found != ours:
-        yield pointer, found, ours
+def _leaves(value: Any, pointer: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (dict, list)):
+        for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(part, f"{pointer}/{key}")
+    else:
+        yield pointer, value
 
 
 def _text(value: object) -> str:
@@ -61,19 +58,18 @@ def mfu_is_possible(watched: Watched) -> Iterator[Violation]:
 
 @rule("WATCH3", "warning", "What the program prints agrees with the clock", KIND)
 def printed_agrees(watched: Watched) -> Iterator[Violation]:
-    for name in ("step_seconds", "tokens_per_second", "tokens_per_second_per_device"):
-        ours: Spread | None = getattr(watched.figures, name)
-        theirs = watched.figures.printed.get(name)
-        if (
-            ours is not None
-            and theirs is not None
-            and not any(
-                close(printed, value, AGREE)
-                for printed in (theirs.median, theirs.mean)
-                for value in (ours.median, ours.mean)
-            )
-        ):
-            message = Text(
-                "expected about {} ({}), found {}", f"{ours.median:.6g}", ours.source, f"{theirs.median:.6g}"
-            )
+    figures, batch = watched.figures, watched.facts.get("global_batch")
+    seconds = figures.step_seconds
+    samples = None
+    if seconds is not None and batch is not None and not isinstance(batch.value, str):
+        source = f"{batch.value:g} sequences ({batch.source}), {seconds.source}"
+        mean, middle = batch.value / seconds.mean, batch.value / seconds.median
+        samples = replace(seconds, median=middle, mean=mean, source=source)
+    for name in ("step_seconds", "tokens_per_second", "tokens_per_second_per_device", "samples_per_second"):
+        ours: Spread | None = samples if name == "samples_per_second" else getattr(figures, name)
+        theirs = figures.printed.get(name)
+        pairs = product((theirs.median, theirs.mean), (ours.median, ours.mean)) if ours and theirs else ()
+        if ours and theirs and not any(close(printed, value, AGREE) for printed, value in pairs):
+            expected, found = f"{ours.median:.6g}", f"{theirs.median:.6g}"
+            message = Text("expected about {} ({}), found {}", expected, ours.source, found)
             yield f"/figures/printed/{name}/median", message

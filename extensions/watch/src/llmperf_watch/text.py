@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from llmperf.reporting import AMOUNT, LOSS, PERCENT, SIGNIFICANT, STEP_SECONDS, THROUGHPUT, WATTS, shown
 from llmperf.types import Finding, Row, Section, Sheet, Source, Text
@@ -62,22 +63,20 @@ def _program(watched: Watched) -> str:
 
 def _overview(watched: Watched, path: Path) -> Iterator[Row]:
     figures = watched.figures
-    each = figures.tokens_per_second_per_device
+    each, memory = figures.tokens_per_second_per_device, figures.printed.get("memory_bytes")
     mfu = next((mfu.value for mfu in figures.mfu if mfu.headline), None)
-    memory = figures.printed.get("memory_bytes")
-    mean, used = each.mean if each else None, memory.median if memory else None
     devices = " ".join(filter(None, (_fact(watched, "devices"), _fact(watched, "device_model"))))
     yield Row(key="model", label="model", value=_fact(watched, "model") or None)
     yield Row(key="case", label="case", value=None)
     yield Row(key="device", label="device", value=devices or None)
     yield Row(key="layout", label="layout", value=watched.profile)
-    yield Row(key="tokens_per_second_per_device", label="token/p/s", value=mean, rounding=THROUGHPUT)
+    rate = each.mean if each else None
+    yield Row(key="tokens_per_second_per_device", label="token/p/s", value=rate, rounding=THROUGHPUT)
     yield Row(key="mfu_nominal", label="MFU (nominal)", value=mfu, rounding=PERCENT)
     yield Row(key="final_loss", label="loss", value=figures.last_loss, rounding=LOSS)
-    yield Row(key="device_memory", label="mem, GiB", value=used, rounding=GIB)
+    yield Row(key="device_memory", label="mem, GiB", value=memory.median if memory else None, rounding=GIB)
     yield Row(key="fix_hp", label="fix_hp", value=None)
-    own = Text("self-reported tokens, llmperf's clock")
-    text = own if watched.clock == "llmperf" else Text("self-reported")
+    text = Text("self-reported tokens, llmperf's clock" if watched.clock == "llmperf" else "self-reported")
     yield Row(key="status", label="status", value="self-reported", text=text, own_words=True)
     yield Row(key="run_id", label="run", value=path.parent.name)
     yield Row(key="provenance", label="provenance", value="self-reported", own_words=True)
@@ -85,48 +84,37 @@ def _overview(watched: Watched, path: Path) -> Iterator[Row]:
 
 def _sections(watched: Watched) -> Iterator[Section]:
     figures = watched.figures
-    rows = [
-        _spread_row(name, spread)
-        for name in ("step_seconds", "tokens_per_second", "tokens_per_second_per_device")
-        if (spread := getattr(figures, name)) is not None
-    ]
+    rates = ("step_seconds", "tokens_per_second", "tokens_per_second_per_device")
+    rows = [_spread_row(name, spread) for name in rates if (spread := getattr(figures, name)) is not None]
+
+    def row(key: str, label: str, value: Any, **more: Any) -> None:
+        rows.append(Row(key=key, label=label, value=value, **more))
+
     for entry in figures.mfu:
-        source = f"{entry.formula} FLOPs per token, peak {entry.peak_dtype}: {entry.peak_source}"
-        key = f"mfu_{entry.convention}"
-        share = shown(Row(key=key, label="", value=entry.value, rounding=PERCENT))
-        rows.append(Row(key=key, label=f"MFU ({entry.convention})", value=entry.value, text=f"{share}; {source}"))
+        share = shown(Row(key="mfu", label="", value=entry.value, rounding=PERCENT))
+        source = f"{share}; {entry.formula} FLOPs per token, peak {entry.peak_dtype}: {entry.peak_source}"
+        row(f"mfu_{entry.convention}", f"MFU ({entry.convention})", entry.value, text=source)
     if figures.no_mfu:
-        rows.append(Row(key="no_mfu", label="MFU", value=None, text=f"unknown, {figures.no_mfu}"))
-    for name, loss in (("first_loss", figures.first_loss), ("last_loss", figures.last_loss)):
-        rows.append(Row(key=name, label=name.replace("_", " "), value=loss, rounding=LOSS))
-    rows.append(Row(key="left_out", label="warm-up", value=figures.left_out,
-                    text=f"{figures.left_out} of {figures.reported}; {WARMUP_RULE}"))  # fmt: skip
+        row("no_mfu", "MFU", None, text=f"unknown, {figures.no_mfu}")
+    row("first_loss", "first loss", figures.first_loss, rounding=LOSS)
+    row("last_loss", "last loss", figures.last_loss, rounding=LOSS)
+    row("left_out", "warm-up", figures.left_out, text=f"{figures.left_out} of {figures.reported}; {WARMUP_RULE}")
     if figures.restarts:
         steps = ", ".join(f"{step:g}" for step in figures.restarts[:10])
-        rows.append(Row(key="restarts", label="began again", value=len(figures.restarts), text=f"at step {steps}"))
+        row("restarts", "began again", len(figures.restarts), text=f"at step {steps}")
     if figures.stalls:
         stalls = ", ".join(f"{stall.seconds:.3g} s before step {stall.step or 0:g}" for stall in figures.stalls[:5])
-        rows.append(Row(key="stalls", label="pauses", value=len(figures.stalls), text=stalls))
+        row("stalls", "pauses", len(figures.stalls), text=stalls)
     if (seen := watched.sampled) is not None:
-        rows.append(Row(key="memory_peak_bytes", label="largest memory in use on a device of this machine, GiB",
-                        value=seen.memory_peak_bytes, rounding=GIB))  # fmt: skip
-        rows.append(
-            Row(
-                key="power_watts",
-                label="power of all devices of this machine, W",
-                value=seen.power_watts,
-                rounding=WATTS,
-            )
-        )
+        label = "largest memory in use on a device of this machine, GiB"
+        row("memory_peak_bytes", label, seen.memory_peak_bytes, rounding=GIB)
+        row("power_watts", "power of all devices of this machine, W", seen.power_watts, rounding=WATTS)
     if watched.exit_status is not None:
-        rows.append(Row(key="exit_status", label="exit status", value=watched.exit_status))
+        row("exit_status", "exit status", watched.exit_status)
     for card in (True, False):
         yield Section(key="figures", title="Self-reported figures", rows=tuple(rows), card=card)
-    yield Section(
-        key="printed",
-        title="Printed by the program",
-        rows=tuple(_spread_row(name, spread) for name, spread in figures.printed.items()),
-    )
+    printed = tuple(_spread_row(name, spread) for name, spread in figures.printed.items())
+    yield Section(key="printed", title="Printed by the program", rows=printed)
     facts = [
         Row(key=key, label=key.replace("_", " "), value=fact.value, text=f"{_fact(watched, key)} ({fact.source})")
         for key, fact in watched.facts.items()
