@@ -14,7 +14,7 @@ from llmperf.launching.local_launcher import LocalLauncher, agent_command
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
 from llmperf.planning.launchers import find_launcher
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError
-from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types import Facts, HostCheck
 

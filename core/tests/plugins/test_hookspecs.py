@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from llmperf import hookspecs, types
 from llmperf.hookspecs import OWNERS
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 
 ARGUMENTS = {

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.running import observers as observing
 from llmperf.running.launched import run_plan

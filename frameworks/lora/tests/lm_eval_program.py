@@ -18,9 +18,9 @@ import yaml
 from llmperf.files.json_files import convert
 from llmperf.types import Model
 from llmperf_huggingface.export import huggingface_config
-from llmperf_lora.limits import Options
 from llmperf_lora.mmlu.prompts import read_prompts
 from llmperf_lora.mmlu_evaluation import Ranks, answers, figures
+from llmperf_lora.options import Options
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_torchkit.weights import fill_weights

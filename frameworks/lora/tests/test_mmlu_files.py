@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf_lora.limits import Options
 from llmperf_lora.mmlu.prompts import asked, introduction, mmlu_problems, prompts_of, read_prompts
 from llmperf_lora.mmlu.questions import Question, Subject, read_questions, read_subjects
+from llmperf_lora.options import Options
 
 CHOICES = ("one", "two", "three", "four")
 

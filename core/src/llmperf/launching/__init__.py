@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from llmperf.planning.environment_report import device_samples as device_samples
     from llmperf.planning.environment_report import environment_report as environment_report
     from llmperf.planning.environment_report import installed_facts as installed_facts
-    from llmperf.planning.environment_report import this_interpreter as this_interpreter
     from llmperf.planning.host_facts import package_versions as package_versions
+    from llmperf.planning.host_facts import this_interpreter as this_interpreter
     from llmperf.runfolder.create import create_run_folder as create_run_folder
     from llmperf.runfolder.endings import RECORD_FOLDERS as RECORD_FOLDERS
     from llmperf.runfolder.endings import ReachedNode as ReachedNode

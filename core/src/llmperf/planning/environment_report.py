@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from llmperf import __version__
 from llmperf.errors import LlmperfError, UserError
@@ -130,8 +129,3 @@ def device_samples(probe: Probe) -> tuple[DeviceSample, ...]:
             indices = tuple(device.index for device in probe.devices)
             return tuple(plugins.ask("llmperf_query_memory", devices=indices))
     return ()
-
-
-def this_interpreter() -> str:
-    """The Python that runs llmperf."""
-    return str(Path(sys.executable))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 from llmperf.types.plan import Plan
 
@@ -16,6 +18,11 @@ def interface_variables(plan: Plan, *names: str) -> dict[str, str]:
     if plan.layout.nodes == 1:
         return {}
     return {name: os.environ.get(name, INTERFACE) for name in names}
+
+
+def this_interpreter() -> str:
+    """The Python that runs llmperf."""
+    return str(Path(sys.executable))
 
 
 def compact_hosts(hosts: Iterable[str]) -> str:

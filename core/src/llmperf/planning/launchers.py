@@ -9,11 +9,11 @@ from typing import Any, cast
 
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.files.text import printable
-from llmperf.planning.environment_report import this_interpreter
-from llmperf.planning.host_facts import injecting
+from llmperf.planning.host_facts import injecting, this_interpreter
 from llmperf.plugins.asking import VARIABLE
-from llmperf.plugins.discovery import Found, discover, names
+from llmperf.plugins.discovery import discover, names
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages, published

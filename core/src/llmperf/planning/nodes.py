@@ -9,8 +9,8 @@ from pathlib import Path
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
-from llmperf.planning.environment_report import reported_by, this_interpreter
-from llmperf.planning.host_facts import compact_hosts
+from llmperf.planning.environment_report import reported_by
+from llmperf.planning.host_facts import compact_hosts, this_interpreter
 from llmperf.planning.launchers import installed_launcher, remote_nodes
 from llmperf.planning.states import LOCAL, Selection, Site
 from llmperf.planning.vendors import Machine, chosen_machine, machine_elsewhere, this_machine

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmperf.errors import PluginError
 from llmperf.files.json_files import builtins
-from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import blaming, of_kind, who
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import plugins_for
 from llmperf.types import ResultSection
 
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 HOOK = "llmperf_result_sections"
 LEFT_OUT = "left out of the sections: "
 """Beginning of the note on a section that could not be computed."""
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
-"""Names of sections."""
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 class OwnedSection(NamedTuple):
@@ -48,7 +47,7 @@ def known_sections() -> KnownSections:
         owner = plugins.found(key)
         if not isinstance(section, ResultSection):
             faults.append(f"{who(owner)}: expected a ResultSection of {HOOK}, found {type(section).__name__}")
-        elif not NAME.fullmatch(section.name):
+        elif not _NAME.fullmatch(section.name):
             faults.append(f"{who(owner)}: {HOOK}: expected lower-case letters, found the name {section.name!r:.80}")
         elif section.name in known:
             rivals = f"{who(known[section.name].owner)} and of {who(owner)}"

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import blaming, described, who
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import project_packages, published

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.plugins.discovery import Found, discover, find, names
+from llmperf.plugins.discovery import discover, find, names
 from llmperf.plugins.facts import catalogue
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.own_packages import of_this_project
 from llmperf.types import Case, FlopCount, Lora, Model, Result, Workload

@@ -11,7 +11,7 @@ from llmperf_torchkit.weights import fill_parameter
 from safetensors import safe_open
 
 from llmperf_lora.base_folder import stored_files
-from llmperf_lora.limits import read_options
+from llmperf_lora.options import read_options
 from llmperf_lora.stored_weights import stored_names
 
 

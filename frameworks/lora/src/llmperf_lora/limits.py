@@ -1,51 +1,14 @@
-"""Options `framework.*` of training with adapters, notes on them, and limits, for planning; imports nothing heavy."""
+"""Limits of options and of training with adapters, and notes on them, for planning; imports nothing heavy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
-from pathlib import Path
 
 from llmperf import OptionCheck, option_problems, setting_problem, whole_number
 from llmperf.types import Layout, Probe, Problem, RunSpec
 
-SPLITS = ("test", "val")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """Options of `--set framework.NAME=...`."""
-
-    base_weights: str | None = None
-    """Folder of a Hugging Face checkpoint in safetensors; None: deterministic initialisation."""
-    save_adapter: bool = False
-    """The trained adapters are written to `adapter/` in the run folder, after measuring."""
-    mmlu: str | None = None
-    """Folder of MMLU in its published CSV layout; None: no MMLU."""
-    mmlu_shots: int = 5
-    """Examples from `dev` before each question."""
-    mmlu_split: str = "test"
-    """`test` or `val`."""
-    mmlu_limit: int | None = None
-    """At most so many questions of each subject; None: all."""
-    mmlu_batch: int = 8
-    """Questions in one forward pass."""
-
-    @property
-    def base_folder(self) -> Path | None:
-        """`base_weights` as a path."""
-        return None if self.base_weights is None else Path(self.base_weights).expanduser()
-
-    @property
-    def mmlu_folder(self) -> Path | None:
-        """`mmlu` as a path."""
-        return None if self.mmlu is None else Path(self.mmlu).expanduser()
-
-
-def read_options(spec: RunSpec) -> Options:
-    """The options of a spec that has no problems."""
-    return Options(**dict(spec.framework))  # type: ignore[arg-type]
+from llmperf_lora.options import SPLITS, read_options
 
 
 def problems_of_options(given: Mapping[str, object]) -> Iterator[Problem]:

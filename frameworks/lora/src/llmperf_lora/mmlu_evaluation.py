@@ -15,8 +15,8 @@ from llmperf_torchkit.processes import own_rank
 from peft import PeftModel
 
 from llmperf_lora.adapters import save_adapters
-from llmperf_lora.limits import read_options
 from llmperf_lora.mmlu.prompts import Prompt
+from llmperf_lora.options import read_options
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
 

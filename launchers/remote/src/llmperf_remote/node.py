@@ -14,8 +14,9 @@ import signal
 import sys
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from llmperf import __version__
@@ -68,7 +69,7 @@ class Program:
         self._over = False
         self._signalled = False
         self._collected: Path | None = None
-        self.works: dict[str, NodeWork] = {}
+        self._works: dict[str, NodeWork] = {}
         """Tasks of extensions that have begun here, by name."""
 
     def run(self) -> int:
@@ -88,7 +89,7 @@ class Program:
                     self._order.look()
             delivered = self._over and not self._signalled
         finally:
-            for work in self.works.values():
+            for work in self._works.values():
                 work.close()
             code = self._order.end(delivered) if self._order is not None else 0
             if delivered and self._collected is not None:
@@ -96,14 +97,6 @@ class Program:
 
                 delete_run(self._collected)
         return code
-
-    def stacks(self) -> dict[int, str]:
-        """The stacks of the ranks that run here."""
-        return {} if self._order is None else self._order.run.stacks()
-
-    def delete_when_done(self, folder: Path) -> None:
-        """Delete a folder when the controller has everything."""
-        self._collected = folder
 
     def send(self, line: Line, wait: bool = True) -> bool:
         """Send a line; returns False if the connection is busy and `wait` is false."""
@@ -172,9 +165,7 @@ class Program:
         while True:
             task = self._tasks.get()
             try:
-                from llmperf_remote.run_on_node import answered
-
-                result = answered(self, task.name, task.arguments)
+                result = self._answered(task.name, task.arguments)
                 answer = Answer(node=self.node, number=task.number, result=msgspec.Raw(msgspec.json.encode(result)))
                 if len(bytes(answer.result)) > MAX_LINE_BYTES // 2:
                     raise UserError(f"task {task.name!r}: its answer is too long")
@@ -182,6 +173,34 @@ class Program:
                 text = str(error) if isinstance(error, LlmperfError) else f"{type(error).__name__}: {error}"
                 answer = Answer(node=self.node, number=task.number, error=" ".join(text.split())[:2000])
             self.send(answer)
+
+    def _answered(self, name: str, arguments: Mapping[str, Any]) -> object:
+        """The answer to a task by name; UserError if no installed package has it."""
+        if name == "report":  # `addresses` are those of all nodes, by rank
+            from llmperf_remote.reports import node_report
+
+            return node_report(arguments.get("vendor"), arguments["addresses"][self.node])
+        if name == "load":
+            from llmperf.launching import load_here
+
+            devices, on_cpu = tuple(map(int, arguments["devices"])), bool(arguments["on_cpu"])
+            return load_here(str(arguments["vendor"]), devices, on_cpu, float(arguments["seconds"]))
+        if name == "stacks":
+            stacks = {} if self._order is None else self._order.run.stacks()
+            return {str(rank): text for rank, text in stacks.items()}
+        if name == "leftovers":
+            from llmperf_remote.run_on_node import leftovers
+
+            self._collected = leftovers(self.node, self.send, arguments) or self._collected
+            return {"folders": int(self._collected is not None)}
+        if name not in self._works:
+            from llmperf import every_answer
+
+            found = [task for task in every_answer("llmperf_node_tasks", "extension") if task.name == name]
+            if not found:
+                raise UserError(f"no package has the task {name!r}; install the packages of the controller here too")
+            self._works[name] = found[0].begin(self.node)
+        return self._works[name].answer(arguments)
 
 
 def main() -> None:

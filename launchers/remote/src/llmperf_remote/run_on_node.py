@@ -1,4 +1,4 @@
-"""One run on one node: its folder, its agent, and what of it the controller has; and the tasks of a node program."""
+"""One run on one node: its folder, its agent, and what of it the controller has; and what an earlier run left."""
 
 from __future__ import annotations
 
@@ -13,18 +13,13 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from llmperf import every_answer
 from llmperf.errors import UserError
-from llmperf.launching import left_of_run, load_here, node_run, sweep
+from llmperf.launching import left_of_run, node_run, sweep
 
 from llmperf_remote.messages import Ended, Failed, Note, Prepared, RunOrder, Start
-from llmperf_remote.reports import node_report
 from llmperf_remote.shipping import Shipper
-
-if TYPE_CHECKING:
-    from llmperf_remote.node import Program
 
 MOST_FOLDERS = 9
 """Names of the private folder that are tried."""
@@ -164,14 +159,17 @@ def node_folder() -> Path:
     return folder
 
 
-def leftovers(program: Program, arguments: Mapping[str, Any]) -> object:
-    """Send the files of run `run_id` that the controller lacks by `sizes`, and delete them; its processes end first."""
+def leftovers(node: int, send: Callable[..., bool], arguments: Mapping[str, Any]) -> Path | None:
+    """Send the files of run `run_id` that the controller lacks by `sizes`; its processes end first.
+
+    Returns their folder, to be deleted when the controller has them; None if there is none.
+    """
     run_id, tag, parent = str(arguments["run_id"]), arguments.get("tag"), node_folder()
     if tag is not None:
-        sweep(f"{tag}-{program.node}")
+        sweep(f"{tag}-{node}")
     elif left_of_run(run_id):
         raise UserError("expected a run that has ended, found processes of it")
-    folders = [folder for folder in parent.iterdir() if folder.name.startswith(f"{run_id}-{program.node:03d}-")]
+    folders = [folder for folder in parent.iterdir() if folder.name.startswith(f"{run_id}-{node:03d}-")]
     for folder in folders[:1]:  # a node program makes one
         # kill the node program that made a folder, if it is still there: it may be stopped
         with suppress(OSError, ValueError, IndexError):
@@ -183,25 +181,5 @@ def leftovers(program: Program, arguments: Mapping[str, Any]) -> object:
             made = (folder / "plan.json").stat().st_mtime
             if started <= made + 1 and b"llmperf_remote.node" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)
-        Shipper(folder, program.node, program.send, arguments["sizes"]).ship(final=True)
-        program.delete_when_done(folder)
-    return {"folders": len(folders)}
-
-
-def answered(program: Program, name: str, arguments: Mapping[str, Any]) -> object:
-    """The answer to a task by name; UserError if no installed package has it."""
-    if name == "report":  # `addresses` are those of all nodes, by rank
-        return node_report(arguments.get("vendor"), arguments["addresses"][program.node])
-    if name == "load":
-        devices, on_cpu = tuple(map(int, arguments["devices"])), bool(arguments["on_cpu"])
-        return load_here(str(arguments["vendor"]), devices, on_cpu, float(arguments["seconds"]))
-    if name == "stacks":
-        return {str(rank): text for rank, text in program.stacks().items()}
-    if name == "leftovers":
-        return leftovers(program, arguments)
-    if name not in program.works:
-        found = [task for task in every_answer("llmperf_node_tasks", "extension") if task.name == name]
-        if not found:
-            raise UserError(f"no package has the task {name!r}; install the packages of the controller here too")
-        program.works[name] = found[0].begin(program.node)
-    return program.works[name].answer(arguments)
+        Shipper(folder, node, send, arguments["sizes"]).ship(final=True)
+    return folders[0] if folders else None

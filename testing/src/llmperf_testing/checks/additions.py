@@ -18,7 +18,6 @@ from llmperf.files import json_files
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import of_this_project
 from llmperf.reporting.result_sheets import result_sheet
-from llmperf.results.sections import NAME
 from llmperf.types import (
     CommandOptions,
     Logger,
@@ -201,7 +200,10 @@ def sections_have_figures(subject: Subject) -> None:
     for section in _added(subject, "llmperf_result_sections"):
         who = f"section {section.name!r}"
         require(isinstance(section, ResultSection), f"{who}: expected a ResultSection, found {section!r}")
-        require(NAME.fullmatch(section.name), f"{who}: expected lower-case letters, digits and underscores")
+        require(
+            re.fullmatch("[a-z][a-z0-9_]{0,63}", section.name),
+            f"{who}: expected lower-case letters, digits and underscores",
+        )
         require(is_dataclass(section.figures), f"{who}: expected a dataclass of figures, found {section.figures!r}")
         with tempfile.TemporaryDirectory(prefix="llmperf-check-") as folder:
             figures = _called(who, "compute", section.compute, plan, _example(), Path(folder))

@@ -7,7 +7,7 @@ from collections import Counter
 
 import click
 from llmperf import json_option, print_json
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.found import Found
 
 from llmperf_testing.check import Outcome
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, convert, encode
-from llmperf.plugins.discovery import Found
+from llmperf.plugins.found import Found
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import source_hash, version
 from llmperf.plugins.loading import CORE

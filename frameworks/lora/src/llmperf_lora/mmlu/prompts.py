@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from llmperf.types import Model, RunSpec
     from llmperf_datasets.text import Encoder
 
-    from llmperf_lora.limits import Options
+    from llmperf_lora.options import Options
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
