@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from llmperf.cases.settings import read_setting as read_setting
     from llmperf.cli.colour import on_stdout as on_stdout
     from llmperf.cli.colour import painted as painted
+    from llmperf.cli.colour import painted_severities as painted_severities
     from llmperf.cli.colour import warn as warn
     from llmperf.cli.completion import case_names as case_names
     from llmperf.cli.completion import device_names as device_names
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from llmperf.cli.options import Finite as Finite
     from llmperf.cli.options import Folder as Folder
     from llmperf.cli.options import Utf8 as Utf8
+    from llmperf.cli.options import paths_argument as paths_argument
     from llmperf.cli.output import headings_option as headings_option
     from llmperf.cli.output import json_option as json_option
     from llmperf.cli.output import language_option as language_option
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
     from llmperf.files.json_files import convert as convert
     from llmperf.files.json_files import decode as decode
     from llmperf.files.json_files import encode_pretty as encode_pretty
+    from llmperf.files.json_files import load as load
     from llmperf.files.json_files import open_regular as open_regular
     from llmperf.files.json_files import read_bytes as read_bytes
     from llmperf.files.json_files import sha256 as sha256
@@ -108,6 +111,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.reader import recorded as recorded
     from llmperf.runfolder.readings import busy_parts as busy_parts
     from llmperf.running.given_run import GivenRun as GivenRun
+    from llmperf.running.measure import concluded as concluded
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches
     from llmperf.tokens.draws import decays as decays

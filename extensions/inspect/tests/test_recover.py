@@ -20,7 +20,7 @@ from llmperf.running.launched import run_plan
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
 
-CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
+CONTROLLER = Path(__file__).parents[3] / "core" / "tests" / "stub" / "run_controller.py"
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts and kills processes as on Linux")
 

@@ -18,8 +18,8 @@ from llmperf.errors import LlmperfError, Refused, UserError, unknown
 from llmperf.files.text import printable
 from llmperf.plugins.packaged_commands import COMMANDS, PackagedCommand, packaged_commands
 
-HOMES = {"plan": "request", "recover": "run"}
-"""The modules of commands without one of their own name; each command is a function of its name there."""
+HOMES = {"plan": "request"}
+"""The modules of commands without one of their own name."""
 
 EXAMPLES = """\b
 Examples:
@@ -53,8 +53,7 @@ class Lazy(click.Group):
         """One command, imported now; None if there is no command of that name."""
         command: click.Command
         if name in COMMANDS:
-            module, function = _home(name)
-            command = getattr(import_module(f"llmperf.cli.{module}"), function)
+            command = import_module(f"llmperf.cli.{HOMES.get(name, name)}").command
         elif name in extra_commands():
             command = extra_commands()[name].load()
         else:
@@ -93,16 +92,10 @@ class Lazy(click.Group):
                 formatter.write_dl([(name, command.help_line()) for name, command in extra.items()])
 
 
-def _home(name: str) -> tuple[str, str]:
-    """The module and the function of a command of core."""
-    return (HOMES[name], name) if name in HOMES else (name, "command")
-
-
 def _summary(name: str) -> str:
     """The first sentence of a core command's docstring, read from its source."""
-    module, function = _home(name)
-    with open(os.path.join(os.path.dirname(__file__), f"{module}.py"), encoding="utf-8") as source:
-        docstring = source.read().partition(f"\ndef {function}(")[2].split('"""', 2)[1]
+    with open(os.path.join(os.path.dirname(__file__), f"{HOMES.get(name, name)}.py"), encoding="utf-8") as source:
+        docstring = source.read().partition("\ndef command(")[2].split('"""', 2)[1]
     first, *_ = " ".join(docstring.split()).partition(". ")
     return f"{first.rstrip('.')}."
 

@@ -142,7 +142,7 @@ Examples:
               help="Plan for a machine that is not here, such as A100-SXM4-40GB:1x8.")  # fmt: skip
 @headings_option
 @click.pass_context
-def plan(ctx: click.Context, /, on: str | None, **options: Any) -> None:
+def command(ctx: click.Context, /, on: str | None, **options: Any) -> None:
     """Show what would run: layout, batch arithmetic, FLOPs, launch. Nothing is started.
 
     Exits with 2 if something does not fit together.

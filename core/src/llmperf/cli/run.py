@@ -1,4 +1,4 @@
-"""`llmperf run`, and `llmperf recover`, which completes one that was killed."""
+"""`llmperf run`: trains a case on devices, and measures it."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import click
 from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
-from llmperf.cli.options import Folder, Minutes, Utf8, paths_argument
-from llmperf.cli.output import json_option, language_option, print_json, print_table, print_text, verbose_option
+from llmperf.cli.options import Folder, Minutes, Utf8
+from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
 from llmperf.reporting import spread
@@ -191,45 +191,3 @@ def show_repeats(results: list[tuple[Path, Result]], language: str = "en") -> No
         of_all["spread"] = percent(measured.relative)
         text = "{runs} runs: token/p/s median {median}, {minimum} to {maximum}, spread {spread} of the median"
     click.echo("\n" + sentence(text, language, **of_all))
-
-
-RECOVER_EXAMPLES = """\b
-Examples:
-  llmperf recover runs/ID
-  llmperf recover runs/*
-"""
-
-
-@click.command("recover", epilog=RECOVER_EXAMPLES)
-@paths_argument("runs", "RUN...")
-@json_option
-@click.pass_context
-def recover(ctx: click.Context, runs: tuple[Path, ...], as_json: bool) -> None:
-    """Write the result of runs whose llmperf was killed before it could, from their plan and records.
-
-    RUN is a run folder. The run is complete if every rank had written all of its records, and otherwise failed, with
-    the step that it had reached. A folder that has a result is left as it is.
-
-    Records that a run through a launcher has left on its nodes are fetched first, with the options of llmperf.toml.
-
-    Exits with 0, 1 if a run is not complete or has an error finding, 2 if a run is going on or a folder is no run's.
-    """
-    from llmperf.reporting.terminal import card
-    from llmperf.running.recovered import recover as recovered
-
-    code, documents = 0, []
-    for run in runs:
-        result, made = recovered(run, lambda line: click.echo(printable(line, " "), err=True))
-        wrong = any(finding.severity == "error" for finding in result.findings)
-        code = max(code, int(wrong or result.status != "complete"))
-        documents.append({"run": str(run), "status": result.status, "written": made, "failure": result.failure})
-        if as_json:
-            continue
-        if made:
-            click.echo(painted_severities(card(result_sheet(result), "en", painted)))
-            click.echo(f"\nrun folder: {run}")
-        else:
-            click.echo(f"{run}: has its result already: {painted(result.status)}")
-    if as_json:
-        print_json(documents)
-    ctx.exit(code)

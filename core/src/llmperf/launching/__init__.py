@@ -29,9 +29,12 @@ if TYPE_CHECKING:
     from llmperf.planning.host_facts import package_versions as package_versions
     from llmperf.planning.host_facts import this_interpreter as this_interpreter
     from llmperf.runfolder.create import create_run_folder as create_run_folder
+    from llmperf.runfolder.create import held as held
     from llmperf.runfolder.endings import RECORD_FOLDERS as RECORD_FOLDERS
+    from llmperf.runfolder.endings import Ending as Ending
     from llmperf.runfolder.endings import ReachedNode as ReachedNode
     from llmperf.runfolder.endings import files_of_node as files_of_node
+    from llmperf.runfolder.endings import read_ending as read_ending
     from llmperf.runfolder.endings import read_nodes as read_nodes
     from llmperf.runfolder.endings import save_nodes as save_nodes
     from llmperf.runfolder.endings import sound_report as sound_report

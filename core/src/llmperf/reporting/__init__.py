@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.run_setup import contract_parts as contract_parts
     from llmperf.reporting.safe_text import markdown_text as markdown_text
     from llmperf.reporting.safe_text import printable as printable
+    from llmperf.reporting.terminal import card as card
     from llmperf.reporting.terminal import closing_lines as closing_lines
     from llmperf.reporting.text_table import sparkline as sparkline
     from llmperf.reporting.words import finding_text as finding_text

@@ -18,11 +18,11 @@ from llmperf.planning.nodes import NodesInUse, nodes_wanted
 from llmperf.planning.ready import ready, sought_peak, with_peak
 from llmperf.planning.states import Outcome, Planned, Request
 from llmperf.plugins.faults import printing_aside
-from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.reporting.markdown import render_results
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import load_plan, release
-from llmperf.runfolder.endings import read_ending
+from llmperf.runfolder.endings import Ending, read_ending
 from llmperf.running.launched import run_plan, save_result
 from llmperf.running.observers import Observers, opened_logs
 from llmperf.types.commands import PlannedChoice, RunChoice
@@ -97,6 +97,12 @@ def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Findin
     json_files.save(folder / filenames.RESULT, checked)
     json_files.write_bytes(folder / filenames.REPORT, render_results([checked]).encode())
     return checked
+
+
+def concluded(run: Path, plan: Plan, ending: Ending) -> Result:
+    """The checked result of a run folder, made from its records and its ending, all saved there."""
+    plugins = plugins_for((plugin.role, plugin.name) for plugin in plan.plugins)
+    return check(save_result(run, plan, ending), run, plugins, recorded_findings(run))
 
 
 LEFT_SECONDS = 20.0
