@@ -26,11 +26,15 @@ def test_a_cpu_has_no_products_in_fp8_unless_they_are_emulated(precision, emulat
     assert len(list(rules.precision_of_a_cpu.check(result))) == found
 
 
-@pytest.mark.parametrize(("flops", "codes"), [(9.7e10, []), (9.7e9, ["CPU3"]), (7e12, []), (8e12, ["CPU2"])])
-def test_forgery_b_a_peak_that_two_cores_cannot_have(flops, codes):
+@pytest.mark.parametrize(
+    ("flops", "cores", "codes"),
+    [(9.7e10, 2, []), (9.7e9, 2, ["CPU3"]), (7e12, 2, []), (8e12, 2, ["CPU2"]), (9.7e10, 16, ["CPU5"])],
+)
+def test_forgery_b_a_peak_that_two_cores_cannot_have_or_of_a_part_of_them(flops, cores, codes):
     document = llmperf_schemas.example("plan")
-    document["probe"]["devices"][0]["details"] = {"cores": "2", "architecture": "x86_64"}
+    details = {"cores": "2", "architecture": "x86_64", "machine_cores": str(cores)}
+    document["probe"]["devices"][0]["details"] = details
     document["peak"]["flops_per_second"] = flops
     plan = json_files.convert(document, Plan, "plan")
-    checks = {one.code: one.check for one in (rules.possible_peak, rules.low_peak)}
+    checks = {one.code: one.check for one in (rules.possible_peak, rules.low_peak, rules.all_cores)}
     assert [code for code, check in checks.items() if check is not None and list(check(plan))] == codes

@@ -9,7 +9,6 @@ from itertools import islice
 from llmperf.reporting import MAX_LINE, Line, printable, result_sheet, sentence
 from llmperf.types import Result
 
-UNSET = "unset"
 MOST_PACKAGES = 3
 """Packages that are named, the framework's first; of others only the number."""
 MAX_VALUE = 60
@@ -59,7 +58,7 @@ def _differing(
         names = dict.fromkeys(name for known in (*theirs, *ours) for name in known[kind])
         differing = []
         for name in names:
-            values = [list(dict.fromkeys(known[kind].get(name, UNSET) for known in side)) for side in (theirs, ours)]
+            values = [list(dict.fromkeys(known[kind].get(name, "unset") for known in side)) for side in (theirs, ours)]
             if set(values[0]) != set(values[1]):
                 texts = ["/".join(value[:MAX_VALUE] for value in side) for side in values]
                 differing.append(f"{name} {texts[0]} -> {texts[1]}")

@@ -136,10 +136,14 @@ def measured_rates(planned: PlannedTask, task: PeakTask, show: Callable[[TimedOp
         if each.problem is not None
     )
     kept, not_kept = None, None
+    cores = int(plan.probe.devices[0].details.get("cores", 0)) if plan.probe.on_cpu else 0
+    threads = int(plan.env.get("OMP_NUM_THREADS", cores))
     if wrong:
         not_kept = "an output was wrong"
     elif plan.interpreter is not None:
         not_kept = f"ranks ran in another Python environment, {plan.interpreter.path}"
+    elif threads < cores // plan.layout.devices_per_node:
+        not_kept = f"each rank had {threads} threads, {cores} cores are here; measure again without OMP_NUM_THREADS"
     elif plan.probe.on_cpu and share is not None and share > OTHER_CPU_SHARE:
         used = f"other processes used {100 * share:.0f} % of the host's cores"
         not_kept = f"{used}; measure again when the machine is idle"

@@ -85,9 +85,8 @@ def _figures(part: PartDifference) -> list[str]:
 
 def _traced(run: TracedRun) -> str:
     traced = f"{printable(run.run_id)}: traced step {_ms(run.profile.step_seconds)} ms"
-    if run.measured_seconds is None:
-        return traced
-    return f"{traced}, measured step {_ms(run.measured_seconds)} ms (median, without the profiler)"
+    known = "" if run.measured_seconds is None else f", measured step {_ms(run.measured_seconds)} ms"
+    return traced + (known and f"{known} (median, without the profiler)")
 
 
 def _answer(name: str, reference: str, found: TraceDifference) -> str:
@@ -98,10 +97,8 @@ def _answer(name: str, reference: str, found: TraceDifference) -> str:
         for part in found.kinds
         if abs(part.difference) >= NAMED_SHARE * abs(whole) and part.difference
     ]
-    longer = "longer" if whole > 0 else "shorter"
-    return (
-        f"{name}'s traced step is {_ms(abs(whole))} ms {longer} than {reference}'s: {', '.join(causes) or 'no cause'}"
-    )
+    longer = f"{_ms(abs(whole))} ms {'longer' if whole > 0 else 'shorter'}"
+    return f"{name}'s traced step is {longer} than {reference}'s: {', '.join(causes) or 'no cause'}"
 
 
 def _warnings(found: TraceDifference) -> Iterator[Line]:
@@ -121,9 +118,8 @@ def _warnings(found: TraceDifference) -> Iterator[Line]:
 
 
 def _row(name: str, part: PartDifference, found: TraceDifference) -> list[str]:
-    share = found.share(part)
-    shown = UNKNOWN if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"  # no -0.0
-    return [name, *_figures(part), shown]
+    share = found.share(part)  # no -0.0
+    return [name, *_figures(part), UNKNOWN if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"]
 
 
 def _ms(seconds: float) -> str:

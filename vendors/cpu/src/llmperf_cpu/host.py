@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+from contextlib import suppress
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +23,8 @@ OFFERS = Offers(precisions=("fp32", "bf16"), runtimes=("torch", "paddle"), colle
 def probe() -> Probe:
     """The host as one device; never fails."""
     details = {"cores": str(usable_cores()), "architecture": platform.machine()}
+    with suppress(AttributeError, OSError):  # of its first process: in a container those that the container has
+        details["machine_cores"] = str(len(os.sched_getaffinity(1)))
     if (packages := sockets()) is not None:
         details["sockets"] = str(packages)
     device = DeviceInfo(

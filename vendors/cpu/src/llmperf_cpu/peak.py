@@ -23,6 +23,8 @@ LARGEST_BYTES = 4096
 """Limit on a cache file, which is far smaller."""
 PLAUSIBLE = (1e8, 1e16)
 """FLOP/s of any CPU; other values come from a broken file or clock."""
+CHOOSE_KERNELS = ("ATEN_", "DNNL_", "GOMP_", "KMP_", "MKL_", "OMP_", "ONEDNN_", "OPENBLAS_")
+"""Beginnings of variables that choose kernels and threads of one run, and must not lower the peak of the host."""
 QUIET = 0.9
 """Smallest share of the cores' time that other processes must leave to a measurement, as in LP409."""
 AGAIN_SECONDS = 0.2
@@ -132,7 +134,8 @@ def _measure(key: dict[str, Any], seconds: float | None = None) -> dict[str, Any
     command = [sys.executable, "-m", "llmperf_cpu.gemm_peak", "--dtype", key["dtype"]]
     command += ["--library", key["library"].split()[0]]
     command += [] if seconds is None else ["--seconds", str(seconds)]
-    env = {**os.environ, "OMP_NUM_THREADS": str(key["cores"])}
+    env = {name: value for name, value in os.environ.items() if not name.startswith(CHOOSE_KERNELS)}
+    env["OMP_NUM_THREADS"] = str(key["cores"])
     try:
         done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
         measured = json.loads(done.stdout)

@@ -95,3 +95,21 @@ def threads_of_ranks(plan: Plan) -> Iterator[tuple[str, str]]:
     if plan.vendor == "cpu" and (found := plan.env.get("OMP_NUM_THREADS")) not in (None, str(threads_of_a_rank(plan))):
         expected = Text("expected OMP_NUM_THREADS {} = cores / ranks of a node", threads_of_a_rank(plan))
         yield "/env/OMP_NUM_THREADS", Text("{}, found {}", expected, found)
+
+
+PINNED_PAGE = """# CPU5: A run has all cores of its machine
+
+Severity: warning. Applies to: plan.
+
+llmperf was started on a part of the cores, as with `taskset` or by a scheduler. Throughput, peak and MFU are those of
+this part, though the device has the name of the whole processor: compare them only with runs on as many cores.
+"""
+
+
+@rule("CPU5", "warning", "A run has all cores of its machine", "plan", page=PINNED_PAGE)
+def all_cores(plan: Plan) -> Iterator[tuple[str, str]]:
+    details = plan.probe.devices[0].details if plan.vendor == "cpu" and plan.probe.devices else {}
+    cores, every = (details.get(name, "") for name in ("cores", "machine_cores"))
+    if cores.isdecimal() and every.isdecimal() and (len(cores), cores) < (len(every), every):
+        expected = Text("expected all {} cores of the machine, for the run and for its peak", every)
+        yield "/probe/devices/0/details/cores", Text("{}, found {}", expected, cores)
