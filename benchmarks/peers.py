@@ -1,12 +1,14 @@
 """Throughput and CPU time under llmperf and under another trainer, in turn: ratios over the measured steps.
 
-The other is Hugging Face Trainer on the same model, weights, data, batch and optimiser: with DeepSpeed against `zero`,
-with DistributedDataParallel against `pytorch` and `transformers`, with a model of peft against `lora`.
+`trainer`: Hugging Face Trainer on the same model, weights, data, batch and optimiser: with DeepSpeed against `zero`,
+with DistributedDataParallel against `pytorch` and `transformers`, with a model of peft against `lora`. `torchtitan`:
+torchtitan by hand on the same model shape, batch, precision and steps, against `torchtitan` and the FSDP2 of `pytorch`.
 
 Two ratios: the other trainer with the variables that llmperf's vendor plugin sets for its ranks, and as a user starts
 it, with its share of the cores alone. Wall time counts on a machine without other work, CPU time on any.
 
-    ./dev python benchmarks/peers.py --framework zero --rounds 5
+    ./dev python benchmarks/peers.py trainer --framework zero --rounds 5
+    ./dev python benchmarks/peers.py torchtitan --rounds 5
 """
 
 from __future__ import annotations
@@ -32,11 +34,12 @@ class Side:
 
     script: str
     env: Mapping[str, str]
+    words: tuple[str, ...] = ()
 
 
 def measured(plan: Plan, side: Side, folder: Path) -> tuple[float, float]:
     """token/p/s by the slowest rank of one run, and CPU seconds of all its ranks over the measured steps."""
-    ranks = run_ranks(side.script, replace(plan, env=side.env), folder)
+    ranks = run_ranks(side.script, replace(plan, env=side.env), folder, *side.words)
     slowest = max(rank["seconds"] for rank in ranks)
     return tokens_per_second_per_device(plan, slowest), sum(rank["cpu_seconds"] for rank in ranks)
 
@@ -69,23 +72,32 @@ def compare(name: str, plan: Plan, sides: Mapping[str, Side], rounds: int) -> No
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--framework", default="zero")
+    parser.add_argument("peer", choices=["trainer", "torchtitan"])
+    parser.add_argument("--framework", help="by default zero, beside torchtitan torchtitan")
     parser.add_argument("--case", help="by default default, for lora llama2_7b_lora on llama_mini")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--chunked", action="store_true", help="torchtitan's loss in chunks of the sequence")
+    parser.add_argument("--compiled", action="store_true", help="torchtitan with torch.compile")
     parser.add_argument("--set", dest="settings", action="append", default=["steps=65"])
     options = parser.parse_args()
-    framework, lora = options.framework, options.framework == "lora"
-    small = ["sharding_stage=0"] * (framework != "zero") + ["model=llama_mini"] * lora
+    titan = options.peer == "torchtitan"
+    framework = options.framework or ("torchtitan" if titan else "zero")
+    lora = framework == "lora"
+    small = [f"sharding_stage={2 if titan else 0}"] * (framework != "zero") + ["model=llama_mini"] * lora
     case = options.case or ("llama2_7b_lora" if lora else "default")
     plan = planned(case, framework, [*small, *options.settings]).plan
     assert plan is not None
-    few = {name: plan.env[name] for name in BY_HAND if name in plan.env}
+    script = "torchtitan_rank.py" if titan else "hf_trainer_rank.py"
+    words = ("chunked",) * options.chunked + ("compiled",) * options.compiled
+    few = {name: plan.env[name] for name in (BY_HAND[:1] if titan else BY_HAND) if name in plan.env}
     sides = {
         OURS: Side(script="llmperf_rank.py", env=plan.env),
-        SAME: Side(script="hf_trainer_rank.py", env=plan.env),
-        AS_STARTED: Side(script="hf_trainer_rank.py", env=few),
+        SAME: Side(script=script, env=plan.env, words=words),
+        AS_STARTED: Side(script=script, env=few, words=words),
     }
-    compare(f"{framework} against Hugging Face Trainer", plan, sides, options.rounds)
+    compare(
+        f"{framework} against {'torchtitan by hand' if titan else 'Hugging Face Trainer'}", plan, sides, options.rounds
+    )
 
 
 if __name__ == "__main__":
