@@ -63,7 +63,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """Rules for plans and results of these devices."""
-    if kind not in (None, "plan", "result"):
+    if kind not in (None, "plan", "result", "run"):
         return []
     from llmperf.validation import rules_in
 

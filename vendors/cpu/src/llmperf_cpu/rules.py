@@ -13,6 +13,7 @@ from llmperf_cpu.host import OFFERS, threads_of_a_rank
 
 if TYPE_CHECKING:
     from llmperf.types import PeakFlops, Plan, Result
+    from llmperf.validation import RunRecords
 
 PAGE = """# CPU1: A CPU computes in fp32 and bf16
 
@@ -99,17 +100,18 @@ def threads_of_ranks(plan: Plan) -> Iterator[tuple[str, str]]:
 
 PINNED_PAGE = """# CPU5: A run has all cores of its machine
 
-Severity: warning. Applies to: plan.
+Severity: warning. Applies to: run.
 
 llmperf was started on a part of the cores, as with `taskset` or by a scheduler. Throughput, peak and MFU are those of
 this part, though the device has the name of the whole processor: compare them only with runs on as many cores.
 """
 
 
-@rule("CPU5", "warning", "A run has all cores of its machine", "plan", page=PINNED_PAGE)
-def all_cores(plan: Plan) -> Iterator[tuple[str, str]]:
+@rule("CPU5", "warning", "A run has all cores of its machine", "run", page=PINNED_PAGE)
+def all_cores(records: RunRecords) -> Iterator[tuple[str, str]]:
+    plan = records.plan
     details = plan.probe.devices[0].details if plan.vendor == "cpu" and plan.probe.devices else {}
     cores, every = (details.get(name, "") for name in ("cores", "machine_cores"))
     if cores.isdecimal() and every.isdecimal() and (len(cores), cores) < (len(every), every):
         expected = Text("expected all {} cores of the machine, for the run and for its peak", every)
-        yield "/probe/devices/0/details/cores", Text("{}, found {}", expected, cores)
+        yield "/hardware/device_share", Text("{}, found {}", expected, cores)
