@@ -36,6 +36,8 @@ def reference(trained):
 
 def named(found, cause):
     """The share of the gap that a cause has; 1 where others change too, but it and they are named."""
+    if found.within_noise:
+        pytest.skip(f"the machine is too busy to show a difference: {found.low:.2f} to {found.high:.2f}")
     logs = {each.cause: log(each.factor) for each in found.factors}
     assert prod(each.factor for each in found.factors) == pytest.approx(found.ratio)
     assert logs[cause] < log(0.95)
@@ -67,8 +69,6 @@ def test_a_busy_machine(trained, reference):
         for process in loops:
             process.kill()
     found = explained(run, reference)
-    if found.ratio > 0.9:
-        pytest.skip(f"the machine was as busy in the run without a plant: {found.ratio:.2f}")
     assert named(found, "host") > 0.9
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 import click
-from llmperf import language_option, print_json, print_page, run_folders
+from llmperf import language_option, print_json, print_page, run_folders, warn
 from llmperf.errors import UserError
 
 from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
@@ -95,6 +95,9 @@ def command(
     if explain:
         alike = {name: not comparison.contract_differences for name, comparison in comparisons.items()}
         explanations = explained(read, named, alike, wanted)
+        for name in explanations:
+            if comparisons[name].throughput.verdict == "no difference shown":
+                warn(f"--explain: {name}: no difference is shown, so its operations may differ by chance")
     if wanted == "json":
         document = _document(named, sides, comparisons, with_figures)
         if explanations:
