@@ -1,44 +1,14 @@
 """FlagPerf's configurations become cases that plan, and a result becomes its table and back."""
 
 import json
+from pathlib import Path
 
 import llmperf_schemas
 import pytest
+from llmperf import read_toml
 from llmperf.cli.main import call
 
-DEEPSPEED = {"train_micro_batch_size_per_gpu": 1, "gradient_accumulation_steps": 32, "bf16": {"enabled": True},
-             "zero_optimization": {"stage": 1}}  # fmt: skip
-MEGATRON = """
-seqlength = 4096
-batchsize = 2 ** 0 if False else 1
-batchsize = 1
-accumulate_steps = 8 * 4
-theoryflops = 312000000000000.0
-train_steps = 1000
-tensor_parallel = 1
-pipeline_parallel = 1
-tokenizer = open("/etc/passwd").read()
-tensor_parallel = max(1, 1)
-"""
-PADDLE = """
-model_name_or_path: str = "facebook/" + "llama-13b"
-max_seq_length = 2048
-max_steps = 100
-learning_rate = 3e-4
-min_learning_rate = 3e-5
-lr_scheduler_type = "cosine"
-per_device_train_batch_size = 2
-tensor_parallel_degree = 2
-pipeline_parallel_degree = 1
-sharding_parallel_degree = 4
-gradient_accumulation_steps = 256
-use_flash_attention = 1
-use_fused_rms_norm = 1
-fp16 = True
-sharding = "stage2"
-recompute = True
-save_steps = -10000
-"""
+FILES = read_toml(Path(__file__).with_name("configurations.toml"))
 
 
 @pytest.fixture
@@ -54,21 +24,20 @@ def llmperf(capsys):
 
 @pytest.fixture
 def training(tmp_path):
-    """A folder `training` with two configurations, made for this test after the form of public ones."""
-    folder = tmp_path / "training"
-    for name, text, file in (
-        ("llama2_7b-megatron-deepspeed", MEGATRON, "config_A100x1x8.py"),
-        ("llama1_13B-paddle", PADDLE, "config_TP2PP1SH2SP4A10080Gx1x8.py"),
-        ("resnet50-pytorch", "lr = 1\n", "config_A100x1x8.py"),
-    ):
-        place = folder / "nvidia" / name / "config"
-        place.mkdir(parents=True)
-        (place / file).write_text(text)
-    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/config_common.py").write_text("tensor_parallel = 8\n")
-    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/ds_config.json").write_text(json.dumps(DEEPSPEED))
-    shell = "export A=1\nexport B=$HOME\nXFLAGS --disable x\n"
-    (folder / "nvidia/llama2_7b-megatron-deepspeed/config/environment_variables.sh").write_text(shell)
-    return folder
+    """A folder `training` with two configurations, and one that is of no language model."""
+    megatron, paddle, other = "llama2_7b-megatron-deepspeed", "llama1_13B-paddle", "resnet50-pytorch"
+    for name, text in {
+        f"{megatron}/config/config_A100x1x8.py": FILES["megatron"],
+        f"{megatron}/config/config_common.py": "tensor_parallel = 8\n",
+        f"{megatron}/config/ds_config.json": FILES["deepspeed"],
+        f"{megatron}/config/environment_variables.sh": FILES["shell"],
+        f"{paddle}/config/config_TP2PP1SH2SP4A10080Gx1x8.py": FILES["paddle"],
+        f"{other}/config/config_A100x1x8.py": "lr = 1\n",
+    }.items():
+        path = tmp_path / "training" / "nvidia" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return tmp_path / "training"
 
 
 def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tmp_path):
@@ -97,25 +66,14 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
     assert (again[0], "--force replaces it" in again[2]) == (2, True)
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("import os\nseqlength = 4096\n", "expected a value of contract.precision, found none"),
-        ("precision = 'bf16'\n", "expected a value of contract.seq_len, found none"),
-        ("def (:\n", "expected a configuration in Python"),
-        ("x = " + "1 + " * 40 + "1\nseqlength = 1", "contract.precision"),
-        ("seqlength = 64\nprecision = 'bf16'\ntensor_parallel = 3\n", "expected a multiple of 3 ranks"),
-        ("seqlength = 64\nprecision = 'bf16'\ngbs = 9\n", "expected a global batch that is a multiple of 8"),
-        ("#" * 70_000, "expected at most 65536 bytes"),
-    ],
-)
-def test_what_is_missing_or_no_configuration_is_one_line(llmperf, tmp_path, text, expected):
+@pytest.mark.parametrize("entry", FILES["wrong"], ids=lambda entry: entry["message"][:30])
+def test_what_is_missing_or_no_configuration_is_one_line(llmperf, tmp_path, entry):
     place = tmp_path / "nvidia" / "llama2_7b-deepspeed" / "config"
     place.mkdir(parents=True)
-    (place / "config_A100x1x8.py").write_text(text)
+    (place / "config_A100x1x8.py").write_text(entry["text"] * entry.get("times", 1))
     done = llmperf("import", place / "config_A100x1x8.py", "--out", tmp_path / "cases")
     assert (done[0], len(done[2].splitlines())) == (2, 1)
-    assert expected in done[2]
+    assert entry["message"] in done[2]
     assert not (tmp_path / "cases").exists()
 
 

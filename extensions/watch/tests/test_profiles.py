@@ -9,7 +9,8 @@ from llmperf.errors import UserError
 from llmperf_watch.profiles import MAX_LINE, all_profiles, find_profile, read_profile
 from llmperf_watch.reading import Reader
 
-REAL = read_toml(Path(__file__).parent / "real_lines.toml")["line"]
+DATA = read_toml(Path(__file__).with_name("profiles.toml"))
+REAL = DATA["line"]
 LINE = {entry["profile"]: entry["text"] for entry in reversed(REAL)}
 TITAN, MEGATRON, HF, FACTORY, MLLOG, LIGHTNING = (
     LINE[name] for name in ("torchtitan", "megatron", "hf_trainer", "llama_factory", "mllog", "lightning")
@@ -84,25 +85,11 @@ def written(folder, text, name="own.toml"):
     return read_profile(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "expected 1 to 40 tables [[line]]"),
-        ("[[line]]\nlos = 'loss {}'", "line[0]: unknown field 'los'; did you mean 'loss'?"),
-        ("[[line]]\nloss = 'loss'", "line[0].loss: expected a text with one {}"),
-        ("[[line]]\nloss = '{} loss'", "line[0].loss: expected a text with one {} and something before it"),
-        ("[[line]]\nloss = 3", "line[0].loss: expected a text of 1 to 200 characters, found 3"),
-        ("[[line]]\nstep_seconds = {text = 't {}', unit = 'sec'}", "unknown unit 'sec'"),
-        ("[[line]]\nmarks = 'a'\nloss = 'l {}'", "line[0].marks: expected a list"),
-        ("[[line]]\nbar = 1\nloss = 'l {}'", "line[0].bar: expected true or false"),
-        ("[[line]]\nseq_len = 'l {}'", "expected a field of a step"),
-        ("lines = 1", "unknown key 'lines'; did you mean 'line'?"),
-    ],
-)
-def test_what_is_wrong_with_a_profile_is_one_line(tmp_path, text, message):
+@pytest.mark.parametrize("entry", DATA["wrong"], ids=lambda entry: entry["message"][:20])
+def test_what_is_wrong_with_a_profile_is_one_line(tmp_path, entry):
     with pytest.raises(UserError) as raised:
-        written(tmp_path, text)
-    assert message in str(raised.value)
+        written(tmp_path, entry["text"])
+    assert entry["message"] in str(raised.value)
     assert "\n" not in str(raised.value)
 
 

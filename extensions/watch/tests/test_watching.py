@@ -150,14 +150,6 @@ def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
     assert call(["import", str(log), "--out", str(tmp_path / "p"), *words]) == 0
     assert call(["validate", str(tmp_path / "p")]) == 0
     assert "expected about 120 (10 sequences (--global-batch), step time" in capsys.readouterr().out
-    state = tmp_path / "run" / "trainer_state.json"
-    state.parent.mkdir()
-    state.write_text(
-        json.dumps({"log_history": [{"loss": 9.0 - step, "learning_rate": 1.0, "step": step} for step in range(5)]})
-    )
-    assert call(["import", str(state), "--out", str(tmp_path / "b"), "--json"]) == 0
-    (made,) = json.loads(capsys.readouterr().out)
-    assert (made["figures"]["last_loss"], made["figures"]["tokens_per_second"]) == (5.0, None)
     (tmp_path / "no.log").write_text("nothing that a profile reads\n")
     assert call(["import", str(tmp_path / "no.log"), "--out", str(tmp_path / "c")]) == 2
 

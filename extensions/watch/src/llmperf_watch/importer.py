@@ -7,31 +7,29 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-from llmperf import decode, printable
+from llmperf import printable
 from llmperf.errors import UserError
 
 from llmperf_watch.profiles import all_profiles
 from llmperf_watch.reading import Reader
+from llmperf_watch.scalars import OF_FOLDER, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
-STATE = "trainer_state.json"
-"""What Hugging Face Trainer leaves; it has steps and losses, and no times."""
 BEGIN_BYTES = 2**20
 """Of a file, by which it is known for a log."""
-MAX_STATE_BYTES = 2**27
 BRIEF = ("profile", "lines", "facts", "figures", "notes")
 """What `--json` prints of a document."""
 
 
 class LogImporter:
-    """Reads logs of training programs, and `trainer_state.json`."""
+    """Reads logs of training programs, and scalars of TensorBoard and Weights & Biases."""
 
     title = "logs of training programs"
 
     def claims(self, path: Path) -> bool:
         """Check whether a profile reads a step in the beginning of a file."""
-        if path.name == STATE:
+        if path.is_file() and are_scalars(path):
             return True
         if not path.is_file() or path.suffix.lower() not in NAMES:
             return False
@@ -53,7 +51,8 @@ class LogImporter:
         from llmperf_watch.text import summary_lines
 
         facts = facts_of(_facts(stated))
-        targets = [out / path.resolve().parent.name if path.name == STATE else out / path.stem for path in paths]
+        named = {path: path.resolve().parent if path.name.startswith(OF_FOLDER) else path for path in paths}
+        targets = [out / named[path].stem for path in paths]
         for path, target in zip(paths, targets, strict=True):
             if targets.count(target) > 1:
                 raise UserError(f"{path}: expected logs of different names, found two for {target}")
@@ -81,15 +80,8 @@ class LogImporter:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    if path.name == STATE:
-        with path.open("rb") as file:
-            data = file.read(MAX_STATE_BYTES + 1)
-        if len(data) > MAX_STATE_BYTES:
-            raise UserError(f"{path}: expected at most {MAX_STATE_BYTES} bytes, found more")
-        history = decode(data, dict[str, object], str(path)).get("log_history")
-        if not isinstance(history, list):
-            raise UserError(f"{path}: expected log_history, a list, found none")
-        yield from map(str, history)
+    if are_scalars(path):
+        yield from scalar_lines(path)
         return
     found: list[str] = []
     cut = Lines(lambda line, _: found.append(line))

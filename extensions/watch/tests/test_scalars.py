@@ -1,0 +1,69 @@
+"""Scalars that other programs logged: TensorBoard, Weights & Biases, and tables of them."""
+
+import json
+
+import pytest
+from llmperf.cli.main import call
+
+ROWS = [(step, 1e9 + step * 0.05, 9 - step / 100) for step in range(10, 610, 10)]
+
+
+def write(kind, folder):
+    """Write the rows as a program does."""
+    rows = [{"_step": number, "_timestamp": at, "train/global_step": step, "train/loss": loss, "note": "x"}
+            for number, (step, at, loss) in enumerate(ROWS)]  # fmt: skip
+    if kind == "wandb-history.jsonl":
+        rows.insert(3, {"_step": 99, "_timestamp": 1e9, "eval/loss": 1.0})
+        text = "".join(json.dumps(row) + "\n" for row in rows)
+    elif kind == "trainer_state.json":
+        text = json.dumps(
+            {"log_history": [{"loss": row["train/loss"], "step": row["train/global_step"]} for row in rows]}
+        )
+    elif kind == "run.csv":
+        text = "Step,_timestamp,run-7 - train/loss\n" + "".join(f"{step},{at},{loss}\n" for step, at, loss in ROWS)
+    else:
+        pytest.importorskip("tensorboard")
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        writer = EventFileWriter(str(folder))
+        for step, at, loss in ROWS:
+            for tag, value in (("train/loss", loss), ("train/lr", 1e-4)):
+                summary = Summary(value=[Summary.Value(tag=tag, simple_value=value)])
+                writer.add_event(Event(wall_time=at, step=step, summary=summary))
+        writer.close()
+        return next(folder.glob("events*"))
+    (folder / kind).write_text(text)
+    return folder / kind
+
+
+@pytest.mark.parametrize("kind", ["events", "wandb-history.jsonl", "run.csv", "trainer_state.json"])
+def test_scalars_become_steps_with_their_times(tmp_path, capsys, kind):
+    (tmp_path / "run").mkdir()
+    words = ["--out", str(tmp_path), "--json", "--force", "--sequence-length", "64", "--global-batch", "10"]
+    assert call(["import", str(write(kind, tmp_path / "run")), *words]) == 0
+    (made,) = json.loads(capsys.readouterr().out)
+    figures = made["figures"]
+    assert (made["written_to"], made["profile"]) == (str(tmp_path / "run" / "watched.json"), "scalars")
+    assert (figures["reported"], figures["first_loss"], figures["last_loss"]) == (60, pytest.approx(8.9), 3.0)
+    rate = figures["tokens_per_second"]
+    assert rate is None if kind == "trainer_state.json" else rate["mean"] == pytest.approx(640 / 0.05)
+    assert call(["validate", made["written_to"]]) == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "message"),
+    [
+        ("events.out.tfevents.1.a", b"\xff" * 40, "expected events of at most 16777216 bytes"),
+        ("events.out.tfevents.1.a", b"\x05" + b"\0" * 11 + b"\xff" * 9, "expected events of TensorBoard"),
+        ("wandb-history.jsonl", b"[1]\n", "wandb-history.jsonl: record 1"),
+        ("wandb-summary.json", b'{"loss": 1}', "expected records with a step (train/global_step"),
+        ("trainer_state.json", b'{"log_history": 3}', "trainer_state.json: "),
+        ("two.csv", b"Step,a - train/loss,b - train/loss\n1,2,3\n", "expected the columns of one run"),
+    ],
+)
+def test_what_cannot_be_read_is_one_line(tmp_path, capsys, name, data, message):
+    (tmp_path / name).write_bytes(data)
+    assert call(["import", str(tmp_path / name), "--out", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
