@@ -29,10 +29,8 @@ class LogImporter:
 
     def claims(self, path: Path) -> bool:
         """Check whether a profile reads a step in the beginning of a file."""
-        if path.is_file() and are_scalars(path):
-            return True
-        if not path.is_file() or path.suffix.lower() not in NAMES:
-            return False
+        if not path.is_file() or path.suffix.lower() not in NAMES or are_scalars(path):
+            return path.is_file() and are_scalars(path)
         with path.open("rb") as file:
             begin = file.read(BEGIN_BYTES)
         reader = Reader(all_profiles())

@@ -43,9 +43,9 @@ def are_scalars(path: Path) -> bool:
 
 def scalar_lines(path: Path) -> Iterator[str]:
     """One line for each record with a step, of the columns that a log profile reads. UserError for another file."""
+    rows: Sequence[Row]
     if path.stat().st_size > MAX_BYTES:
         raise UserError(f"{path}: expected at most {MAX_BYTES} bytes, found more")
-    rows: Sequence[Row]
     if path.name.startswith(EVENTS):
         rows = list(_events(path))
     elif path.suffix.lower() == ".csv":
