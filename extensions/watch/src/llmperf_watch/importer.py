@@ -49,8 +49,8 @@ class LogImporter:
         from llmperf_watch.text import summary_lines
 
         facts = facts_of(_facts(stated))
-        named = {path: path.resolve().parent if path.name.startswith(OF_FOLDER) else path for path in paths}
-        targets = [out / named[path].stem for path in paths]
+        named = [path.resolve().parent if path.name.startswith(OF_FOLDER) else path for path in paths]
+        targets = [out / path.stem for path in named]
         for path, target in zip(paths, targets, strict=True):
             if targets.count(target) > 1:
                 raise UserError(f"{path}: expected logs of different names, found two for {target}")

@@ -112,12 +112,10 @@ def _events(path: Path) -> Iterator[Row]:
                 break
             try:
                 event = Event.FromString(data[:-4])
-                values = {
-                    value.tag: value.simple_value for value in event.summary.value if value.HasField("simple_value")
-                }
-                tensors = [value for value in event.summary.value if value.HasField("tensor")]
-                values |= {value.tag: make_ndarray(value.tensor).item() for value in tensors
-                           if not value.tensor.tensor_shape.dim}  # fmt: skip
+                found = {value.tag: value for value in event.summary.value if not value.tensor.tensor_shape.dim}
+                values = {tag: value.simple_value if value.HasField("simple_value") else
+                          make_ndarray(value.tensor).item() for tag, value in found.items()
+                          if value.WhichOneof("value") in ("simple_value", "tensor")}  # fmt: skip
             except Exception as error:
                 raise UserError(f"{path}: expected events of TensorBoard, found {error}") from None
             if row and values and event.step != row["step"]:
