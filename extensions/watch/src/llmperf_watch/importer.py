@@ -12,7 +12,7 @@ from llmperf.errors import UserError
 
 from llmperf_watch.profiles import all_profiles
 from llmperf_watch.reading import Reader
-from llmperf_watch.scalars import OF_FOLDER, are_scalars, scalar_lines
+from llmperf_watch.scalars import SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
@@ -49,8 +49,7 @@ class LogImporter:
         from llmperf_watch.text import summary_lines
 
         facts = facts_of(_facts(stated))
-        named = [path.resolve().parent if path.name.startswith(OF_FOLDER) else path for path in paths]
-        targets = [out / path.stem for path in named]
+        targets = [out / (path.resolve().parent.name if path.name.startswith(SHARED) else path.stem) for path in paths]
         for path, target in zip(paths, targets, strict=True):
             if targets.count(target) > 1:
                 raise UserError(f"{path}: expected logs of different names, found two for {target}")
@@ -61,8 +60,8 @@ class LogImporter:
             reader = Reader(all_profiles())
             for line in _lines(path):
                 reader.add(line)
-            log = document(reading=reader.best(), lines=reader.lines, facts=facts, clock="program", evidence="log",
-                           log=path)  # fmt: skip
+            read, count = reader.best(), reader.lines
+            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=path)
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:

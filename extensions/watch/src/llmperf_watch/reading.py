@@ -72,8 +72,7 @@ class Reading:
             return
         total = values.pop("total_steps", None)
         if total is not None:
-            if self._total is None:
-                self._total = total
+            self._total = total if self._total is None else self._total
             ended = bool(self.steps) and self.steps[-1].values.get("step") == self._total
             if ended and not self._trained and total > self._total:
                 # a bar before it, such as of a download, that has ended

@@ -16,7 +16,7 @@ from llmperf_watch.profiles import all_profiles
 
 EVENTS, STATE = "events.out.tfevents.", "trainer_state.json"
 NAMES = (STATE, "wandb-history.jsonl", "wandb-summary.json")
-OF_FOLDER = (EVENTS, *NAMES)
+SHARED = (EVENTS, *NAMES)
 """Begins of names that every run has: its folder names it."""
 STEPS = ("train/global_step", "trainer/global_step", "global_step", "iteration_step", "step", "_step", "Step")
 """Columns of the step, the best first: `_step` of Weights & Biases counts calls of `log`."""
