@@ -38,7 +38,7 @@ ELSEWHERE = {
     "cluster_curves.py": "tests/test_cluster.py",
     "cluster_faults.py": "tests/test_cluster.py",
     "gpu_setup.py": "tests/test_gpu_acceptance.py",
-    "seeded_faults.py": "extensions/fuzz/tests/test_fuzz_command.py",
+    "seeded_faults.py": "extensions/fuzz/tests/test_search.py",
 }
 """Programs that need hosts or environments of their own, and the test that runs them."""
 NEEDS = {
@@ -102,3 +102,19 @@ def test_the_measurements_name_programs_and_options_that_exist():
         program = (FOLDER / name).read_text()
         for option in re.findall(r"--[a-z-]+", words):
             assert f'"{option}"' in program, f"{name} {option}"
+
+
+PROGRAM = Path(__file__).parents[1] / "benchmarks" / "same_curve.py"
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_eight_frameworks_give_one_curve(tmp_path):
+    command = [sys.executable, str(PROGRAM), "--models", "qwen3_tiny", "--out", str(tmp_path / "runs")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in done.stdout.splitlines() if "|" in line]
+    refused = {(framework, layout) for framework, layout, figure in rows if figure == "refused"}
+    assert refused == {("lora", "DDP"), ("torchtitan", "EP2"), ("megatron_core", "EP2")}
+    assert len({framework for framework, *_ in rows[2:]}) == 8

@@ -1,8 +1,11 @@
 """`llmperf run` as a user types it, with DeepSpeed ZeRO on this machine."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -64,3 +67,53 @@ SELDOM = ("ZeRO-0", "ZeRO-1", "ZeRO-2")
 def test_every_framework_and_stage_gives_one_loss_curve(way, one_process, tmp_path):
     """fp32, 6 steps: DDP and ZeRO over two ranks, each within 1e-4 of one process at every step."""
     assert curve(WAYS[way], tmp_path) == pytest.approx(one_process, abs=1e-4)
+
+
+PAUSES = ((signal.SIGSTOP, 0.09), (signal.SIGCONT, 0.03))
+"""Of the rank that is held back: far longer than those of a rank on a busy machine."""
+SETTINGS = ("model=llama_tiny", "steps=25", "warmup_steps=3")
+
+
+def held_back(pid, run):
+    """Stop a process for most of the time until the run ends."""
+    while run.poll() is None:
+        for number, seconds in PAUSES:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                return
+            time.sleep(seconds)
+
+
+def test_a_rank_that_is_held_back_is_named(running):
+    words = [word for setting in SETTINGS for word in ("--set", setting)]
+    run, folder, pid = running("default", "--framework", "pytorch", "--devices", "2", *words)
+    held_back(pid, run)
+    output, _ = run.communicate(timeout=150)
+    assert run.returncode == 0, output
+    result = json.loads((folder / "result.json").read_text())
+    (straggler,) = result["waiting"]["stragglers"]
+    assert (straggler["rank"], straggler["node_rank"]) == (1, 0)
+    assert result["waiting"]["most_share"] > result["waiting"]["least_share"]
+    assert 0.1 * result["metrics"]["window_seconds"] < result["waiting"]["cost_seconds"]
+    (line,) = [line for line in output.splitlines() if line.startswith("stragglers")]
+    assert "rank 1; without that the window might be" in line
+
+
+RUNS = [
+    pytest.param("llama2_7b_pretrain_megatron", 4, "megatron_deepspeed", marks=pytest.mark.long),
+    ("llama2_7b_lora", 1, "lora"),
+    ("baichuan2_13b_pretrain_zero", 2, "zero"),
+    pytest.param("llama2_7b_pretrain_zero", 2, "zero", marks=pytest.mark.long),
+    ("llama1_7b_pretrain_paddle", 2, "paddle"),
+]
+
+
+@pytest.mark.parametrize(("case", "ranks", "framework"), RUNS)
+def test_a_published_case_on_a_small_model(result_of_run, case, ranks, framework):
+    result = result_of_run(case, "--set", "model=llama_tiny", "--devices", str(ranks))
+    assert (result["status"], result["variant"], result["case"]) == ("complete", True, case)
+    assert result["tuning"]["framework"] == framework
+    assert {"contract.model", "contract.seq_len"} <= {change["path"] for change in result["fix_hp"]}
+    assert result["metrics"]["tokens_per_second_per_device"] > 0
+    assert [one["code"] for one in result["findings"] if one["severity"] == "error"] == []

@@ -1,14 +1,21 @@
 """Each check of the conformance kit catches the fault that it was made for, and no other check does."""
 
+import re
 import sys
+from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+from faults import FRAMEWORK, KERNELS, NEEDS_MORE, OWN_OPTIMISER, OWN_TOKENS, TRAINING, VENDOR, Fault, by_torch
+from lies import FRAMEWORKS, VENDORS
+from llmperf.validation.check import validate_path
 from llmperf_testing.running import checks_of, outcome, outcomes
+from llmperf_verify import spot
+from llmperf_verify.rerun_comparison import bounds_of, losses
 
 sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
 
-from faults import FRAMEWORK, KERNELS, NEEDS_MORE, OWN_OPTIMISER, OWN_TOKENS, TRAINING, VENDOR, by_torch
 
 FAULTS = {"vendor": VENDOR, "framework": FRAMEWORK | TRAINING}
 EVERY = [(role, name) for role, faults in FAULTS.items() for name in faults]
@@ -78,3 +85,60 @@ def test_true_claims_about_kernels_pass_and_others_are_skipped_with_the_reason(p
     made = _kernels(plugin("framework", by_torch(ops=("layer_norm",)), forks=True))
     unseen = ("skipped", "torch's profiler does not see whether these are fused: layer_norm")
     assert made == {**dict.fromkeys(KERNELS, ("passed", "")), "fused-operations-ran-as-claimed": unseen}
+
+
+sys.path.insert(0, str(Path(__file__).parent / "broken_plugins"))
+
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "trust.md"
+
+
+def caught_at(subject):
+    """The lowest level at which the run of a subject is caught; None if it passes all."""
+    trained, folder = subject.trained, subject.folder / "run"
+    if trained.result.failure is not None:
+        return "run"
+    found = [finding for file in validate_path(folder) for finding in file.findings]
+    if any(finding.severity == "error" for finding in found):
+        return "consistent"
+    result = trained.result
+    with patch.object(spot, "own_data", lambda result: subject.plan().spec.data):  # the validator has them too
+        checked = spot.spot_check(folder, result, result.batch.global_batch, show=lambda line: None)
+    assert checked.outcome != "impossible", checked.message
+    if checked.outcome == "failed":
+        return "spot-checked"
+    curve = result.loss_curve
+    honest = subject.expected(result.contract.steps).losses
+    here = [replace(point, loss=loss, grad_norm=None) for point, loss in zip(curve, honest, strict=True)]
+    difference = losses(curve, here, bounds_of("fp32", "fp32"))
+    return None if difference.within else "rerun"
+
+
+@pytest.mark.slow
+def test_an_honest_framework_passes_the_kit_and_every_level(plugin):
+    subject = plugin("framework", Fault(), forks=True)
+    made = [outcome(subject, check) for check in checks_of("framework") if check.slow]
+    assert ([one.check for one in made if one.state == "failed"], caught_at(subject)) == ([], None)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_a_framework_that_lies_is_found(name, plugin):
+    lie, subject = FRAMEWORKS[name], plugin("framework", FRAMEWORKS[name].fault, forks=True)
+    check = next(check for check in checks_of("framework") if check.name == lie.check)
+    made = outcome(subject, check)
+    assert made.state == "failed", made
+    if lie.tried:
+        assert caught_at(subject) == lie.level
+
+
+def test_each_lie_of_a_vendor_is_a_fault_that_the_kit_finds():
+    assert set(VENDORS.values()) <= set(VENDOR)
+
+
+def test_the_tables_of_lies_are_those_of_the_documentation():
+    text = DOCUMENT.read_text()
+    rows = re.findall(r"^\| `([\w-]+-[\w-]+)` \|[^|]*\| ([\w-]+) \| ([\w-]+) \|$", text, re.MULTILINE)
+    assert rows == [(name.replace("_", "-"), lie.check, lie.level or "none") for name, lie in FRAMEWORKS.items()]
+    rows = re.findall(r"^\| `([\w-]+-[\w-]+)` \|[^|]*\| ([\w-]+) \|$", text, re.MULTILINE)
+    assert rows == [(name.replace("_", "-"), check) for name, check in VENDORS.items()]

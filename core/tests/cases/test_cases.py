@@ -1,5 +1,6 @@
 """Cases, overlays and --set: which settings a run gets, and which errors are shown."""
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -325,3 +326,27 @@ def test_routing_that_the_model_has_no_use_for_is_refused(sets, where, message):
     _, (problem,) = spec_of("default", *sets)
     assert problem.where == f"contract.{where}"
     assert message in problem.message
+
+
+def test_a_path_that_several_end_with_sets_the_least_nested_and_says_so(ran):
+    printed = ran(0, "plan", "default", "--set", "warmup_steps=3", "--set", "optimizer.warmup_steps=2")
+    note = "llmperf: note: --set warmup_steps: sets contract.warmup_steps (also: contract.optimizer.warmup_steps)\n"
+    assert printed.err.count("note") == 1
+    assert note in printed.err
+    assert [setting.path for setting in from_command_line(["warmup_steps=3"])] == ["contract.warmup_steps"]
+
+
+def test_no_two_paths_of_one_depth_have_the_same_end():
+    ends = Counter(
+        (".".join(path.split(".")[place:]), path.count("."))
+        for path in known_paths()
+        for place in range(1, path.count(".") + 1)
+    )
+    assert [end for end, times in ends.items() if times > 1] == []
+
+
+@pytest.mark.parametrize("given", ["zzqqxx", "contract.zzqqxx"])
+def test_an_unknown_path_without_a_near_one_names_the_list(given, ran):
+    error = ran(2, "plan", "default", "--set", f"{given}=3").err
+    assert "`llmperf cases default` lists those that exist" in error or "did you mean" in error
+    assert len(error) < 250

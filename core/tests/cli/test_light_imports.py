@@ -1,5 +1,6 @@
 """What commands leave unimported, since each module costs those who do not need it."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -54,3 +55,20 @@ def test_help_imports_no_plugin():
     done, modules = imported("--help")
     assert done == 0
     assert below(modules, (*HEAVY, *FOR_IMPORTED, *FOR_WRITERS, "msgspec", "pluggy")) == []
+
+
+LEFT_OUT = {
+    *("packaging", "wcwidth", "importlib.metadata", "subprocess", "shutil", "difflib", "torch", "numpy"),
+    *("llmperf.types.records", "llmperf.types.sheet", "llmperf.types.plan", "llmperf.reporting.cells"),
+    *("llmperf_verify.levels", "llmperf_verify.ssh_signatures", "llmperf.plugins.mending", "llmperf_nvidia.probe"),
+}
+PROGRAM = "import sys; from llmperf.cli.main import call; call(sys.argv[1:]); print(*sys.modules)"
+
+
+def test_a_result_alone_is_validated_without_what_only_other_documents_need(tmp_path, example):
+    path = tmp_path / "row.json"
+    path.write_text(json.dumps(example))
+    argv = [sys.executable, "-c", PROGRAM, "validate", str(path)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
+    assert "Traceback" not in done.stderr
+    assert not LEFT_OUT & set(done.stdout.splitlines()[-1].split())

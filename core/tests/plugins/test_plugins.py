@@ -1,10 +1,13 @@
 """Discovery by metadata, loading by name, roles and owners: with real distributions on a real path."""
 
+from __future__ import annotations
+
 import json
 import os
 import subprocess
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 
 import llmperf
 import pytest
@@ -12,7 +15,10 @@ from llmperf import hookspecs
 from llmperf.errors import PluginError
 from llmperf.planning.vendors import probe
 from llmperf.plugins.discovery import discover, find
-from llmperf.plugins.loading import Plugins
+from llmperf.plugins.facts import joined_facts
+from llmperf.plugins.found import Found
+from llmperf.plugins.loading import CORE_HOOKS, Plugins, plugins_for
+from llmperf.types import Facts, HostCheck
 
 PROBE = """
 from llmperf import hookimpl
@@ -150,3 +156,85 @@ def test_native_code_and_children_of_a_plugin_leave_standard_output_alone(instal
     ]
     assert "native" in done.stderr
     assert "child" in done.stderr
+
+
+VENDOR = """
+from llmperf import hookimpl
+
+@hookimpl
+def llmperf_probe():
+    return None
+
+@hookimpl
+def llmperf_reporters():
+    return ["{name}'s reporter"]
+"""
+
+
+def reporters(plugins: Plugins) -> set[object]:
+    """The reporters of the vendors that were installed for a test."""
+    return {item for owner, item in plugins.collect_items("llmperf_reporters") if owner.startswith("vendor:")}
+
+
+def test_all_named_vendors_are_loaded_together_and_no_others(install):
+    for name in ("acme", "brand", "other"):
+        install(f"llmperf-{name}", name, VENDOR.format(name=name))
+    plugins = plugins_for([("vendor", "acme"), ("vendor", "brand"), ("vendor", "acme")])
+    assert reporters(plugins) == {"acme's reporter", "brand's reporter"}
+    with pytest.raises(PluginError, match="llmperf_probe is answered by vendor:acme and vendor:brand"):
+        plugins.ask("llmperf_probe")
+
+
+def test_plugins_that_are_broken_or_not_installed_are_skipped_and_named(install):
+    install("llmperf-broken", "broken", "raise RuntimeError('no licence')")
+    install("llmperf-misspelt", "misspelt", VENDOR.replace("llmperf_probe", "llmperf_prode"))
+    install("llmperf-acme", "acme", VENDOR.format(name="acme"))
+    plugins = plugins_for(("vendor", name) for name in ("acme", "broken", "../odd", "misspelt"))
+    assert reporters(plugins) == {"acme's reporter"}
+    assert plugins.absent == [("vendor", "../odd")]
+    assert ["no licence" in line or "'llmperf_prode'" in line for line in plugins.left_out] == [True, True]
+    assert [info.name for info in plugins.infos() if info.role == "vendor"] == ["acme"]
+
+
+@pytest.mark.parametrize("hook", CORE_HOOKS)
+def test_the_core_answers_through_the_same_hooks(hook):
+    assert Plugins().answers(hook)
+
+
+def plugins_with(**answers):
+    plugins = Plugins()
+    for name, answer in answers.items():
+        hook = llmperf.hookimpl(lambda answer=answer: answer)
+        plugin = SimpleNamespace(llmperf_facts=hook)
+        plugins.register(plugin, Found(name, "extension", name, f"llmperf-{name}", "1.0"))
+    return plugins
+
+
+def test_the_facts_of_all_plugins_are_joined_without_duplicates():
+    compiler = HostCheck(subject="compiler", problem=lambda: None)
+    first = Facts(environment_names=("A", "B"), packages=("lib",), device_aliases={"acme": ("acme",)})
+    second = Facts(
+        environment_names=("B", "C"), device_aliases={"acme": ("roadrunner",)}, host_checks=(compiler,),
+        waiting_frames=("lib/wait.py",),
+    )  # fmt: skip
+    facts = joined_facts(plugins_with(first=first, second=second))
+    assert [name for name in facts.environment_names if name in "ABC"] == ["A", "B", "C"]
+    assert "lib" in facts.packages
+    assert "lib/wait.py" in facts.waiting_frames
+    assert facts.device_aliases == {"acme": ("acme", "roadrunner")}
+    assert facts.host_checks == (compiler,)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"packages": ()}, "expected Facts, found dict"),
+        (Facts(packages="torch"), "packages: expected a tuple of texts"),
+        (Facts(waiting_frames=("",)), "waiting_frames: expected a tuple of texts"),
+        (Facts(device_aliases={"acme": "acme"}), "device_aliases.acme: expected a tuple of texts"),
+        (Facts(host_checks=("g++",)), "host_checks: expected HostCheck, found str"),
+    ],
+)
+def test_other_answers_are_errors_that_name_the_plugin(answer, message):
+    with pytest.raises(PluginError, match=rf"extension 'bad' \(llmperf-bad\): llmperf_facts: {message}"):
+        joined_facts(plugins_with(bad=answer))

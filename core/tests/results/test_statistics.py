@@ -1,11 +1,16 @@
 import random
+from dataclasses import replace
 from statistics import fmean, stdev
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from llmperf.results.node_figures import waiting
 from llmperf.results.statistics import quantile, step_statistics
+from llmperf.types import Layout
+from llmperf.validation.rules.conditions import no_stragglers, undisturbed
 
 seconds = st.floats(min_value=1e-6, max_value=1e4)
 
@@ -86,3 +91,97 @@ def test_batches_of_equal_length_give_the_plain_batch_means_interval():
     means = [fmean(values[first : first + 4]) for first in range(0, 40, 4)]
     half = 2.262157 * stdev(means) / 10**0.5
     assert mean_interval(values) == pytest.approx((fmean(values) - half, fmean(values) + half), rel=1e-12)
+
+
+def records_of(waits, window=100.0, nodes=2, **degrees):
+    """What `waiting` reads of a run whose ranks waited that long."""
+    degrees = {"tensor_parallel": 1, "pipeline_parallel": 1, "data_parallel": len(waits)} | degrees
+    layout = Layout(nodes=nodes, devices_per_node=len(waits) // nodes, **degrees)
+    ranks = [SimpleNamespace(rank=rank, window_seconds=window, communication_seconds=wait)
+             for rank, wait in enumerate(waits)]  # fmt: skip
+    return SimpleNamespace(ranks=ranks, plan=SimpleNamespace(layout=layout))
+
+
+def test_a_slow_rank_is_the_one_that_waits_least():
+    found = waiting(records_of([41.0, 40.0, 5.0, 40.5]))
+    (straggler,) = found.stragglers
+    assert (straggler.rank, straggler.node_rank, straggler.busy_seconds) == (2, 1, 95.0)
+    assert straggler.lag_seconds == pytest.approx(35.5)
+    assert found.cost_seconds == pytest.approx(35.0)  # the slowest other rank was busy for 60 s
+    assert found.slow_nodes == ()
+    assert found.share == pytest.approx((0.41 + 0.40 + 0.05 + 0.405) / 4)
+    assert (found.least_share, found.most_share) == (0.05, 0.41)
+
+
+def test_a_node_whose_ranks_are_all_slow_is_named():
+    found = waiting(records_of([40.0, 40.1, 5.0, 6.0]))
+    assert [straggler.rank for straggler in found.stragglers] == [2, 3]
+    assert found.slow_nodes == (1,)
+    assert found.cost_seconds == pytest.approx(35.0)
+
+
+@pytest.mark.parametrize("waits", [[10.0, 10.0, 10.0, 10.0], [10.0, 12.0, 9.0, 11.0], [0.0] * 4, [50.0, 54.0, 46, 42]])
+def test_ranks_that_are_much_alike_have_no_straggler(waits):
+    found = waiting(records_of(waits))
+    assert (found.stragglers, found.cost_seconds) == ((), 0.0)
+
+
+def test_ranks_of_different_pipeline_stages_are_not_compared():
+    """The last stage also computes the loss, and is busy for longer."""
+    found = waiting(records_of([40.0, 40.0, 10.0, 10.0], pipeline_parallel=2, data_parallel=2))
+    assert found.stragglers == ()
+
+
+@pytest.mark.parametrize("waits", [[10.0, None], [None, None], [10.0]])
+def test_stragglers_are_unknown_unless_every_rank_measured_its_waits(waits):
+    assert waiting(records_of(waits, nodes=1)) is None
+
+
+def test_a_result_lists_few_of_many_stragglers():
+    found = waiting(records_of([90.0] * 2000 + [10.0] * 200, nodes=100))
+    assert (len(found.stragglers), found.more_stragglers) == (64, 136)
+    assert len(found.slow_nodes) == 9
+
+
+def test_waits_of_a_recorded_run_reach_its_result(tmp_path, stub_plan):
+    from .test_node_results import TwoNodes
+
+    folder = TwoNodes(tmp_path / "run", stub_plan(steps=6, warmup_steps=1))
+    of = folder.of
+    folder.of = lambda rank: (
+        replace(record, communication_seconds=0.1 if rank == 3 else 2.0) if record.kind == "rank" else record
+        for record in of(rank)
+    )
+    result = folder.build()
+    assert [straggler.rank for straggler in result.waiting.stragglers] == [3]
+    assert result.waiting.cost_seconds == pytest.approx(1.9)
+
+
+def result_with(shares, straggling=(1,)):
+    """What rules read of a run on two nodes, whose hosts others used for these shares."""
+    stragglers = tuple(SimpleNamespace(rank=2 * node, node_rank=node) for node in straggling)
+    nodes = [SimpleNamespace(node_rank=node, other_cpu_share=share, programs={}) for node, share in enumerate(shares)]
+    return SimpleNamespace(
+        hardware=SimpleNamespace(nodes=2),
+        conditions=nodes,
+        waiting=SimpleNamespace(stragglers=stragglers, more_stragglers=0, cost_seconds=22.0),
+        metrics=SimpleNamespace(window_seconds=100.0, other_cpu_share=max(shares), other_processes=0),
+    )
+
+
+def test_a_straggler_on_a_host_that_others_used_is_in_the_message_on_that_host():
+    result = result_with((0.01, 0.47))
+    assert list(no_stragglers.check(result)) == []
+    ((_, message),) = undisturbed.check(result)
+    assert message == (
+        "other processes used 47 % of the host's cores during the run, expected at most 10 %; the others waited for"
+        " rank 2 on node 1 there, which may have cost 22 % of the measured window; run again when the host is idle:"
+        " --wait-until-idle"
+    )
+
+
+def test_a_straggler_on_a_quiet_host_keeps_a_message_of_its_own():
+    for result in (result_with((0.47, 0.01)), result_with((0.01, 0.02)), result_with((0.01, 0.47), (0, 1))):
+        ((_, message),) = no_stragglers.check(result)
+        assert "the others waited, which may have cost 22 % of the measured window" in message
+        assert all("the others waited" not in message for _, message in undisturbed.check(result))

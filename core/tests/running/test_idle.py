@@ -1,13 +1,18 @@
 """`--wait-until-idle`: a run starts on an idle machine, or not at all."""
 
+import os
 from pathlib import Path
 
 import pytest
 from llmperf.cli.called_run import ready_by
 from llmperf.cli.main import call
+from llmperf.plugins.loading import load_for
 from llmperf.running import idle
 from llmperf.running.idle import StillBusy, wait
+from llmperf.running.launched import run_plan
 from llmperf.types.hosts import BusyProgram, LoadBefore
+from llmperf.validation.catalogue import Catalogue
+from llmperf.validation.check import findings
 
 IDLE = LoadBefore(other_cpu_share=0.01)
 BUSY = LoadBefore(other_cpu_share=0.5, programs=(BusyProgram(name="cc1plus", cpu_share=0.45),))
@@ -93,3 +98,20 @@ def test_a_matrix_stops_at_a_busy_machine_and_can_be_continued(stub_site, tmp_pa
     busy[0] = None
     assert call(["run", "--matrix", "m.toml", "--wait-until-idle", "5", "--resume"]) == 0
     assert len(list(Path("runs").glob("m/runs/*/result.json"))) == 2
+
+
+@pytest.mark.slow
+def test_a_module_that_the_interpreter_imports_by_itself_is_named_and_warned_of(stub_plan, tmp_path, monkeypatch):
+    (tmp_path / "site").mkdir()
+    custom = tmp_path / "site" / "sitecustomize.py"
+    custom.write_text("")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(custom.parent), os.environ["PYTHONPATH"]]))
+    monkeypatch.setenv("STUB_TOKEN", "a-secret-of-the-user")
+    result = run_plan(stub_plan(steps=6, ranks=2), tmp_path / "run", load_for("stub", "stub"))
+    assert result.software.startup_modules == {"sitecustomize": str(custom)}
+    found = [one for one in findings("result", result, Catalogue(load_for("stub", "stub"))) if one.code == "LP655"]
+    assert [(one.severity, one.path) for one in found] == [
+        ("warning", "/software/environment/PYTHONPATH"),
+        ("warning", "/software/startup_modules/sitecustomize"),
+    ]
+    assert "a-secret-of-the-user" not in (tmp_path / "run" / "result.json").read_text()

@@ -1,5 +1,6 @@
 """Repeats of a run, series, and runs of a series whose llmperf was killed."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,9 +9,13 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Request, Selection, Site
 from llmperf.plugins.loading import load_for
+from llmperf.running import launched
 from llmperf.running.launched import run_plan
 from llmperf.running.measure import Series, measure
 from llmperf.types import PeakFlops, Result, RunChoice
+from llmperf.validation.catalogue import Catalogue
+from llmperf.validation.check import findings
+from llmperf.validation.run_folder import run_folder_findings
 
 BUSY = "other processes used 60 % of the cores while the peak was timed"
 
@@ -95,3 +100,23 @@ def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_r
     (folder / "ending.json").unlink()
     assert runs.recover(folder) is None, "killed while the ranks ran"
     assert warnings == []
+
+
+@pytest.mark.slow
+def test_the_larger_peak_counts(stub_plan, tmp_path, monkeypatch):
+    monkeypatch.setenv("LLMPERF_STUB_PEAK", "timed")
+    monkeypatch.setattr(launched, "PEAK_AGAIN_SECONDS", 0.0)
+    plan, plugins = stub_plan(steps=6, ranks=2), load_for("stub", "stub")
+    published = run_plan(plan, tmp_path / "published", plugins)
+    assert published.peak_again is None
+    peak = replace(plan.peak, confidence="measured", flops_per_second=1e12)
+    lowered = run_plan(replace(plan, peak=peak), tmp_path / "lowered", plugins)
+    assert lowered.peak_again.flops_per_second == 2e12
+    assert run_folder_findings(lowered, tmp_path / "lowered") == []
+    assert {mfu.peak_flops_per_second for mfu in lowered.mfu} == {2e12 * plan.device_share}
+    assert "LP658" not in {finding.code for finding in findings("result", lowered, Catalogue(plugins))}
+    edited = replace(lowered, mfu=tuple(replace(mfu, peak_flops_per_second=1e11) for mfu in lowered.mfu))
+    assert [finding.code for finding in findings("result", edited, Catalogue(plugins))].count("LP658") == 1
+    peak = replace(peak, flops_per_second=2.1e12)
+    larger = run_plan(replace(plan, peak=peak), tmp_path / "larger", plugins)
+    assert {mfu.peak_flops_per_second for mfu in larger.mfu} == {2.1e12 * plan.device_share}

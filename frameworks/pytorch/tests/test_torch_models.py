@@ -3,6 +3,9 @@
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from llmperf.cases.library import whole_library
 
 pytestmark = pytest.mark.slow
 
@@ -135,3 +138,32 @@ def test_alibi_slopes_are_the_published_ones(torch):
     assert forty[32:] == pytest.approx([2 ** (-(2 * k + 1) / 8) for k in range(8)])
     bias = causal_alibi(alibi_slopes(8), 3, torch.float32)
     assert bias[0, 1].tolist() == [[0, -math.inf, -math.inf], [-0.25, 0, -math.inf], [-0.5, -0.25, 0]]
+
+
+PARAMETERS = {
+    "model.layers.0.self_attn.q_proj.weight": (7, 11),
+    "model.layers.0.mlp.experts.gate_proj": (3, 4, 5),
+    "model.layers.0.input_layernorm.weight": (13,),
+}
+
+
+@settings(max_examples=60, deadline=None)
+@given(name=st.sampled_from(sorted(PARAMETERS)), ranks=st.integers(1, 9), chunk=st.integers(1, 80))
+def test_ranks_that_draw_their_own_shards_draw_the_whole_parameter(name, ranks, chunk):
+    import torch
+    from llmperf_torchkit import weights
+
+    shape, facts = PARAMETERS[name], whole_library().model("mixtral_tiny")
+    whole = torch.full(shape, torch.nan)
+    weights.fill_parameter(name, whole, facts, seed=3)
+    each = -(-whole.numel() // ranks)
+    shards = torch.full((ranks, each), torch.nan)
+    before, weights.CHUNK = weights.CHUNK, chunk
+    try:
+        for rank, shard in enumerate(shards):
+            weights.fill_slice(name, shape, shard, rank * each, facts, seed=3)
+    finally:
+        weights.CHUNK = before
+    drawn = shards.flatten()
+    assert torch.equal(drawn[: whole.numel()], whole.flatten())
+    assert drawn[whole.numel() :].isnan().all()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +11,17 @@ import llmperf
 import numpy as np
 import pytest
 import torch
+from llmperf.accounting.flops import count_flops, recomputed_share
 from llmperf.cases.library import whole_library
+from llmperf.types import Tuning, Workload
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import Kernels, rms_norm
+from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
+from llmperf_pytorch.models import blocks_of, recompute_blocks
 from llmperf_testing import reference
-from llmperf_torchkit.losses import StepSums, mean_cross_entropy
+from llmperf_torchkit.losses import SequenceLosses, StepSums, mean_cross_entropy, recorded_in
 from llmperf_torchkit.weights import count_parameters, fill_weights
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow
 
@@ -73,3 +79,127 @@ def test_the_loss_of_a_padded_step_is_the_mean_over_its_learnt_tokens():
         learnt = int((labels[rows] >= 0).sum())
         sums.add(mean_cross_entropy(logits[rows], labels[rows]), learnt, learnt / 3.5)
     torch.testing.assert_close(sums.mean_loss(), mean_cross_entropy(logits, labels))
+
+
+def recorded(compute):
+    """The loss and the losses of sequences."""
+    losses = SequenceLosses()
+    with recorded_in(losses):
+        loss = compute()
+    losses.copy()
+    return loss, losses.values()
+
+
+def trained(program, monkeypatch, warmup_steps, **tuning):
+    """Figures of a few steps; without a warm-up step no losses of sequences are computed."""
+    monkeypatch.setenv("RANK", "0")
+    contract = {"steps": 3, "warmup_steps": warmup_steps, "seq_len": 16, "precision": tuning.pop("precision", "fp32")}
+    task = {"framework": "pytorch", "contract": contract, "tuning": {"micro_batch": 2, **tuning}}
+    return program.train(task, 1)
+
+
+@pytest.mark.parametrize(("precision", "fused_ops"), [("fp32", []), ("bf16", ["cross_entropy"])])
+def test_training_is_the_same_to_the_last_bit(program, monkeypatch, fused_ops, precision):
+    settings = {"fused_ops": fused_ops, "precision": precision}
+    without = trained(program, monkeypatch, 0, **settings)
+    with_losses = trained(program, monkeypatch, 1, **settings)
+    assert without["sequences"] == []
+    assert len(with_losses["sequences"]) == 4
+    assert (with_losses["losses"], with_losses["norms"]) == (without["losses"], without["norms"])
+
+
+def test_padding_is_left_out():
+    torch.manual_seed(0)
+    states, weight = torch.randn(3, 8, 4), torch.randn(16, 4)
+    labels = torch.randint(16, (3, 8))
+    labels[0, 5:] = labels[2, 1:] = -100
+    rows = zip(states, labels, strict=True)
+    expected = [float(torch.nn.functional.cross_entropy(row @ weight.T, wanted)) for row, wanted in rows]
+    mean, losses = recorded(lambda: mean_cross_entropy(states @ weight.T, labels))
+    fused_mean, fused_losses = recorded(lambda: linear_cross_entropy(states, weight, labels))
+    assert losses == pytest.approx(expected, rel=1e-6)
+    assert fused_losses == pytest.approx(expected, rel=1e-6)
+    weighted = sum(loss * learnt for loss, learnt in zip(losses, (5, 8, 1), strict=True)) / 14
+    assert float(mean) == pytest.approx(weighted, rel=1e-6)
+    assert float(fused_mean) == pytest.approx(weighted, rel=1e-6)
+
+
+def test_several_micro_batches_follow_one_another():
+    logits, labels = torch.randn(4, 6, 16), torch.randint(16, (4, 6))
+    _, whole = recorded(lambda: mean_cross_entropy(logits, labels))
+    _, parts = recorded(lambda: [mean_cross_entropy(logits[part], labels[part]) for part in (slice(0, 2), slice(2, 4))])
+    assert parts == whole
+
+
+def test_nothing_is_recorded_outside_the_first_step():
+    losses = SequenceLosses()
+    with recorded_in(losses):
+        pass
+    mean_cross_entropy(torch.randn(1, 2, 4), torch.zeros(1, 2, dtype=torch.int64))
+    losses.copy()
+    assert losses.values() is None
+
+
+LAYERS, PRODUCTS = 4, 6
+"""Of a block that are recomputed: no gradient needs the result of the last one."""
+
+
+class Counting(TorchDispatchMode):
+    """Counts operations by name."""
+
+    def __init__(self):
+        super().__init__()
+        self.counts = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.counts[str(function).split(".")[1]] += 1
+        return function(*args, **(kwargs or {}))
+
+
+def step(facts, tuning):
+    """Gradients of one batch, and the operations that it took."""
+    model = LanguageModel(facts, "sdpa", Kernels())
+    fill_weights(model, facts, 3)
+    recompute_blocks(blocks_of(model.train()), tuning)
+    ids = torch.arange(32).view(2, 16)
+    with Counting() as counting:
+        mean_cross_entropy(model(ids), ids).backward()
+    return [parameter.grad for parameter in model.parameters()], counting.counts
+
+
+@pytest.mark.parametrize("family", ["llama", "baichuan"])
+def test_recomputed_operations(family):
+    facts = replace(whole_library().model("llama_tiny"), layers=LAYERS)
+    if family == "baichuan":
+        facts = replace(facts, family="baichuan", kv_heads=facts.attention_heads)
+    plain = Tuning(framework="pytorch")
+    expected, without = step(facts, plain)
+    products = PRODUCTS - 2 * (family == "baichuan")
+    more = {}
+    for name, settings in {"block": {}, "every 3": {"recompute_every": 3}, "kept": {"recompute": "operations"}}.items():
+        tuning = replace(plain, gradient_checkpointing=True, **settings)
+        gradients, counts = step(facts, tuning)
+        for gradient, wanted in zip(gradients, expected, strict=True):
+            torch.testing.assert_close(gradient, wanted)
+        assert counts["silu"] > without["silu"]
+        more[name] = counts["mm"] - without["mm"]
+        assert more[name] == products * LAYERS * recomputed_share(facts, tuning)
+    assert more == {"block": products * LAYERS, "every 3": products * 2, "kept": 0}
+
+
+def test_recomputed_products_are_counted_as_hfu():
+    facts = whole_library().model("llama_tiny")
+    tuning = Tuning(framework="pytorch", gradient_checkpointing=True)
+
+    def hfu(tuning):
+        share = recomputed_share(facts, tuning)
+        workload = Workload(seq_len=64, gradient_checkpointing=tuning.gradient_checkpointing, recomputed_share=share)
+        return count_flops(facts, workload).of("hfu")
+
+    none, all_blocks = hfu(replace(tuning, gradient_checkpointing=False)), hfu(tuning)
+    half, kept = hfu(replace(tuning, recompute_every=2)), hfu(replace(tuning, recompute="operations"))
+    assert none.flops == kept.flops
+    assert half.flops == (none.flops + all_blocks.flops) / 2
+    assert half.formula.startswith("7 x ")
+    assert half.formula.endswith("; the forward of 2 of 4 blocks recomputed")
+    assert kept.formula.endswith("; only element-wise work recomputed")

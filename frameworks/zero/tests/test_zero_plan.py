@@ -3,13 +3,17 @@
 import json
 import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Planned, Selection, Site
 from llmperf.types import Probe
+from llmperf_zero.options import deepspeed_facts
 from llmperf_zero.plugin import llmperf_plan_workers, llmperf_trace_step, llmperf_worker_env
 
 
@@ -150,3 +154,112 @@ def test_steps_with_states_on_the_host_are_not_traced(program):
     )
     with pytest.raises(UserError, match=r"expected framework\.offload=none"):
         llmperf_trace_step(SimpleNamespace(spec=spec), 0)
+
+
+OFFERS = {"precisions": ["fp32", "bf16"], "runtimes": ["torch"], "collective_backend": "nccl"}
+GPU = {"vendor": "nvidia", "devices": [{"index": 0, "model": "GPU", "memory_bytes": None}], "offers": OFFERS}
+
+
+@pytest.fixture
+def bare(tmp_path, monkeypatch):
+    """A machine without compilers; a function that puts programs on its path."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for name in ("CC", "CXX", "CUDA_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-cuda"))
+    monkeypatch.setattr("llmperf_torchkit.limits.USUAL_CUDA", str(tmp_path / "no-cuda"))
+
+    def put(*names):
+        for name in names:
+            (tmp_path / name).touch(mode=0o755)
+
+    return put
+
+
+def problems(program, probe=GPU, tuning=None, **options):
+    spec = program.make_spec({"framework": "zero", "tuning": tuning or {}, "options": options})
+    found = llmperf_plan_workers(spec, convert(probe, Probe, "probe")).problems
+    return [(one.where, one.message) for one in found if one.code.endswith(".compiler")]
+
+
+def test_no_setting_no_compiler(bare, program):
+    assert problems(program) == []
+
+
+def test_deepspeeds_optimiser_needs_both_on_a_gpu_and_one_on_a_cpu(bare, program):
+    ((where, message),) = problems(program, optimizer="deepspeed")
+    assert where == "framework.optimizer"
+    assert "needs g++ and nvcc" in message
+    bare("g++")
+    ((_, message),) = problems(program, optimizer="deepspeed")
+    assert "g++" not in message
+    assert problems(program, program.PROBE, optimizer="deepspeed") == []
+    bare("nvcc")
+    assert problems(program, optimizer="deepspeed") == []
+
+
+@pytest.mark.parametrize(("setting", "value"), [("compile", True), ("attention", "flex")])
+def test_triton_needs_a_c_compiler(bare, program, setting, value):
+    tuning = {setting: value}
+    ((where, message),) = problems(program, tuning=tuning)
+    assert where == f"tuning.{setting}"
+    assert "apt-get install gcc" in message
+    bare("gcc")
+    assert problems(program, tuning=tuning) == []
+
+
+def test_what_runs_on_other_machines_is_not_judged_here(bare, program):
+    assert problems(program, {**GPU, "simulated": True}, optimizer="deepspeed") == []
+
+
+def test_doctor_says_what_needs_them(bare):
+    host, cuda = deepspeed_facts().host_checks
+    assert "framework.optimizer=deepspeed" in host.problem()
+    assert cuda.problem() is None
+    bare("nvidia-smi", "g++")
+    assert host.problem() is None
+    assert "nothing else does" in cuda.problem()
+
+
+PROGRAM = Path(__file__).with_name("gradient_sums_program.py")
+MICRO_BATCHES = 32
+
+
+def task(stage, accumulation):
+    return {
+        "framework": "zero",
+        "contract": {"precision": "bf16", "seq_len": 16, "global_batch": MICRO_BATCHES},
+        "tuning": {"sharding_stage": stage, "micro_batch": 1, "accumulation_dtype": accumulation},
+    }
+
+
+@pytest.mark.slow
+def test_sums_in_float32_lose_nothing_that_sums_in_16_bits_lose(train):
+    keys = [(stage, accumulation) for stage in (1, 2) for accumulation in ("auto", "fp32")]
+    errors = dict(zip(keys, train([task(*key) for key in keys], ranks=1, program=PROGRAM), strict=True))
+    for stage in (1, 2):
+        assert errors[stage, "fp32"] < 1e-6 < 1e-3 < errors[stage, "auto"], errors
+
+
+def plan(*settings):
+    return plan_only(Selection("llama2_7b_pretrain_zero", settings=settings), Site(on="A100-SXM4-80GB:1x8"))
+
+
+def test_deepspeed_is_configured_and_its_memory_counted():
+    sixteen, single = (
+        plan("precision=bf16", "sharding_stage=1", "global_batch=16", f"accumulation_dtype={name}").plan
+        for name in ("auto", "fp32")
+    )
+    config = json.loads(single.worker.files["ds_config.json"])
+    assert (config["data_types"], config["communication_data_type"]) == ({"grad_accum_dtype": "fp32"}, "fp32")
+    assert "data_types" not in json.loads(sixteen.worker.files["ds_config.json"])
+    grown = single.memory[0].at_peak["gradients"] - sixteen.memory[0].at_peak["gradients"]
+    assert grown == pytest.approx(2 * single.flops.parameters, rel=0.01)
+
+
+def test_fp32_runs_have_such_sums_anyway_and_stage_0_has_16_bits_only():
+    planned = plan("precision=fp32", "accumulation_dtype=fp32", "attention=sdpa")
+    assert isinstance(planned, Planned), planned.problems
+    assert "data_types" not in json.loads(planned.plan.worker.files["ds_config.json"])
+    refused = plan("sharding_stage=0", "accumulation_dtype=fp32")
+    assert "zero.accumulation_dtype" in [problem.code for problem in refused.problems]

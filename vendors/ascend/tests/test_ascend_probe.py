@@ -1,10 +1,15 @@
 """What `npu-smi info` shows, recorded and faulty."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
+from llmperf.errors import PluginError
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
+from llmperf_ascend.plugin import llmperf_setup_device
 
 HEAD = """\
 +------------------------------------------------------------------------------------------------+
@@ -158,3 +163,16 @@ def test_a_die_of_a_910c_has_half_of_the_published_peak_of_a_package_and_others_
     assert (answer.flops_per_second, answer.confidence) == (752e12 / 2, "low")
     for dtype in ("fp32", "bf16", "fp16"):
         assert ask("llmperf_peak_flops", device_model="Ascend 910B3", dtype=dtype) is None
+
+
+def test_an_npu(played, monkeypatch):
+    npu = played.runtime("set_device", "synchronize", "reset_peak_memory_stats")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(npu=npu))
+    monkeypatch.setitem(sys.modules, "torch_npu", SimpleNamespace())
+    with llmperf_setup_device(played.plan, 3) as device:
+        assert (device.places, device.collective_backend) == ({"torch": "npu:3"}, "hccl")
+        played.use(device)
+    assert played.calls == [("set_device", 3), ("reset_peak_memory_stats", 3), ("synchronize", 3), ("empty_cache",)]
+    monkeypatch.setitem(sys.modules, "torch_npu", None)
+    with pytest.raises(PluginError, match=r"torch_npu, .*, cannot be imported"):
+        llmperf_setup_device(played.plan, 0)

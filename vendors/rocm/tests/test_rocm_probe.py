@@ -1,10 +1,15 @@
 """AMD GPUs as the library and the two commands show them, whole and faulty."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
+from llmperf.errors import PluginError
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
+from llmperf_rocm.plugin import llmperf_setup_device
 
 MI300X = "AMD Instinct MI300X"
 # amd-smi of ROCm 6 to 10 on MI300X and MI355X, shortened
@@ -212,3 +217,17 @@ def test_peaks_by_whole_names(name, dtype, tflops):
         rates = load_for("rocm", None).rates(name)
         assert {"bf16", "fp16", "fp32"} <= set(rates.matmul_flops_per_second)
         assert rates.memory_bytes_per_second
+
+
+def test_a_gpu_is_a_cuda_device_of_torch_and_another_build_of_it_is_refused(played, monkeypatch):
+    cuda, version = played.runtime("set_device", "synchronize", "reset_peak_memory_stats"), SimpleNamespace(hip="6.4")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, version=version, __version__="2.9+rocm"))
+    monkeypatch.setitem(sys.modules, "llmperf_rocm.device", None)
+    del sys.modules["llmperf_rocm.device"]
+    with llmperf_setup_device(played.plan, 3) as device:
+        assert (device.places, device.collective_backend) == ({"torch": "cuda:3"}, "nccl")
+        played.use(device)
+    assert played.calls == [("set_device", 3), ("reset_peak_memory_stats", 3), ("synchronize", 3), ("empty_cache",)]
+    version.hip = None
+    with pytest.raises(PluginError, match="not built for ROCm"):
+        llmperf_setup_device(played.plan, 0)
