@@ -26,7 +26,7 @@ GUIDES = tuple(ROOT / "docs" / name for name in OWN_TEST)
 DOCUMENTS = [path for folder in (".", "docs", "docs/guides") for path in sorted((ROOT / folder).glob("*.md"))]
 
 COMMAND = re.compile(r"^(?:\./dev )?(llmperf [^#|>\n]*)", re.MULTILINE)
-FOLDERS = ("zero", "ddp", "megatron", "submission", "micro_batches/runs", "bf16", "fp8")
+FOLDERS = ("zero", "pytorch", "megatron", "submission", "micro_batches/runs", "bf16", "fp8")
 """Where the documents' commands have runs: `--out runs/NAME`."""
 NAMED = re.compile(r"```toml\n# ([a-z_]+\.toml)\n(.*?)```", re.DOTALL)
 """A file of a document whose first line is its name."""
