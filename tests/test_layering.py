@@ -28,7 +28,7 @@ SHARED = {
     "frameworks": {"llmperf_torchkit", "llmperf_pytorch", "llmperf_zero"},
     "examples": {"llmperf_vendorkit"},
     "llmperf_compare": {"llmperf_trace"},
-    "llmperf_estimate": {"llmperf_compare", "llmperf_huggingface", "llmperf_trace"},
+    "llmperf_estimate": {"llmperf_compare", "llmperf_huggingface", "llmperf_inspect", "llmperf_trace"},
     "llmperf_lora": {"llmperf_datasets", "llmperf_huggingface"},
     "llmperf_transformers": {"llmperf_huggingface"},
     "llmperf_fuzz": {"llmperf_inspect"},

@@ -23,9 +23,7 @@ if TYPE_CHECKING:
     from llmperf.measuring.worker import check_parameters as check_parameters
     from llmperf.measuring.worker import train_rank as train_rank
     from llmperf.planning.environment_report import PROGRAM as PROGRAM
-    from llmperf.planning.environment_report import device_samples as device_samples
     from llmperf.planning.environment_report import environment_report as environment_report
-    from llmperf.planning.environment_report import installed_facts as installed_facts
     from llmperf.planning.host_facts import package_versions as package_versions
     from llmperf.planning.host_facts import this_interpreter as this_interpreter
     from llmperf.runfolder.create import create_run_folder as create_run_folder

@@ -13,7 +13,6 @@ from llmperf import __version__
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.files.text import printable
-from llmperf.types.devices import DeviceSample, Facts, Probe
 from llmperf.types.remote import EnvironmentReport, InstalledPlugin
 
 LIMIT_SECONDS = 60.0
@@ -97,35 +96,3 @@ def main() -> None:
     report = environment_report(sys.argv[1] or None)
     with open(output, "wb") as file:
         file.write(json_files.encode(report) + b"\n")
-
-
-def installed_facts() -> Facts:
-    """The names of variables and packages that matter to any installed plugin; plugins that fail are skipped."""
-    from llmperf.plugins.discovery import discover
-    from llmperf.plugins.facts import joined_facts
-    from llmperf.plugins.loading import Plugins
-
-    known = [joined_facts(Plugins())]
-    for plugin in discover():
-        with suppress(LlmperfError):
-            known.append(joined_facts(Plugins([plugin])))
-    return Facts(
-        environment_names=tuple(name for facts in known for name in facts.environment_names),
-        environment_prefixes=tuple(prefix for facts in known for prefix in facts.environment_prefixes),
-        packages=tuple(dict.fromkeys(name for facts in known for name in facts.packages)),
-    )
-
-
-def device_samples(probe: Probe) -> tuple[DeviceSample, ...]:
-    """A reading of each accelerator of a vendor; empty if its plugin gives none."""
-    from llmperf.plugins.discovery import find
-    from llmperf.plugins.loading import Plugins
-
-    if probe.on_cpu or probe.simulated or not probe.devices:
-        return ()
-    with suppress(LlmperfError, OSError):
-        plugins = Plugins([find("vendor", probe.vendor)])
-        if plugins.answers("llmperf_query_memory"):
-            indices = tuple(device.index for device in probe.devices)
-            return tuple(plugins.ask("llmperf_query_memory", devices=indices))
-    return ()

@@ -140,13 +140,13 @@ if TYPE_CHECKING:
     from llmperf.types.tracing import TracedCollective as TracedCollective
     from llmperf.types.tracing import TracedMemory as TracedMemory
     from llmperf.types.tracing import TracedOperation as TracedOperation
-    from llmperf.types.tracing import TracerUse as TracerUse
 
 _MOVED = {
     "Estimate": "llmperf_estimate.types.Estimate",
     "OpenedSheet": "llmperf.types.Sheet",
     "SequencesRecord": "llmperf_verify.first_losses.SequencesRecord",
     "TimedOperation": "llmperf_peak.rank.TimedOperation",
+    "TracerUse": "llmperf_estimate.types.TracerUse",
 }
 """Replacements for names that this module once had. They stay here as long as the major version of the hooks."""
 

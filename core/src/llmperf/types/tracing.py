@@ -128,20 +128,6 @@ class StepTrace:
     """Notes for readers of the estimate."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracerUse:
-    """Resources for tracing one rank."""
-
-    rank: Count
-    """The rank."""
-    seconds: NonNegative
-    """Wall clock of its process."""
-    peak_resident_bytes: Count | None
-    """Memory of its process; None if not known."""
-    problem: str | None = None
-    """The reason why the analytic form was used instead; None if it was not."""
-
-
 PartKind = Literal["products", "attention", "collectives", "memory", "host gaps", "other"]
 """Kinds of work in a step. `memory`: operations that are bound by the memory's bandwidth: norms, activations, copies,
 the update; `other`: what the rest does not add up to, below 0 where operations go on at the same time."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from llmperf.validation.document_files import read_run_result as read_run_result
     from llmperf.validation.plugin_data import VendorCatalogue as VendorCatalogue
     from llmperf.validation.plugin_data import about as about
-    from llmperf.validation.plugin_data import convention_title as convention_title
     from llmperf.validation.plugin_data import flops_of as flops_of
     from llmperf.validation.plugin_data import installed_vendors as installed_vendors
     from llmperf.validation.plugin_data import known_case as known_case
@@ -40,7 +39,6 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import known_model as known_model
     from llmperf.validation.plugin_data import vendor_catalogue as vendor_catalogue
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
-    from llmperf.validation.plugin_data import vendors_calling as vendors_calling
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
     from llmperf.validation.run_records import OwnRecords as OwnRecords

@@ -173,14 +173,6 @@ def other_owners(model: str, vendor: str) -> Iterator[str]:
             yield found.name
 
 
-def vendors_calling(words: str, vendor: str) -> Iterator[str]:
-    """Installed vendors, other than the given one, that publish a device whose name has all these words."""
-    for name in sorted(installed_vendors() - {vendor}):
-        other = vendor_catalogue(name)
-        if other is not None and other.called(words, None):
-            yield name
-
-
 @cache
 def _shipped() -> Library:
     from llmperf.cases.library import library
@@ -234,11 +226,3 @@ def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpoi
         return None
     workload = Workload(seq_len=seq_len, gradient_checkpointing=gradient_checkpointing, lora_parameters=adapters)
     return flops.flops_of(extensions(), model, workload)
-
-
-def convention_title(name: str) -> str:
-    """A convention's name with the programs that count in this way; an extension's own name alone."""
-    from llmperf.accounting.counting import known_conventions
-
-    known = known_conventions().get(name)
-    return name if known is None else known.title

@@ -6,7 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import click
-from llmperf import install_own, model_text, write_bytes
+from llmperf import install_own, write_bytes
 from llmperf.errors import UserError
 from llmperf.validation import known_library
 
@@ -23,11 +23,13 @@ def settings_for(model: str, ctx: click.Context, own_case: bool, tuned: bool) ->
     if path.suffix and path.suffix != ".toml":
         try:
             from llmperf_huggingface.importing import import_config
+            from llmperf_inspect import model_text
         except ModuleNotFoundError as error:
-            if error.name != "llmperf_huggingface":
+            if error.name not in ("llmperf_huggingface", "llmperf_inspect"):
                 raise
-            package = f"llmperf-huggingface; install it with: {install_own('llmperf-huggingface')}"
-            raise UserError(f"--model {model}: configurations are read by {package}") from None
+            package = error.name.replace("_", "-")
+            needed = f"{package}; install it with: {install_own(package)}"
+            raise UserError(f"--model {model}: configurations are read by {needed}") from None
         name = path.resolve().parent.name if path.stem == "config" else path.stem
         name = "".join(char if char.isalnum() else "_" for char in name) + "_imported"
         imported = import_config(path, name)

@@ -12,14 +12,14 @@ from llmperf.errors import UserError
 from llmperf.types import PlannedCase
 from llmperf.types.plan import Plan
 from llmperf.types.rates import DeviceRates, wrong_rate
-from llmperf.types.tracing import StepTrace, TracedMemory, TracerUse
+from llmperf.types.tracing import StepTrace, TracedMemory
 
 from llmperf_estimate.calibration import calibration, expected_error
 from llmperf_estimate.rank_sizes import load_notes
 from llmperf_estimate.seconds import with_network
 from llmperf_estimate.step_time import communications, operation_times, savings, stage_times, step_time
 from llmperf_estimate.traces import TRACE_SECONDS, analytic_traces, step_traces
-from llmperf_estimate.types import Estimate, FittingSetting, StageMemory
+from llmperf_estimate.types import Estimate, FittingSetting, StageMemory, TracerUse
 
 MEMORY_PROBLEMS = ("memory_too_small", "memory_estimate_too_large")
 """Problems of a plan that an estimate shows itself."""

@@ -17,7 +17,9 @@ from llmperf import decode, encode_pretty, framework_answer, load_plan, read_byt
 from llmperf.errors import LlmperfError, UserError
 from llmperf.launching import TAG, create_run_folder, end_with_parent, inherited_environment, python_module, sweep
 from llmperf.types.plan import Plan
-from llmperf.types.tracing import StepTrace, TracerUse
+from llmperf.types.tracing import StepTrace
+
+from llmperf_estimate.types import TracerUse
 
 POLL_SECONDS = 0.05
 MAX_REASON = 300

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from llmperf.accounting import count_parameters, products_dtype
 from llmperf.errors import UserError
 from llmperf.types.plan import Plan
-from llmperf.types.tracing import StepTrace, TracedOperation, TracerUse
+from llmperf.types.tracing import StepTrace, TracedOperation
 
 from llmperf_estimate.collectives import analytic_collectives
 from llmperf_estimate.memory import analytic_memory
 from llmperf_estimate.operations import analytic_operations
 from llmperf_estimate.rank_sizes import load_notes, rank_sizes
 from llmperf_estimate.traced_ranks import trace_ranks
+from llmperf_estimate.types import TracerUse
 
 UNKNOWN = "no formulas give memory and time of a step of a counted model"
 NOTE = "analytic: counted from the model's facts, the layout and the tuning; the framework's own code was not traced"

@@ -10,11 +10,25 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.rates import DeviceRates
 from llmperf.types.spec import RunSpec
-from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase, TracerUse
+from llmperf.types.tracing import Collective, HostWait, MemoryKind, OperationKind, Phase
 from llmperf.types.units import Count, NonNegative, Positive
 
 Scope = Literal["node", "cluster"]
 """Where a communication goes: within one node, or between nodes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TracerUse:
+    """Resources for tracing one rank."""
+
+    rank: Count
+    """The rank."""
+    seconds: NonNegative
+    """Wall clock of its process."""
+    peak_resident_bytes: Count | None
+    """Memory of its process; None if not known."""
+    problem: str | None = None
+    """The reason why the analytic form was used instead; None if it was not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

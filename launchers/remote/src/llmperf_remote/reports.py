@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 from llmperf import decode
-from llmperf.errors import UserError
-from llmperf.launching import device_samples, environment_report, installed_facts
-from llmperf.types import DeviceSample, EnvironmentReport, Node
+from llmperf.errors import LlmperfError, UserError
+from llmperf.launching import environment_report
+from llmperf.planning import Plugins, discover, find, joined_facts
+from llmperf.types import DeviceSample, EnvironmentReport, Facts, Node, Probe
 
 from llmperf_remote.conversation import Conversation
 from llmperf_remote.host_facts import HostFacts, host_facts, resolved, with_interface
@@ -38,6 +40,31 @@ def node_report(vendor: str | None, address: str | None) -> NodeReport:
         samples={probe.vendor: device_samples(probe) for probe in report.probes},
         host=host_facts(installed_facts(), resolved(address) if address else ()),
     )
+
+
+def installed_facts() -> Facts:
+    """The names of variables and packages that matter to any installed plugin; plugins that fail are skipped."""
+    known = [joined_facts(Plugins())]
+    for plugin in discover():
+        with suppress(LlmperfError):
+            known.append(joined_facts(Plugins([plugin])))
+    return Facts(
+        environment_names=tuple(name for facts in known for name in facts.environment_names),
+        environment_prefixes=tuple(prefix for facts in known for prefix in facts.environment_prefixes),
+        packages=tuple(dict.fromkeys(name for facts in known for name in facts.packages)),
+    )
+
+
+def device_samples(probe: Probe) -> tuple[DeviceSample, ...]:
+    """A reading of each accelerator of a vendor; empty if its plugin gives none."""
+    if probe.on_cpu or probe.simulated or not probe.devices:
+        return ()
+    with suppress(LlmperfError, OSError):
+        plugins = Plugins([find("vendor", probe.vendor)])
+        if plugins.answers("llmperf_query_memory"):
+            indices = tuple(device.index for device in probe.devices)
+            return tuple(plugins.ask("llmperf_query_memory", devices=indices))
+    return ()
 
 
 class Clock(NamedTuple):

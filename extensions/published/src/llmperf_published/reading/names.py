@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from functools import cache
 
 from llmperf import device_aliases
-from llmperf.validation import vendors_calling
+from llmperf.validation import installed_vendors, vendor_catalogue
 
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.vocabulary import vocabulary
@@ -19,6 +19,14 @@ FORM_FACTOR = re.compile(
 """`PCIe 4.0` and `PCIe Gen5` are connections and no form factors; `NVL72` is a system."""
 _MEMORY = re.compile(r"(?<![A-Za-z0-9])\d{1,3}\s?Gi?B?(?![A-Za-z])", re.IGNORECASE)
 _SXM_SYSTEM = re.compile(r"(?<![A-Za-z])[DH]GX(?![A-Za-z])", re.IGNORECASE)
+
+
+def vendors_calling(words: str, vendor: str) -> Iterator[str]:
+    """Installed vendors, other than the given one, that publish a device whose name has all these words."""
+    for name in sorted(installed_vendors() - {vendor}):
+        other = vendor_catalogue(name)
+        if other is not None and other.called(words, None):
+            yield name
 
 
 @cache

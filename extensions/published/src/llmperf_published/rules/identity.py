@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from llmperf.types import Text, Violation
-from llmperf.validation import shown, vendor_catalogue, vendors_calling
+from llmperf.validation import shown, vendor_catalogue
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.reading.names import vendors_named
+from llmperf_published.reading.names import vendors_calling, vendors_named
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import row_rule, rule
 from llmperf_published.rules.vendors import NAME, is_comparison

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from llmperf.accounting import known_conventions
 from llmperf.types import Text, Violation
-from llmperf.validation import convention_title
 
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.rules import row_rule
@@ -112,7 +112,9 @@ def mfu_is_nominal(published: Published, row: PublishedRow) -> Iterator[Violatio
     flops, peaks = row_flops(published, row).known, machine.peaks(dtypes_of(row))
     by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
     if by and "nominal" not in by:
-        found = Text("found {}, which is that of {}", mfu.text, " or ".join(map(convention_title, by)))
+        known = known_conventions()  # an extension's own convention has its name alone
+        titles = (known[name].title if name in known else name for name in by)
+        found = Text("found {}, which is that of {}", mfu.text, " or ".join(titles))
         yield "metrics/mfu", Text("expected the MFU of 6 x nominal parameters, {}", found)
 
 

@@ -6,11 +6,11 @@ import re
 from collections.abc import Mapping
 from functools import cache, lru_cache
 
-from llmperf.validation import installed_vendors, vendor_catalogue, vendors_calling
+from llmperf.validation import installed_vendors, vendor_catalogue
 
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.markdown import normal
-from llmperf_published.reading.names import vendors_named
+from llmperf_published.reading.names import vendors_calling, vendors_named
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import PublishedHardware
 
