@@ -32,7 +32,7 @@ def test_the_commands_of_the_tutorial_work_one_after_another(tmp_path, monkeypat
         "run --out runs/zero",
         "run --framework pytorch --out runs/pytorch",
     ]
-    assert "complete" in shown["run --out runs/zero"]
+    assert " token/p/s, " in shown["run --out runs/zero"]
     for text in (TEXT, shown["compare runs/zero runs/pytorch"]):
         assert re.search("cannot tell: B measured [0-9.]+ times as fast as A, and a single run has no spread", text)
     assert "<html" in (tmp_path / "runs.html").read_text()
