@@ -243,7 +243,8 @@ def _whole(path: Path, values: Parsed, schema: Schema | None, type_: type | None
     """The document of plain values; UserError for the first departure from the schema, if any."""
     findings, document = fitted(path, values.value, schema, type_)
     for finding in findings:
-        raise UserError(printable(f"{path}:{finding.path}: {finding.message}"))
+        where = f"{path}:{finding.path}" if finding.path else path
+        raise UserError(printable(f"{where}: {finding.message}"))
     return document
 
 
