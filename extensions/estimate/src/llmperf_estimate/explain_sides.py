@@ -94,9 +94,11 @@ def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -
         place = fit.place
     file, line = re.sub(r"( line |:)\d+$", "", place), re.search(r"\d*$", place)
     exists, number = Path(file).exists(), line[0] if line is not None and file != place else ""
+    if not exists and not number:
+        raise UserError(f"{name}: no such file; expected a run folder, a result.json, or a published row as FILE:LINE")
     sheets = opened_results([Path(file if exists else PUBLISHED)], warn)
     ending = f":{number}" if exists else f"{file.removesuffix('.md')}.md:{number}"
-    found = [sheet for sheet in sheets if sheet.name.endswith(ending if number else "")] if exists or number else []
+    found = [sheet for sheet in sheets if sheet.name.endswith(ending if number else "")]
     if len(found) != 1:
         raise unknown("", "run, or single published row", name, [sheet.name for sheet in sheets])
     values = sheet_values(found[0])
