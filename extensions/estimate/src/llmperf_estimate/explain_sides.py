@@ -100,7 +100,10 @@ def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -
     ending = f":{number}" if exists else f"{file.removesuffix('.md')}.md:{number}"
     found = [sheet for sheet in sheets if sheet.name.endswith(ending if number else "")]
     if len(found) != 1:
-        raise unknown("", "run, or single published row", name, [sheet.name for sheet in sheets])
+        names = [sheet.name for sheet in sheets]
+        raise unknown(
+            "", "run, or single published row", name, names, listing=f"llmperf report {file if exists else PUBLISHED}"
+        )
     values = sheet_values(found[0])
     keys = [key for key in SETTINGS if values.get(key) and (key != "precision" or values[key] in get_args(Precision))]
     case = values.get("case") or (other.values.get("case") if other is not None else None)
