@@ -14,7 +14,7 @@ from llmperf import library
 from llmperf.errors import DataError, UserError
 from llmperf.tokens.sources import IGNORED, check_data
 from llmperf.types import Batch, DataSource, RunSpec
-from llmperf_datasets.samsum import read_dialogues
+from llmperf_datasets.reading import read_dialogues
 
 SEQ_LEN = 80
 RECORDS = [
@@ -169,7 +169,7 @@ def test_damage_is_reported_with_its_place(tmp_path, name, content, message):
 
 
 def test_larger_files_are_refused_unread(tmp_path, monkeypatch):
-    monkeypatch.setattr("llmperf_datasets.samsum.MAX_BYTES", 10)
+    monkeypatch.setattr("llmperf_datasets.reading.MAX_BYTES", 10)
     with pytest.raises(UserError, match="larger than"):
         read_dialogues(write(tmp_path / "train.json"))
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 from llmperf_screening.check import _relative, shown
-from llmperf_screening.rounds import rounds
-from llmperf_screening.screen import Screened
+from llmperf_screening.screen import Screened, rounds
 from llmperf_screening.stages import Contact, Figure
 from llmperf_screening.verdict import Verdict, verdict
 

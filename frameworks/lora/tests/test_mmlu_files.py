@@ -15,8 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
-from llmperf_lora.mmlu.prompts import asked, introduction, mmlu_problems, prompts_of, read_prompts
-from llmperf_lora.mmlu.questions import Question, Subject, read_questions, read_subjects
+from llmperf_lora.mmlu.prompts import (
+    Question,
+    Subject,
+    asked,
+    introduction,
+    mmlu_problems,
+    prompts_of,
+    read_prompts,
+    read_questions,
+    read_subjects,
+)
 from llmperf_lora.options import Options
 
 CHOICES = ("one", "two", "three", "four")
@@ -116,7 +125,7 @@ def test_damage_is_told_with_its_place(tmp_path, content, message):
 def test_quotes_line_ends_and_a_byte_order_mark_and_larger_files_are_refused(tmp_path, monkeypatch):
     (tmp_path / "a.csv").write_bytes(b'\xef\xbb\xbf"a ""b"",\nc",1,2,3,4,D\r\n\r\n')
     assert read_questions(tmp_path / "a.csv") == (Question(text='a "b",\nc', choices=("1", "2", "3", "4"), answer=3),)
-    monkeypatch.setattr("llmperf_lora.mmlu.questions.MAX_FILE_BYTES", 10)
+    monkeypatch.setattr("llmperf_lora.mmlu.prompts.MAX_FILE_BYTES", 10)
     with pytest.raises(UserError, match="larger than"):
         read_questions(tmp_path / "a.csv")
 

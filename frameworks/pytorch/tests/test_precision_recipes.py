@@ -79,7 +79,7 @@ def test_blockwise_kernels_are_planned_only_where_they_run(capability, refused):
 @pytest.mark.slow
 def test_blocks_are_rounded_with_a_scale_of_their_own():
     import torch
-    from llmperf_pytorch.float8 import rounded
+    from llmperf_pytorch.models import rounded
 
     torch.manual_seed(0)
     tensor = torch.randn(200, 300)
@@ -95,7 +95,7 @@ def test_blocks_are_rounded_with_a_scale_of_their_own():
 def test_gradients_of_emulated_blocks_are_close_to_those_of_the_product():
     import torch
     from llmperf_pytorch.decoder.feed_forward import Projection
-    from llmperf_pytorch.float8 import BlockwiseProjection
+    from llmperf_pytorch.models import BlockwiseProjection
 
     torch.manual_seed(0)
     exact = Projection(256, 128, bias=True)

@@ -6,8 +6,7 @@ import sys
 import pytest
 from llmperf.errors import UserError
 from llmperf.types import NodeRequest
-from llmperf_ray.launcher import RayLauncher
-from llmperf_ray.options import options_of
+from llmperf_ray.launcher import RayLauncher, options_of
 
 
 def request(hosts=(), devices=None, **options):

@@ -9,7 +9,7 @@ from llmperf.errors import UserError
 from llmperf.launching import this_interpreter
 from llmperf.types import NodeCommand
 from llmperf.types.remote import Container, Containers
-from llmperf_remote.containers import InContainers
+from llmperf_remote.nodes import InContainers
 
 COMMAND = NodeCommand(
     node_rank=1, host="b", argv=("python3", "-u", "-c", "PROGRAM"), env={"LLMPERF_NODE_RANK": "1", "API_KEY": "hidden"}

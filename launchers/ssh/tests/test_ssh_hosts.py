@@ -10,9 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest
-from llmperf_ssh.client import command_line, explanation, quoted
 from llmperf_ssh.hosts import Host, parse_host, read_host_file
-from llmperf_ssh.launcher import SshLauncher
+from llmperf_ssh.launcher import SshLauncher, command_line, explanation, quoted
 
 needs_ssh = pytest.mark.skipif(shutil.which("ssh") is None, reason="needs an ssh client")
 

@@ -4,22 +4,57 @@ from __future__ import annotations
 
 import faulthandler
 import os
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Any
 
 import llmperf
+import numpy as np
 import paddle
 from llmperf.errors import PluginError
 from llmperf.types import Device, Plan, StepOutput
 
 from llmperf_paddle import gloo
 from llmperf_paddle.assembly import assemble, join
-from llmperf_paddle.feed import Feed
 from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import SequenceLosses, deferred, recorded_in, skipped
 from llmperf_paddle.precision import Mixing, allow_tf32
+
+STEPS_KEPT = 16
+"""The host may be so many steps ahead of copies that the device has yet to make."""
+
+
+class Feed:
+    """This rank's micro batches, copied to its device without waiting where that can be done."""
+
+    def __init__(self, plan: Plan, rank: int) -> None:
+        self._batches = llmperf.open_batches(plan, plan.layout.data_parallel_rank(rank))
+        self._accumulation = plan.batch.gradient_accumulation
+        self._pinned: deque[paddle.Tensor] = deque(maxlen=STEPS_KEPT * self._accumulation)
+
+    def micro_batch(self) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Inputs and labels of the next micro batch, int64 [micro_batch, seq_len] each."""
+        return self._moved(self._batches.next_micro_batch())
+
+    def step(self) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """Those of a whole step, one micro batch after the other, [micro_batch x accumulation, seq_len] each."""
+        parts = [self._batches.next_micro_batch() for _ in range(self._accumulation)]
+        return self._moved(np.concatenate(parts))
+
+    def _moved(self, tokens: np.ndarray) -> tuple[paddle.Tensor, paddle.Tensor]:
+        if not paddle.get_device().startswith("gpu"):
+            moved = paddle.to_tensor(tokens)
+        else:
+            pinned = paddle.to_tensor(tokens, place=paddle.CUDAPinnedPlace())
+            self._pinned.append(pinned)
+            moved = pinned.cuda(blocking=False)
+        return moved[:, :-1], moved[:, 1:]
+
+    def close(self) -> None:
+        """Let the files go."""
+        self._batches.close()
 
 
 class PaddleTrainer:
