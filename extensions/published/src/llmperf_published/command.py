@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from llmperf import json_option, print_json, print_table
+from llmperf import headings_option, json_option, print_json, print_table
 
 if TYPE_CHECKING:
     from llmperf.types import Verdict
@@ -40,7 +40,7 @@ Examples:
     "sources", metavar="README.md|FILE.csv|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
-              help="Folder in which each document gets a folder.")  # fmt: skip
+              default=Path("imported"), show_default=True, help="In which each document gets a folder.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Replace files of an earlier import.")
 @click.option("--peaks", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="Your own peaks of devices that no installed package has, as in a vendor's peaks.toml.")  # fmt: skip
@@ -56,10 +56,11 @@ Examples:
 @click.option("--profile", "profile_file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
               help="How columns are read and what rows leave out, as TOML.")  # fmt: skip
 @click.option("--propose", is_flag=True, help="Print a profile for one document instead of importing it.")
+@headings_option
 @json_option
 def command(
     sources: tuple[Path, ...],
-    out: Path | None,
+    out: Path,
     force: bool,
     peaks: Path | None,
     models: tuple[str, ...],
@@ -93,8 +94,6 @@ def command(
     if propose:
         click.echo(proposal(published_in(sources, known_library())))
         return
-    if out is None:
-        raise UserError("--out: expected a folder for the imported documents, found none")
     said = {**statements, "model": models[0] if models else None}
     sources = read_by_others(sources, out, said, force=force, as_json=as_json)
     if not sources:

@@ -62,7 +62,8 @@ def document(
     profile: Profile | None = None
     reported: Sequence[Reported] = ()
     if reading is None:
-        remarks.append("no log profile fits the output: no step was read; --profile takes your own")
+        propose = f"`llmperf watch --propose {'LOG' if log is None else log}` makes one of it, for --profile"
+        remarks.append(f"no log profile fits the output, so no step was read: {propose}")
     else:
         profile, reported = reading.profile, reading.steps
         for name, value in reading.of_run.items():
