@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Model,
         NodeTask,
         Observer,
+        OpenLauncher,
         PeakFlops,
         Plan,
         PlanCheck,
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
         RankRecords,
         RankTask,
         ReadTokens,
-        RemoteNodes,
         Reporter,
         ResultSection,
         Rule,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
         WorkerPlan,
         Workload,
     )
-    from llmperf.types.remote import Container
 
     Logged: TypeAlias = LoggedStep | LoggedFacts | LoggedFailure
 
@@ -81,10 +80,10 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
     "llmperf_trace_step": ("framework",),
     "llmperf_count_flops": ("extension", "core"),
     "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
-    "llmperf_launchers": ("vendor", "extension", "core"),
+    "llmperf_launchers": ("vendor", "extension"),
     "llmperf_observers": ("extension", "core"),
     "llmperf_loggers": ("extension",),
-    "llmperf_remote_nodes": ("extension",),
+    "llmperf_open_launcher": ("extension",),
     "llmperf_node_tasks": ("extension",),
     "llmperf_screening": ("framework", "extension"),
     "llmperf_query_memory": ("vendor",),
@@ -105,6 +104,7 @@ OWNERS: Mapping[str, tuple[Role, ...]] = {
 
 REMOVED: Mapping[str, str] = {
     "llmperf_check_result": "llmperf_rules, which yields a Rule with a code, a severity and the function",
+    "llmperf_remote_nodes": "llmperf_open_launcher, whose answer gives the nodes of a launcher",
 }
 """Replacement for each hook that plugins could once answer. They stay here as long as the major version of the hooks.
 
@@ -360,7 +360,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
 def llmperf_launchers() -> Iterable[Launcher]:
     """Called in the controller before the launch, for the ways to start one agent on each node: local, ssh, slurm, ...
 
-    The core, vendors and extensions may answer; all answers are collected.
+    Vendors and extensions may answer; all answers are collected.
 
     >>> @llmperf.hookimpl
     ... def llmperf_launchers():
@@ -394,17 +394,16 @@ def llmperf_loggers() -> Iterable[Logger]:
 
 
 @hookspec(firstresult=True)
-def llmperf_remote_nodes(launcher: Launcher, python: str, container: Container | None) -> RemoteNodes:
-    """Called in the controller before the nodes of a launcher are used, for the carrier of runs and records.
+def llmperf_open_launcher(name: str, vendor: str | None) -> OpenLauncher:
+    """Called in the controller for `--launcher NAME`, to open the launcher of that name before its nodes are used.
 
-    One extension may answer: `llmperf-remote`, whose program on the nodes uses the commands of any launcher.
-    `python` is the interpreter there; `container` is that of `--container-image`, for a launcher that starts none
-    itself. Runs on this machine need no answer.
+    One extension may answer: `llmperf-remote`, which checks the answers of any launcher, and whose program on the nodes
+    uses its commands. `vendor` is the chosen one, which may have launchers too. Runs on this machine need no answer.
 
     >>> @llmperf.hookimpl
-    ... def llmperf_remote_nodes(launcher, python, container):
-    ...     from llmperf_acme.cluster import AcmeNodes
-    ...     return AcmeNodes(launcher, python, container)
+    ... def llmperf_open_launcher(name, vendor):
+    ...     from llmperf_acme.cluster import opened
+    ...     return opened(name, vendor)
     """
 
 

@@ -6,23 +6,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import llmperf
 import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching import progress
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.local_launcher import LocalLauncher, agent_command
+from llmperf.launching.local_launcher import agent_command
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
-from llmperf.planning.launchers import find_launcher
-from llmperf.plugins.found import Found
-from llmperf.plugins.loading import Plugins, load_for
+from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.reader import Recorder
 from llmperf.running.launched import run_plan
-from llmperf.types import DeviceSample, Facts, MemorySample, NodeCommand, PhaseRecord, Result, StepRecord
+from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
 
 
 def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
@@ -32,12 +29,6 @@ def test_the_agent_finds_folder_and_master_in_its_command(stub_plan, tmp_path):
     assert words["--run-dir"] == str(tmp_path)
     assert (words["--node-rank"], words["--master-addr"]) == ("0", "127.0.0.1")
     assert words["--master-port"] == "4321"
-
-
-def test_the_local_launcher_refuses_two_nodes():
-    commands = [NodeCommand(node_rank=rank, host="localhost", argv=("true",), env={}) for rank in range(2)]
-    with pytest.raises(UserError, match="runs 1 node, not 2"):
-        LocalLauncher().commands(commands)
 
 
 def test_each_rank_gets_its_place_and_the_frameworks_own_variables(stub_plan, tmp_path):
@@ -92,23 +83,6 @@ def test_what_plugins_set_for_the_ranks_is_recorded_whatever_its_name(monkeypatc
     kept = this_host(planned, Facts(environment_names=("OMP_NUM_THREADS",))).environment
     assert (kept["ZEPHYR_FAST_MATH"], kept["OMP_NUM_THREADS"]) == ("1", "2")
     assert not {"SECRET_TOKEN", "ZEPHYR_AUTH"} & kept.keys()
-
-
-def test_an_unknown_launcher_is_told_with_the_nearest(stub_site):
-    with pytest.raises(UserError, match="unknown launcher 'locl'; did you mean 'local'"):
-        find_launcher(load_for("stub", "stub"), "locl")
-
-
-def test_two_launchers_of_one_name_are_told():
-    class Other:
-        @llmperf.hookimpl
-        def llmperf_launchers(self):
-            return [LocalLauncher()]
-
-    plugins = Plugins([])
-    plugins.register(Other(), Found("other", "extension", "other", "llmperf-other", "1"))
-    with pytest.raises(UserError, match=r"comes from core 'core' \(llmperf-core\) and extension 'other' \(llm"):
-        find_launcher(plugins, "local")
 
 
 def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_path):

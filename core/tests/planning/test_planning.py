@@ -11,7 +11,6 @@ from llmperf.cli.main import call
 from llmperf.errors import PluginError, UserError
 from llmperf.files import json_files
 from llmperf.planning.build import plan_run, run_id
-from llmperf.planning.launchers import find_launcher
 from llmperf.planning.problems import MOST_STEPS, need_problems, unsupported_problems
 from llmperf.planning.ready import ready, worker_env
 from llmperf.planning.states import Selection, Site
@@ -321,21 +320,6 @@ def test_a_bad_peak_is_reported_before_a_run_folder_is_made(install, ran, tmp_pa
     install("llmperf-odd", "odd", source)
     assert f"vendor 'odd' (llmperf-odd): {reason}" in ran(2, "run", "--vendor", "odd", "--out", tmp_path / "runs").err
     assert not (tmp_path / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("body", "reason"),
-    [
-        ("raise OSError('gone')", "llmperf_launchers raised OSError: gone"),
-        ("return None", "expected a list of llmperf_launchers, found NoneType"),
-        ("yield 5", "llmperf_launchers gave 5, which has no name"),
-    ],
-)
-def test_bad_launchers_name_their_plugin(install, body, reason):
-    install("llmperf-odd", "odd", ANSWERS.format("llmperf_launchers()", body), role="extension")
-    with pytest.raises(PluginError) as raised:
-        find_launcher(Plugins([find("extension", "odd")]), "local")
-    assert str(raised.value).startswith(f"extension 'odd' (llmperf-odd): {reason}")
 
 
 @pytest.mark.slow

@@ -46,6 +46,7 @@ EXPECTED = "expected a list of llmperf_launchers: launcher 'odd'"
         ({"commands": "return [7]"}, "a NodeCommand of llmperf_launchers: launcher 'odd': commands(), found int"),
         ({"given": "Odd"}, " gave a class, Odd; expected an instance: Odd()"),
         ({"given": "object()"}, "which has no name"),
+        ({"given": "1 / 0"}, "llmperf_launchers raised ZeroDivisionError: division by zero"),
         ({"given": "Odd(), Odd()"}, " gave two launchers named 'odd'"),
     ],
 )  # fmt: skip

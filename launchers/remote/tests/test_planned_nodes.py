@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.planning import launchers
+from llmperf.planning import nodes
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
@@ -103,6 +103,15 @@ def test_the_local_launcher_takes_no_hosts(stub_site, in_folder, capsys):
     assert "launcher 'local' reaches this machine only; choose one with --launcher" in capsys.readouterr().err
 
 
+def test_a_launcher_that_is_misspelt_or_offered_twice_is_one_line(stub_site, install, in_folder, ran):
+    unknown = "llmperf: --launcher: unknown launcher 'locl'; did you mean 'local'?\n"
+    assert ran(2, "plan", *STUB, "--launcher", "locl").err == unknown
+    for name in ("slots", "slits"):
+        install(f"llmperf-{name}", name, SOURCE, role="extension")
+    told = "comes from extension 'slits' (llmperf-slits) and extension 'slots' (llmperf-slots); uninstall one"
+    assert f"launcher 'slots' {told}" in ran(2, "plan", *STUB, "--launcher", "slots").err
+
+
 @pytest.mark.slow
 def test_two_agents_run_one_plan(pair, in_folder, ran, capsys):
     words = ["run", *STUB, "--launcher", "pair", "--set", "nodes=2", "--devices", "2", "--json"]
@@ -188,7 +197,7 @@ def test_the_nodes_are_asked_whether_they_are_idle(pair, in_folder, capsys):
 
 
 def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folder, ran, monkeypatch):
-    monkeypatch.setattr(launchers, "plugins_for", Plugins)
+    monkeypatch.setattr(nodes, "plugins_for", Plugins)
     assert ran(2, "plan", *STUB, "--launcher", "pair", "--devices", "1").err == (
         f"llmperf: launcher 'pair': llmperf-remote brings runs to its nodes; install it with: "
         f"{install_own('llmperf-remote')}\n"
@@ -197,7 +206,7 @@ def test_without_the_package_that_reaches_nodes_one_line_names_it(pair, in_folde
 
 def test_a_launcher_of_this_project_that_is_absent_names_its_package(stub_site, in_folder, monkeypatch, capsys):
     here = [found for found in discover() if found.name != "slurm"]
-    for module in ("planning.launchers", "plugins.loading"):
+    for module in ("planning.nodes", "plugins.loading"):
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda **_: here)
     assert call(["plan", *STUB, "--launcher", "slurm"]) == 2
     assert "--launcher: 'slurm' is a launcher of llmperf-slurm; install it with: " in capsys.readouterr().err

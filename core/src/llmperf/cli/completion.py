@@ -68,11 +68,10 @@ def plugin_names(param: click.Parameter) -> Iterable[str]:
 @_names
 def launcher_names(param: click.Parameter) -> Iterable[str]:
     """Shell completion for --launcher: those of the core and of installed extensions."""
-    from llmperf.planning.launchers import launchers_of
-    from llmperf.plugins.discovery import discover
+    from llmperf.plugins.loading import plugins_for
 
-    extensions = [plugin for plugin in discover() if plugin.role == "extension"]
-    return sorted({name for owner in (None, *extensions) for name in launchers_of(owner)})
+    offered = plugins_for().collect_sound("llmperf_launchers", [])
+    return sorted({"local", *(str(getattr(launcher, "name", "")) for _, launcher in offered)})
 
 
 @_names

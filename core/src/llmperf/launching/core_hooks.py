@@ -1,14 +1,13 @@
-"""The core's own launcher, and the facts that hold for any device and any library."""
+"""Facts that hold for any device and any library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from llmperf.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Facts, Launcher
+    from llmperf.types import Facts
 
 
 @hookimpl
@@ -26,11 +25,3 @@ def llmperf_facts() -> Facts:
         waiting_frames=(" in synchronize", " in barrier", " in wait"),
         packages=("numpy",),
     )
-
-
-@hookimpl
-def llmperf_launchers() -> Iterable[Launcher]:
-    """The launcher of this machine."""
-    from llmperf.launching.local_launcher import LocalLauncher
-
-    return [LocalLauncher()]

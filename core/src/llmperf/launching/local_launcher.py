@@ -1,36 +1,13 @@
-"""The launcher for this machine, and the command of a node's agent."""
+"""The command of a node's agent."""
 
 from __future__ import annotations
 
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
-from llmperf.errors import UserError
 from llmperf.runfolder.create import fill
-from llmperf.types.launching import Node, NodeCommand, NodeRequest
 from llmperf.types.plan import Plan
-
-
-class LocalLauncher:
-    """Runs the agent of the only node on this machine."""
-
-    name = "local"
-
-    def nodes(self, request: NodeRequest) -> Sequence[Node]:
-        """This machine."""
-        if request.hosts:
-            hosts = ", ".join(request.hosts)
-            raise UserError(f"--hosts {hosts}: launcher 'local' reaches this machine only; choose one with --launcher")
-        return (Node(host="localhost", address="127.0.0.1"),)
-
-    def commands(self, nodes: Sequence[NodeCommand]) -> Sequence[NodeCommand]:
-        """The given command, unchanged; UserError for more than one node."""
-        if len(nodes) != 1:
-            raise UserError(
-                f"launcher 'local': runs 1 node, not {len(nodes)}; choose a launcher that reaches the others"
-            )
-        return nodes
 
 
 def of_node(variables: Mapping[str, str], plan: Plan, node_rank: int) -> dict[str, str]:

@@ -5,20 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 from llmperf.cases.settings import from_command_line
 from llmperf.errors import PluginError, UserError
 from llmperf.hookspecs import Role
 from llmperf.planning.environment_report import reported_by
 from llmperf.planning.host_facts import compact_hosts, this_interpreter
-from llmperf.planning.launchers import installed_launcher, remote_nodes
 from llmperf.planning.states import LOCAL, Selection, Site
 from llmperf.planning.vendors import Machine, chosen_machine, machine_elsewhere, this_machine
 from llmperf.plugins.discovery import discover, find
 from llmperf.plugins.facts import required_problem
-from llmperf.plugins.mending import unmet_problem
+from llmperf.plugins.loading import plugins_for
+from llmperf.plugins.mending import install_own, unmet_problem
+from llmperf.plugins.own_packages import project_packages, published
 from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
-from llmperf.types.remote import Chooser, Container, NodesReached
+from llmperf.types.remote import Chooser, Container, NodesReached, OpenLauncher
 
 NODES_HERE = (Node(host="localhost", address="127.0.0.1"),)
 """This machine as the only node."""
@@ -54,11 +56,14 @@ def reach(site: Site, nodes: int) -> Machine:
         report = reported_by(python[0], vendor)
         here = NodesReached(nodes=NODES_HERE, reports=(report,), usual=report, concerns=())
         return _machine(vendor, here, python)
-    launcher = site.opened or installed_launcher(site.launcher, vendor)
+    if site.launcher == LOCAL:
+        hosts = ", ".join(request.hosts)
+        raise UserError(f"--hosts {hosts}: launcher 'local' reaches this machine only; choose one with --launcher")
+    launcher = site.opened or open_launcher(site.launcher, vendor)
     if request.image is not None and not launcher.starts_containers:
         launcher.container = Container(image=request.image, table=site.containers)
         request, python = replace(request, image=None), python or (site.containers.python, None)
-    remote = remote_nodes(launcher, python[0] if python else None)
+    remote = launcher.remote(python[0] if python else None)
     offered = launcher.nodes(request)
     try:
         reached = remote.reach(offered, vendor, site.interface, vendor_chooser(vendor))
@@ -66,6 +71,19 @@ def reach(site: Site, nodes: int) -> Machine:
     except BaseException:
         launcher.close()
         raise
+
+
+def open_launcher(name: str, vendor: str | None) -> OpenLauncher:
+    """The launcher of that name, by the package that brings runs to nodes; UserError that names a missing package."""
+    package = published().get(("extension", name))
+    absent = package is not None and all((one.role, one.name) != ("extension", name) for one in discover())
+    if package is not None and absent and project_packages()["folders"][package].startswith("launchers/"):
+        raise UserError(f"--launcher: {name!r} is a launcher of {package}; install it with: {install_own(package)}")
+    plugins, hook, package = plugins_for(), "llmperf_open_launcher", "llmperf-remote"
+    if plugins.answers(hook):
+        return cast(OpenLauncher, plugins.ask(hook, name=name, vendor=vendor))
+    trouble = [line for line in plugins.left_out if package in line] or [f"install it with: {install_own(package)}"]
+    raise UserError(f"launcher {name!r}: {package} brings runs to its nodes; {trouble[0]}")
 
 
 def vendor_chooser(vendor: str | None) -> Chooser:
@@ -116,7 +134,7 @@ def hand_over(
     """The exit code of a `command` that the launcher has had run elsewhere, or None; and the site."""
     if site.launcher == LOCAL:
         return site, None
-    launcher = site.opened or installed_launcher(site.launcher, site.vendor)
+    launcher = site.opened or open_launcher(site.launcher, site.vendor)
     return replace(site, opened=launcher), launcher.hand_over(_submission(site, nodes, command, out, tasks), say)
 
 
@@ -124,7 +142,7 @@ def preview(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: in
     """Text that the launcher would submit to its engine; None if nothing."""
     if site.launcher == LOCAL:
         return None
-    launcher = site.opened or installed_launcher(site.launcher, site.vendor)
+    launcher = site.opened or open_launcher(site.launcher, site.vendor)
     return launcher.preview(_submission(site, nodes, command, out, tasks))
 
 

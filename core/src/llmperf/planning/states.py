@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
-from llmperf.planning.launchers import CheckedLauncher
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import Plugins
 from llmperf.types.commands import PlannedRun
@@ -17,7 +16,7 @@ from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
 from llmperf.types.plan import Plan
 from llmperf.types.plan_checks import Problem
-from llmperf.types.remote import Containers
+from llmperf.types.remote import Containers, OpenLauncher
 from llmperf.types.spec import Case, RunSpec
 
 LOCAL = "local"
@@ -69,7 +68,7 @@ class Site:
     """The launcher that brings the ranks to the nodes."""
     launcher_options: Mapping[str, Any] = field(default_factory=dict)
     """The launcher's table in the user's configuration file."""
-    opened: CheckedLauncher | None = field(default=None, compare=False, repr=False)
+    opened: OpenLauncher | None = field(default=None, compare=False, repr=False)
     """The launcher, if it was asked something already; one launcher answers all questions of a run."""
     hosts: tuple[str, ...] = ()
     """Hosts that the user named for the launcher."""

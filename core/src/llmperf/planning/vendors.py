@@ -19,8 +19,7 @@ from llmperf.types.devices import Probe, device_names, normalised
 from llmperf.types.launching import Interpreter, Node
 
 if TYPE_CHECKING:
-    from llmperf.planning.launchers import CheckedLauncher
-    from llmperf.types.remote import EnvironmentReport
+    from llmperf.types.remote import EnvironmentReport, OpenLauncher
 
 
 @dataclass(frozen=True)
@@ -43,7 +42,7 @@ class Machine:
     """One line for each difference between nodes, and for what disturbs a run on one of them, that refuses no run."""
     interpreter: Interpreter | None = None
     """The workers' Python, if it is another than this process's."""
-    launcher: CheckedLauncher | None = field(default=None, compare=False, repr=False)
+    launcher: OpenLauncher | None = field(default=None, compare=False, repr=False)
     """The launcher with what it has taken from its engine; None for a run on this machine by this Python."""
 
     def close(self) -> None:

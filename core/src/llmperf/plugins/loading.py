@@ -34,7 +34,6 @@ CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
     "llmperf_facts": ("llmperf.launching.core_hooks",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
-    "llmperf_launchers": ("llmperf.launching.core_hooks",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
     "llmperf_rules": ("llmperf.validation.core_rules",),

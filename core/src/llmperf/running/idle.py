@@ -12,7 +12,6 @@ from pathlib import Path
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.measuring.sampler import device_sampler, used_devices
-from llmperf.planning.launchers import remote_nodes
 from llmperf.planning.states import Planned
 from llmperf.runfolder.readings import busy_text
 from llmperf.types.hosts import LoadBefore
@@ -118,4 +117,4 @@ def asking(planned: Planned) -> AbstractContextManager[ReachedNodes]:
     assert machine.launcher is not None
     nodes, reports = machine.node_list[:count], machine.reports[:count]
     reached = NodesReached(nodes=nodes, reports=reports, usual=reports[0], concerns=())
-    return remote_nodes(machine.launcher, machine.interpreter).asking(reached, machine.vendor)
+    return machine.launcher.remote(machine.interpreter).asking(reached, machine.vendor)

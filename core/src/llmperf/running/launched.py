@@ -21,7 +21,7 @@ from llmperf.launching.run_here import LocalAgents, RunHere
 from llmperf.launching.wakeup import Wakeup
 from llmperf.planning.build import run_id
 from llmperf.planning.host_facts import package_versions
-from llmperf.planning.launchers import CheckedLauncher, find_launcher, remote_nodes
+from llmperf.planning.nodes import open_launcher
 from llmperf.planning.ready import peak_again
 from llmperf.planning.states import LOCAL, Planned
 from llmperf.plugins.facts import joined_facts
@@ -38,7 +38,7 @@ from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import FinishedTask
 from llmperf.types.records import Record
-from llmperf.types.remote import Agents
+from llmperf.types.remote import Agents, OpenLauncher
 from llmperf.types.result import Result
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def run_plan(
     observers: Following | None = None,
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
-    launcher: CheckedLauncher | None = None,
+    launcher: OpenLauncher | None = None,
 ) -> Result:
     """Run a plan in a new folder and return its result, saved there; the caller tells `observers` its end."""
     if plan.purpose != "run":
@@ -80,7 +80,7 @@ def run_ranks(
     observers: Following | None,
     warn: Callable[[str], None] | None,
     sample_seconds: float,
-    launcher: CheckedLauncher | None,
+    launcher: OpenLauncher | None,
     conclude: Callable[[Path, Plan, Ending], T],
 ) -> T:
     """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end.
@@ -96,8 +96,9 @@ def run_ranks(
         )
     if len(plan.nodes) < plan.layout.nodes:
         raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
-    launcher = launcher or find_launcher(plugins, plan.launcher)
-    remote = None if plan.launcher == LOCAL else remote_nodes(launcher, plan.interpreter)
+    remote = None
+    if plan.launcher != LOCAL:
+        remote = (launcher or open_launcher(plan.launcher, plan.vendor)).remote(plan.interpreter)
     began = Moment.now()
     try:
         run = run_dir.absolute()

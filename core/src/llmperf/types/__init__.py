@@ -108,6 +108,7 @@ if TYPE_CHECKING:
     from llmperf.types.remote import EnvironmentReport as EnvironmentReport
     from llmperf.types.remote import InstalledPlugin as InstalledPlugin
     from llmperf.types.remote import NodesReached as NodesReached
+    from llmperf.types.remote import OpenLauncher as OpenLauncher
     from llmperf.types.remote import RemoteNodes as RemoteNodes
     from llmperf.types.result import Finding as Finding
     from llmperf.types.result import PluginInfo as PluginInfo

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from llmperf.types.devices import Probe
-from llmperf.types.launching import Node
+from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
 
 if TYPE_CHECKING:
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
@@ -119,6 +119,36 @@ class Agents(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes for the readers of the result."""
+
+
+class OpenLauncher(Protocol):
+    """A launcher that was found, with every call checked, and the way to its nodes."""
+
+    container: Container | None
+    """The container in which commands run, for a launcher that starts none itself."""
+
+    @property
+    def name(self) -> str:
+        """The name in `--launcher`."""
+
+    @property
+    def starts_containers(self) -> bool:
+        """It starts the image of a request itself."""
+
+    def nodes(self, request: NodeRequest) -> tuple[Node, ...]:
+        """The first `request.nodes` nodes that it offers; UserError if it offers none."""
+
+    def remote(self, python: str | Interpreter | None) -> RemoteNodes:
+        """The way to its nodes, whose `python` is this one by default."""
+
+    def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
+        """The exit code of a command that the launcher has had run elsewhere; None if it is to be run here."""
+
+    def preview(self, submission: Submission) -> str | None:
+        """Text that the launcher would submit to its engine; None if nothing."""
+
+    def close(self) -> None:
+        """Give back what `nodes` has taken from the engine, once."""
 
 
 class RemoteNodes(Protocol):

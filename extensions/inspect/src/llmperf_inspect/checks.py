@@ -53,7 +53,7 @@ def _plugin(found: installation.Found) -> Iterator[Diagnosis]:
         installation.check_readable(plugins)
         taken = [*filter(None, [missing_name(found)])]
         for hook, what in (("llmperf_launchers", "launcher"), ("llmperf_reporters", "reporter")):
-            core: set[str] = set()
+            core = {"local"} if what == "launcher" else set()
             for owner, item in plugins.collect_items(hook):
                 with installation.blaming(plugins.found(owner), hook):
                     name = getattr(item, "name", None)

@@ -14,7 +14,7 @@ def _examine_nodes(called: Any, hosts: str | None, nodes: int | None, as_json: b
     """Have the nodes of a launcher printed and checked; 1 if there is a problem."""
     from pathlib import Path
 
-    from llmperf.planning import installed_launcher, remote_nodes, vendor_chooser
+    from llmperf.planning import open_launcher, vendor_chooser
 
     config = llmperf.user_config(Path.cwd())
     tables, usual, given = config.tables, config.tables.default, called.values
@@ -23,10 +23,10 @@ def _examine_nodes(called: Any, hosts: str | None, nodes: int | None, as_json: b
     if not count:
         raise UserError("--nodes: expected the number of nodes, or --hosts with their names")
     vendor, python = given["vendor"] or usual.vendor, given["python"] or usual.environment
-    launcher = installed_launcher(given["launcher"], vendor)
+    launcher = open_launcher(given["launcher"], vendor)
     options = tables.launchers.get(launcher.name, {})
     try:
-        remote = remote_nodes(launcher, None if python is None else str(config.python(python)[0]))
+        remote = launcher.remote(None if python is None else str(config.python(python)[0]))
         offered = launcher.nodes(NodeRequest(nodes=count, devices=None, hosts=names, options=options))
         interface = given["interface"] or usual.interface
         return remote.examine(offered, vendor, interface, vendor_chooser(vendor), called.checks, as_json)

@@ -68,16 +68,15 @@ def command(name: str | None, launchers: bool, as_json: bool) -> None:
 
 
 def _launchers(working: list[Found]) -> list[tuple[str, ...]]:
-    """Rows of the launchers of the core and of the plugins that work."""
-    from llmperf.planning import launchers_of, version
+    """Rows of the launcher of this machine and of those of the plugins that work."""
+    from llmperf.planning import Plugins, version
 
-    launchers: list[tuple[str, ...]] = [
-        ("launcher", name, "llmperf-core", version("llmperf-core") or "", "ok") for name in launchers_of(None)
-    ]
+    launchers: list[tuple[str, ...]] = [("launcher", "local", "llmperf-core", version("llmperf-core") or "", "ok")]
     for found in working:
         try:
-            names, state = launchers_of(found), "ok"
-        except PluginError as error:
+            names = [str(launcher.name) for _, launcher in Plugins([found]).collect_items("llmperf_launchers")]
+            state = "ok"
+        except (PluginError, AttributeError) as error:
             names, state = [found.name], f"broken: {error}"
         launchers += [("launcher", name, found.distribution, found.version, state) for name in names]
     return launchers

@@ -10,7 +10,7 @@ import click
 import llmperf
 from llmperf.errors import LlmperfError, UserError
 from llmperf.launching import Ending, held, left_of_run, read_ending, read_nodes
-from llmperf.planning import installed_launcher, remote_nodes
+from llmperf.planning import open_launcher
 from llmperf.types import NodeRequest, Plan, Result
 from llmperf.validation import RunRecords, read_run
 
@@ -54,11 +54,10 @@ def _fetched(run: Path, plan: Plan, nodes: tuple[int, ...], say: Callable[[str],
     hosts = tuple(plan.nodes[rank].host for rank in nodes)
     try:
         options = llmperf.user_config(Path.cwd()).tables.launchers.get(plan.launcher, {})
-        launcher = installed_launcher(plan.launcher, plan.vendor)
+        launcher = open_launcher(plan.launcher, plan.vendor)
         try:
             offered = launcher.nodes(NodeRequest(nodes=len(nodes), devices=None, hosts=hosts, options=options))
-            remote = remote_nodes(launcher, plan.interpreter)
-            lines = remote.fetch(run, plan, dict(zip(nodes, offered, strict=False)))
+            lines = launcher.remote(plan.interpreter).fetch(run, plan, dict(zip(nodes, offered, strict=False)))
         finally:
             launcher.close()
     except LlmperfError as error:

@@ -1,24 +1,32 @@
-"""Launchers of the core and of plugins by name, with every call into one checked."""
+"""Launchers of plugins by name, with every call into one checked."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
+from llmperf import printable
 from llmperf.errors import PluginError, UserError, unknown
-from llmperf.files.text import printable
-from llmperf.planning.host_facts import injecting, this_interpreter
-from llmperf.plugins.asking import VARIABLE
-from llmperf.plugins.discovery import discover, names
-from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
-from llmperf.plugins.found import Found
-from llmperf.plugins.loading import Plugins, load_for, plugins_for
-from llmperf.plugins.mending import install_own
-from llmperf.plugins.own_packages import project_packages, published
-from llmperf.types.launching import Interpreter, Node, NodeCommand, NodeRequest, Submission
-from llmperf.types.remote import Container, RemoteNodes
+from llmperf.launching import this_interpreter
+from llmperf.planning import (
+    VARIABLE,
+    Found,
+    Plugins,
+    blamed_items,
+    blaming,
+    discover,
+    injecting,
+    load_for,
+    names,
+    of_kind,
+    who,
+)
+from llmperf.types import Interpreter, Node, NodeCommand, NodeRequest, Submission
+from llmperf.types.remote import Container
+
+from llmperf_remote.nodes import Nodes
 
 HOOK = "llmperf_launchers"
 METHODS = ("nodes", "commands")
@@ -43,10 +51,14 @@ class CheckedLauncher:
         self.name = name
         self.starts_containers = getattr(launcher, "starts_containers", False) is True
         self.container: Container | None = None
-        """The container in which commands run, for a launcher that starts none itself."""
         self._close: Callable[[], object] | None = getattr(launcher, "close", None)
         if missing:
             raise PluginError(f"{who(owner)}: {HOOK}: launcher {name!r} has no method {missing[0]}")
+
+    def remote(self, python: str | Interpreter | None) -> Nodes:
+        """The way to its nodes, whose `python` is this one by default."""
+        path = python.path if isinstance(python, Interpreter) else python or this_interpreter()
+        return Nodes(self, path, self.container)
 
     def nodes(self, request: NodeRequest) -> tuple[Node, ...]:
         """The first `request.nodes` nodes that it offers; UserError if it offers none."""
@@ -141,26 +153,10 @@ class CheckedLauncher:
         return tuple(of_kind(self._owner, call, item, kind) for item in blamed_items(self._owner, call, answer))
 
 
-def find_launcher(plugins: Plugins, name: str) -> CheckedLauncher:
-    """The launcher of that name among loaded plugins; UserError if there is none, or more than one."""
-    launchers = _launchers(plugins)
-    if name not in launchers:
-        others = ", ".join(_offering(name))
-        if others:
-            raise UserError(f"launcher {name!r} is offered by {others} only, which this run does not use")
-        raise unknown("launcher", "launcher", name, launchers)
-    if len(launchers[name]) > 1:
-        owners = sorted({owner for owner, _ in launchers[name]})
-        if len(owners) == 1:
-            raise PluginError(f"{plugins.who(owners[0])}: {HOOK} gave two launchers named {name!r}")
-        raise UserError(f"launcher {name!r} comes from {' and '.join(map(plugins.who, owners))}; uninstall one")
-    return launchers[name][0][1]
-
-
 def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
-    """The launcher of that name from the core, an extension, or the named vendor, or any vendor if none is named."""
+    """The launcher of that name from an extension, or the named vendor, or any vendor if none is named."""
     installed = discover()
-    known: set[str] = set()
+    known = {"local"}
     for candidate in (None, *([vendor] if vendor is not None else names("vendor", installed))):
         try:
             plugins = load_for(candidate, None, installed)
@@ -169,33 +165,17 @@ def installed_launcher(name: str, vendor: str | None) -> CheckedLauncher:
                 raise
             continue
         launchers = _launchers(plugins)
-        if name in launchers:
-            return find_launcher(plugins, name)
+        if len(offers := launchers.get(name, [])) > 1:
+            owners = sorted({owner for owner, _ in offers})
+            if len(owners) == 1:
+                raise PluginError(f"{plugins.who(owners[0])}: {HOOK} gave two launchers named {name!r}")
+            raise UserError(f"launcher {name!r} comes from {' and '.join(map(plugins.who, owners))}; uninstall one")
+        if offers:
+            return offers[0][1]
         known.update(launchers)
     if others := ", ".join(_offering(name)):
         raise UserError(f"--launcher: launcher {name!r} is offered by {others} only; expected --vendor of that name")
-    package = published().get(("extension", name))
-    if package is not None and project_packages()["folders"][package].startswith("launchers/"):
-        raise UserError(f"--launcher: {name!r} is a launcher of {package}; install it with: {install_own(package)}")
     raise unknown("--launcher", "launcher", name, known)
-
-
-def remote_nodes(launcher: CheckedLauncher, python: str | Interpreter | None) -> RemoteNodes:
-    """The nodes of a launcher, whose `python` is this one by default; UserError if no package brings runs there."""
-    plugins, hook = plugins_for(), "llmperf_remote_nodes"
-    path = python.path if isinstance(python, Interpreter) else python or this_interpreter()
-    if plugins.answers(hook):
-        return cast(RemoteNodes, plugins.ask(hook, launcher=launcher, python=path, container=launcher.container))
-    package = "llmperf-remote"
-    trouble = [line for line in plugins.left_out if package in line] or [f"install it with: {install_own(package)}"]
-    raise UserError(f"launcher {launcher.name!r}: {package} brings runs to its nodes; {trouble[0]}")
-
-
-def launchers_of(found: Found | None) -> list[str]:
-    """The names of the launchers that a plugin offers, or the core if it is None; PluginError if the plugin fails."""
-    offered = _launchers(Plugins() if found is None else Plugins([found]))
-    of_core = {name: all(launcher.owner.role == "core" for _, launcher in offers) for name, offers in offered.items()}
-    return [name for name in offered if of_core[name] == (found is None)]
 
 
 def _launchers(plugins: Plugins) -> dict[str, list[tuple[str, CheckedLauncher]]]:

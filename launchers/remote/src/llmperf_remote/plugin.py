@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Launcher, RemoteNodes
-    from llmperf.types.remote import Container
+    from llmperf.types.remote import OpenLauncher
 
 
 @hookimpl
-def llmperf_remote_nodes(launcher: Launcher, python: str, container: Container | None) -> RemoteNodes:
-    """The nodes of any launcher, reached by its commands."""
-    from llmperf_remote.nodes import Nodes
+def llmperf_open_launcher(name: str, vendor: str | None) -> OpenLauncher:
+    """Any launcher, whose nodes are reached by its commands."""
+    from llmperf_remote.launchers import installed_launcher
 
-    return Nodes(launcher, python, container)
+    return installed_launcher(name, vendor)
