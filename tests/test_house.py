@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 26600,
+    "core": 26400,
     "schemas": 100,
     "testing": 4900,
     "vendors/ascend": 200,
@@ -46,7 +46,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/inside": 1400,
     "launchers/kubernetes": 850,
     "launchers/ray": 700,
-    "launchers/remote": 2450,
+    "launchers/remote": 2650,
     "launchers/slurm": 850,
     "launchers/ssh": 500,
     "extensions/compare": 3850,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2000,
     "extensions/zh": 50,
-    "outside tests": 93500,
+    "outside tests": 93450,
     "tests": 49550,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
