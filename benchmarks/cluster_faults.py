@@ -25,55 +25,21 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import distribution
 from pathlib import Path
 
-from cluster_trial import (
-    AGENT,
-    LIMIT_SECONDS,
-    PROGRAM,
-    RANK,
-    START_SECONDS,
-    STEPS_AFTER,
-    STEPS_BEFORE,
-    THIEF,
-    Outcome,
-    Trial,
-    kill,
-)
+import cluster_trial
+from cluster_trial import AGENT, PROGRAM, RANK, START_SECONDS, STEPS_BEFORE, Outcome, Trial, kill
 from llmperf_testing import hosts as namespaces
 from llmperf_testing import ssh_servers
 
-CLOCK = """
-#define _GNU_SOURCE
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-int clock_gettime(clockid_t clock, struct timespec *value) {
-    int failed = syscall(SYS_clock_gettime, clock, value);
-    if (!failed && clock == CLOCK_REALTIME) value->tv_sec += 3600;
-    return failed;
-}
-int gettimeofday(struct timeval *restrict value, void *restrict zone) {
-    int failed = syscall(SYS_gettimeofday, value, zone);
-    if (!failed) value->tv_sec += 3600;
-    return failed;
-}
-time_t time(time_t *value) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (value) *value = now.tv_sec;
-    return now.tv_sec;
-}
-"""
-"""A library whose wall clock is an hour ahead. That of Debian's libfaketime 0.9.10 makes Python's time.sleep fail."""
+CLOCK = Path(__file__).with_name("clock.c")
+"""A library whose wall clock is an hour ahead."""
 
 
-def environment(fault: str, folder: Path) -> dict[str, dict[str, str]]:
+def environment(fault: str) -> dict[str, dict[str, str]]:
     """Variables of the sessions on a node, by node."""
     if fault != "clock_skew":
         return {}
-    source, library = folder / "clock.c", Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so")  # each host has its own /tmp
-    source.write_text(CLOCK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, source], check=True)
+    library = Path(f"/var/tmp/llmperf-clock-{os.getpid()}.so")  # each host has its own /tmp
+    subprocess.run(["cc", "-shared", "-fPIC", "-O2", "-o", library, CLOCK], check=True)
     return {"node2": {"LD_PRELOAD": str(library)}}
 
 
@@ -100,7 +66,7 @@ def link_down_5_seconds(trial: Trial) -> None:
 
 def port_in_use(trial: Trial) -> None:
     trial.framework = "paddle"
-    trial.node1.start(sys.executable, "-c", THIEF, log=trial.folder / "thief.txt")
+    trial.node1.start(sys.executable, "-c", cluster_trial.THIEF, log=trial.folder / "thief.txt")
 
 
 def wrong_key(trial: Trial) -> None:
@@ -156,7 +122,7 @@ def attempt(name: str, trial: Trial) -> Outcome:
     if fault.expected in ("completes", "refused"):
         fault.act(trial)
         trial.fault()
-        trial.start(STEPS_BEFORE + STEPS_AFTER)
+        trial.start(STEPS_BEFORE + cluster_trial.STEPS_AFTER)
     else:
         trial.start()
         if not trial.await_steps(STEPS_BEFORE, START_SECONDS):
@@ -164,12 +130,14 @@ def attempt(name: str, trial: Trial) -> Outcome:
         trial.fault()
         fault.act(trial)
     if fault.expected == "goes on":
-        on = trial.await_steps(trial.steps() + STEPS_AFTER, LIMIT_SECONDS)
+        on = trial.await_steps(trial.steps() + cluster_trial.STEPS_AFTER, cluster_trial.LIMIT_SECONDS)
         seconds = time.monotonic() - trial.fault_at if on else None
         trial.interrupt()
         trial.await_end()
     else:
-        seconds = trial.await_end(2 * START_SECONDS if fault.expected == "completes" else LIMIT_SECONDS + 30)
+        seconds = trial.await_end(
+            2 * START_SECONDS if fault.expected == "completes" else cluster_trial.LIMIT_SECONDS + 30
+        )
     assert trial.process is not None
     return Outcome(
         fault=name,
@@ -197,7 +165,7 @@ def main() -> int:
         print("| Fault | Run | Seconds | Nothing left after | Exit | Message |\n|---|---|---|---|---|---|")
     for name in options.only or FAULTS:
         folder = Path(tempfile.mkdtemp(prefix=f"llmperf-{name}-", dir=options.keep))
-        trial = Trial(folder, environment(name, folder))
+        trial = Trial(folder, environment(name))
         try:
             outcomes.append(result := attempt(name, trial))
         finally:

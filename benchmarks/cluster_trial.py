@@ -26,13 +26,8 @@ cannot arrive."""
 STEPS_BEFORE = 5
 STEPS_AFTER = 5
 MODEL = (
-    "model=llama_tiny",
-    "seq_len=32",
-    "global_batch=2",
-    "micro_batch=1",
-    "precision=fp32",
-    "warmup_steps=2",
-    "nodes=2",
+    *("model=llama_tiny", "seq_len=32", "global_batch=2", "micro_batch=1", "precision=fp32"),
+    *("warmup_steps=2", "nodes=2"),
 )
 RANK = "llmperf.measuring.worker"
 AGENT = "llmperf.launching.agent"

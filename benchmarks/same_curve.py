@@ -15,25 +15,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from llmperf import read_toml
+
 MODELS = ("llama3_tiny", "qwen3_tiny", "qwen3_moe_tiny")
 CONTRACT = ("seq_len=64", "global_batch=4", "micro_batch=1", "precision=fp32", "warmup_steps=0")
-TWO = "devices=2"
-LAYOUTS: dict[str, dict[str, tuple[str, ...]]] = {
-    "pytorch": {"DDP": (TWO,), "FSDP2, stage 2": (TWO, "sharding_stage=2"),
-                "FSDP2, stage 3": (TWO, "sharding_stage=3")},
-    "zero": {"stage 1": (TWO, "sharding_stage=1"), "stage 3": (TWO, "sharding_stage=3")},
-    "megatron_deepspeed": {"TP2": (TWO, "tensor_parallel=2"), "PP2": (TWO, "pipeline_parallel=2"), "DP2": (TWO,)},
-    "paddle": {"TP2": (TWO, "tensor_parallel=2"), "PP2": (TWO, "pipeline_parallel=2"),
-               "stage 3": (TWO, "sharding_stage=3")},
-    "transformers": {"DDP": (TWO,), "FSDP2, stage 3": (TWO, "sharding_stage=3"),
-                     "ZeRO, stage 3": (TWO, "sharding_stage=3", "framework.engine=deepspeed")},
-    "megatron_core": {"TP2, SP": (TWO, "tensor_parallel=2", "sequence_parallel=true"),
-                      "PP2": (TWO, "pipeline_parallel=2"), "stage 1": (TWO, "sharding_stage=1"),
-                      "EP2": (TWO, "expert_parallel=2")},
-    "torchtitan": {"FSDP2, stage 3": (TWO, "sharding_stage=3"), "TP2": (TWO, "tensor_parallel=2"),
-                   "PP2": (TWO, "pipeline_parallel=2"), "EP2": (TWO, "sharding_stage=3", "expert_parallel=2")},
-    "lora": {"DDP": (TWO,)},
-}  # fmt: skip
+LAYOUTS = read_toml(Path(__file__).with_suffix(".toml"))
 LIMIT = 1e-5
 
 

@@ -22,6 +22,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
+from llmperf import read_toml
 from llmperf_fuzz import rank_server
 from llmperf_fuzz.ranks import Ranks
 from llmperf_fuzz.search import Search
@@ -42,55 +43,7 @@ class Fault(NamedTuple):
     reference: str | None = None
 
 
-FAULTS = {
-    "sequence": Fault(
-        "gradients of norms are not reduced under sequence parallelism", "megatron_core",
-        "megatron.core.distributed.finalize_model_grads:finalize_model_grads",
-        "_allreduce_non_tensor_model_parallel_grads(model, config, tp_group)", "pass",
-    ),
-    "tied": Fault(
-        "gradients of a tied embedding are not added up over the first and last stage", "megatron_core",
-        "megatron.core.distributed.finalize_model_grads:finalize_model_grads",
-        "_allreduce_word_embedding_grads(model, config, embd_group, pp_group)", "pass",
-    ),
-    "accumulation": Fault(
-        "gradients are not divided by the number of micro batches", "megatron_core",
-        "megatron.core.pipeline_parallel.schedules:forward_step_calc_loss",
-        "*= cp_group_size\n                output_tensor /= num_microbatches", "*= cp_group_size",
-    ),
-    "dropped": Fault(
-        "tokens beyond a capacity reach no expert", "megatron_core",
-        "megatron.core.transformer.moe.token_dispatcher:MoEAllGatherTokenDispatcher.dispatch_postprocess",
-        "tokens_per_expert = self", "self.local_map[48:] = False; tokens_per_expert = self",
-    ),
-    "clipping": Fault(
-        "gradients are clipped by the norm of one rank's part", "megatron_core",
-        "megatron.core.optimizer.clip_grads:get_grad_norm_fp32",
-        "total_norm, op=torch.distributed.ReduceOp.SUM, group=grad_stats_parallel_group",
-        "total_norm.clone(), op=torch.distributed.ReduceOp.SUM, group=grad_stats_parallel_group",
-    ),
-    "stages": Fault(
-        "the gradient norm is that of one pipeline stage", "torchtitan",
-        "torchtitan.distributed.utils:clip_grad_norm_", "if pp_mesh is not None:", "if False:",
-    ),
-    "tokens": Fault(
-        "losses are divided by the tokens of one rank, not of all", "torchtitan",
-        "torchtitan.trainer:Trainer.train_step", "if parallel_dims.dp_enabled:", "if False:",
-    ),
-    "decay": Fault(
-        "weights of norms decay", "torchtitan",
-        "llmperf_torchtitan.configuration:trainer_config", '"weight_decay": 0.0', '"weight_decay": adam.weight_decay',
-        reference="pytorch",
-    ),
-    "reduction": Fault(
-        "gradients of the last micro batch are not reduced over ranks", "pytorch",
-        "llmperf_pytorch.ddp:DdpTrainer._synchronised", "if last or not", "if not last or not",
-    ),
-    "data": Fault(
-        "all data-parallel ranks train on the same sequences", "pytorch",
-        "llmperf_torchkit.feed:Feed.__init__", "plan.layout.data_parallel_rank(own_rank())", "0",
-    ),
-}  # fmt: skip
+FAULTS = {name: Fault(**fault) for name, fault in read_toml(Path(__file__).with_suffix(".toml")).items()}
 
 
 def seed(fault: Fault) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from llmperf.cases.library import library, read_named
@@ -140,20 +141,7 @@ def rules_page() -> str:
 
 def contents_page() -> str:
     """The list of pages."""
-    titles = {
-        "settings": "every path of `--set`: type, unit, default, meaning",
-        "models": "the models",
-        "cases": "the cases",
-        "overlays": "the tuning overlays and their conditions",
-        "model-files": "keys of a model file",
-        "case-files": "keys of a case file",
-        "matrix-files": "keys of a matrix file",
-        "hooks": "what a plugin can answer, with an example of each",
-        "types": "the dataclasses and protocols of the contract",
-        "vendorkit": "what vendor packages build on",
-        "doors": "launchers, kinds of document, reporters",
-        "plugins": "the directory of plugins, with what the conformance kit says of each",
-    }
+    titles = read_toml(Path(__file__).with_name("contents.toml"))
     lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]
     rest = "- [rules](../rules/README.md): the rules of `llmperf validate`\n- [own files](../own-files.md): writing a model, a case and an overlay"
     return page("Reference", "\n".join(lines) + "\n" + rest)

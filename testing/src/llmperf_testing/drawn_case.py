@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from llmperf.types import Plan
@@ -24,23 +25,7 @@ LEARNING_RATES = ("1e-3", "1.5e-3", "2e-3")
 is nearly learnt: rounding to float32 alone changed losses by up to 8.5e-3 nats within eleven steps."""
 ALPHABET = 24
 """Ids that are drawn: so few that the loss falls again."""
-MODEL = """\
-name = "{name}"
-title = "Drawn for llmperf check-plugin"
-family = "llama"
-nominal_parameters = {nominal}
-vocab_size = {vocabulary}
-hidden_size = {hidden}
-intermediate_size = {intermediate}
-layers = {layers}
-attention_heads = 4
-kv_heads = 2
-max_positions = 512
-norm_eps = 1e-5
-position_encoding = "rope"
-rope_theta = 10000.0
-source = "drawn by llmperf check-plugin"
-"""
+MODEL = Path(__file__).with_name("drawn_model.toml").read_text()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

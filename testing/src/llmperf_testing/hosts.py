@@ -28,21 +28,7 @@ NETWORK = "10.77.0"
 TOOLS = ("unshare", "nsenter", "setpriv", "ip", "mount")
 START_SECONDS = 60.0
 TMP_BYTES = 2 * 2**30
-INIT = """
-set -e
-hostname "$1"
-mount --bind "$2" /etc/hosts
-if [ "$3" != 0 ]; then
-    mount -t tmpfs -o "size=$3" tmpfs /mnt
-    chmod 1777 /mnt
-    [ -z "$4" ] || { mkdir "/mnt/$4"; mount --bind "/tmp/$4" "/mnt/$4"; }
-    mount --rbind /mnt /tmp
-fi
-mount --bind /dev/null /etc/resolv.conf || true
-ip link set lo up
-echo ready
-while :; do sleep 1000 & wait $!; done
-"""
+INIT = Path(__file__).with_name("host_init.sh").read_text()
 """The first process of a host, which reaps the others. $4 is a folder in /tmp that the host has too."""
 
 

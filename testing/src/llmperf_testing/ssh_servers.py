@@ -13,19 +13,7 @@ from llmperf_testing.hosts import Host, Hosts
 SSHD = shutil.which("sshd", path="/usr/sbin:/usr/local/sbin:/sbin")
 START_SECONDS = 60.0
 PORT = 22
-CONFIG = """Port {port}
-ListenAddress {address}
-HostKey /tmp/sshd/host_key
-AuthorizedKeysFile /tmp/sshd/keys
-PermitRootLogin prohibit-password
-PasswordAuthentication no
-KbdInteractiveAuthentication no
-StrictModes no
-UsePAM no
-PidFile none
-MaxStartups 200
-PrintMotd no
-"""
+CONFIG = Path(__file__).with_name("sshd_config").read_text()
 
 
 def missing() -> str | None:

@@ -18,21 +18,14 @@ Verdict = Literal["valid", "warnings", "errors", "unchecked", "failed"]
 `unchecked` that none was recomputed; `failed`: the run has no figures."""
 
 RANKED_BY = "tokens_per_second_per_device"
+_OF_OTHER_KEYS = {"mfu_nominal": ("mfu_nominal", "mfu_computed"), "step_seconds": ("step_seconds_median",)}
 FIGURES = {
-    RANKED_BY: (RANKED_BY,),
-    "mfu_nominal": ("mfu_nominal", "mfu_computed"),
-    "joules_per_token": ("joules_per_token",),
-    "tokens_per_joule": ("tokens_per_joule",),
-    "power_watts": ("power_watts",),
-    "device_memory_used_bytes": ("device_memory_used_bytes",),
-    "step_seconds": ("step_seconds_median",),
-    "final_loss": ("final_loss",),
-    "cost_per_million_tokens": ("cost_per_million_tokens",),
-    "train_device_hours": ("train_device_hours",),
-    "train_seconds": ("train_seconds",),
-    "train_cost": ("train_cost",),
-    "scaling_efficiency": ("scaling_efficiency",),
-}
+    name: _OF_OTHER_KEYS.get(name, (name,)) for name in (
+        RANKED_BY, "mfu_nominal", "joules_per_token", "tokens_per_joule", "power_watts", "device_memory_used_bytes",
+        "step_seconds", "final_loss", "cost_per_million_tokens", "train_device_hours", "train_seconds", "train_cost",
+        "scaling_efficiency",
+    )
+}  # fmt: skip
 """Each figure of an entry, and the keys of the rows of `Sheet.overview` that give it; the first that is known does."""
 WHOLE_DEVICE = "tokens_per_second_per_whole_device"
 """The figure beside RANKED_BY of entries whose ranks share devices: all ranks of one device together."""

@@ -141,14 +141,10 @@ def case_of(configuration: Configuration, models: Collection[str], stated: Mappi
     short = layout[1] if layout else configuration.device
     device = names("devices").get(short.upper(), short)
     name = re.sub(r"\W", "_", f"{configuration.model}_{configuration.framework}_{path.stem.removeprefix('config_')}")
-    return Case(
-        name=name.lower(),
-        text=_toml(name.lower(), configuration, settings, assumed),
-        machine=f"{device}:{configuration.nodes}x{configuration.devices}",
-        assumed=assumed,
-        meaningless=meaningless,
-        stated_peak=peaks[0] if peaks else None,
-    )
+    text = _toml(name.lower(), configuration, settings, assumed)
+    machine = f"{device}:{configuration.nodes}x{configuration.devices}"
+    return Case(name=name.lower(), text=text, machine=machine, assumed=assumed, meaningless=meaningless,
+                stated_peak=peaks[0] if peaks else None)  # fmt: skip
 
 
 def _model(configuration: Configuration, models: Collection[str]) -> str:

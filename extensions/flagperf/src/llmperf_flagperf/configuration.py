@@ -56,26 +56,15 @@ def read_configuration(path: Path) -> Configuration:
     model, _, framework = place.name.partition("-")
     device, nodes, devices = found[1], int(found[2]), int(found[3])
     values, unread = assignments(path)
-    beside, deepspeed = (
-        (path.parent / "config_common.py", *_bases(place, model, framework)),
-        path.parent / "ds_config.json",
-    )
+    beside = (path.parent / "config_common.py", *_bases(place, model, framework))
+    deepspeed = path.parent / "ds_config.json"
     others = [assignments(other)[0] for other in beside if other.is_file()]
     others += [_of_deepspeed(deepspeed)] if deepspeed.is_file() else []
     for more in others:  # what the configuration itself sets in a way that is not read is not that of another file
         values |= {name: value for name, value in more.items() if name not in values and name not in unread}
     exports = _exports(path.parent / "environment_variables.sh")
-    return Configuration(
-        path=path,
-        model=model,
-        framework=framework,
-        device=device,
-        nodes=nodes,
-        devices=devices,
-        values=values,
-        unread=tuple(unread),
-        exports=exports,
-    )
+    return Configuration(path=path, model=model, framework=framework, device=device, nodes=nodes, devices=devices,
+                         values=values, unread=tuple(unread), exports=exports)  # fmt: skip
 
 
 def _bases(place: Path, model: str, framework: str) -> tuple[Path, ...]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.reporting import markdown_text, sheet_values
 from llmperf.types import Sheet
 
 Values = Mapping[str, str | int | float | bool | None]
-HEADERS = ("配置", "parallel", "fix_hp", "token/p/s", "loss", "mem", "MFU")
 GROUP = ("vendor", "device_model", "framework", "model", "precision")
 SPEED = "tokens_per_second_per_device"
 FRAMEWORKS = {"zero": "deepspeed", "megatron_deepspeed": "megatron-deepspeed", "megatron_core": "megatron"}
@@ -28,32 +28,17 @@ def readme(sheets: Sequence[Sheet]) -> str:
         raise UserError(
             "--format flagperf: expected a complete run with a throughput, a device for each rank, found none"
         )
-    return "\n".join(line for group in groups.values() for line in _section(group))
+    return "\n".join(map(_section, groups.values()))
 
 
-def _section(runs: Sequence[Values]) -> Iterable[str]:
+def _section(runs: Sequence[Values]) -> str:
     first = runs[0]
     vendor, device, framework, model, precision = (_plain(first.get(name)) for name in GROUP)
     version = first.get(f"version_{'torch' if framework == 'pytorch' else framework}") or first.get("version_llmperf")
-    yield f"### {vendor} 配置与运行信息参考"
-    yield from ("#### 环境配置", f"- ##### {vendor} 硬件环境", f"    - 加速卡型号: {device}", "")
-    yield from (
-        f"- ##### {vendor} 软件环境",
-        f"    - 训练框架版本: {FRAMEWORKS.get(framework, framework)} {_plain(version)}",
-        "",
-    )
-    yield from ("### 运行情况", "", "* 通用指标", "", "| 指标名称 | 指标值 | 特殊说明 |", "| --- | --- | --- |")
-    yield f"| 模型 | {model} | |"
-    yield f"| 数据精度 | {precision} | |"
-    yield "| 超参修改 | fix_hp,见“性能指标” | LBS: micro batch, MPE: 序列长度, GAS: 梯度累加步数, GBS: 全局批尺寸 |"
-    yield f"| 硬件设备简称 | {device} | |"
-    yield "| 硬件存储使用 | mem,见“性能指标” | 单位为GiB |"
-    yield "| 计算使用率 | MFU,见“性能指标” | 6 x 模型参数量 |"
-    yield "| **吞吐量** | **token/p/s,见“性能指标”** | 平均单卡每秒处理的token数 |"
-    yield from ("", "* 性能指标", "", f"| {' | '.join(HEADERS)} |", "|" + " --- |" * len(HEADERS))
-    for values in runs:
-        yield f"| {' | '.join(_row(values))} |"
-    yield ""
+    rows = "\n".join(f"| {' | '.join(_row(values))} |" for values in runs)
+    text = Path(__file__).with_name("section.md").read_text(encoding="utf-8")
+    return text.format(vendor=vendor, device=device, framework=FRAMEWORKS.get(framework, framework),
+                       version=_plain(version), model=model, precision=precision, rows=rows)  # fmt: skip
 
 
 def _row(values: Values) -> Sequence[str]:

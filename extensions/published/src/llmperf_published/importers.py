@@ -39,8 +39,6 @@ def read_by_others(
     """Have the installed importers read what they claim; the sources that are left."""
     left = list(sources)
     for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
-        if all(path.suffix.lower() in (".md", ".markdown") for path in left):
-            break
         importer: Importer = entry.load()()
         claimed = [path for path in left if path.exists() and importer.claims(path)]
         if claimed and as_json and len(claimed) < len(sources):

@@ -6,35 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from llmperf import write_bytes
+from llmperf import read_toml, write_bytes
 
 from llmperf_tracking.run_log import Scalar
 
 LABELS = ("case", "model", "framework", "vendor", "device")
 """Hyperparameters that are labels of `llmperf_run_info`."""
 STATES = ("running", "complete", "failed", "aborted")
-LIVE = {
-    "step": "Last step that all ranks have finished",
-    "loss": "Mean training loss of the last step, in nats per token",
-    "step_seconds": "Seconds of the last step, of the slowest rank",
-    "tokens_per_second_per_device": "Tokens per second and device, of the last step",
-    "device_memory_used_bytes": "Memory in use on the device that uses most",
-    "mfu_nominal": "Model FLOPs utilisation over the last steps, a share of 1",
-}
-RESULT = {
-    "tokens_per_second_per_device": "Tokens per second and device over the measured window",
-    "tokens_per_second": "Tokens per second of all devices over the measured window",
-    "step_seconds_median": "Median of the measured steps, in seconds",
-    "window_seconds": "Length of the measured window",
-    "mfu_nominal": "Model FLOPs utilisation over the measured window, a share of 1",
-    "final_loss": "Training loss of the last step, in nats per token",
-    "rank_peak_bytes": "Highest memory use of a rank",
-    "device_memory_used_bytes": "Highest memory in use on a device",
-    "power_watts": "Mean power of a device in the measured window",
-    "joules_per_token": "Energy of all devices for a token",
-    "errors": "Findings of validation that are errors",
-    "warnings": "Findings of validation that are warnings",
-}
+LIVE, RESULT = read_toml(Path(__file__).with_name("openmetrics.toml")).values()
 
 
 class OpenMetricsSink:

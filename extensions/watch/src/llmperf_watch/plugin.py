@@ -11,8 +11,6 @@ from llmperf import hookimpl
 if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
-
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
@@ -44,7 +42,7 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             title="the document of a watched program",
             suffixes=(".json",),
             recognise=lambda path, beginning, named: bool(re.search(r'"schema"\s*:\s*"llmperf/watched/', beginning())),
-            schema=cache(lambda: {"$schema": DRAFT, **msgspec.json.schema(here("types").Watched)}),
+            schema=cache(lambda: msgspec.json.schema(here("types").Watched)),
             type=lambda: here("types").Watched,
             sheets=lambda *document: here("text").watched_sheets(*document),
         )

@@ -1,0 +1,41 @@
+"""Result tables of FlagPerf's `base` and `operation`: their rows, and what the rules find in them."""
+
+import json
+from pathlib import Path
+
+from llmperf.cli.main import call
+
+BASE = Path(__file__).with_name("base_readme.md").read_text()
+OPERATION = BASE.replace("| 评测结果 | {} |", "| nativetorch | 5.46E-01 | 0.15TFLOPS | 0.14TFLOPS | 0.59% | 0.58% |")
+ROWS = {
+    "base/benchmarks/interconnect-P2P_intraserver": "515.05GB/s | 600GB/s | 85.84%",
+    "base/benchmarks/interconnect-P2P_interserver": "19.33GB/s | 25.00GB/s | 77.3%",
+    "base/benchmarks/main_memory-bandwidth": "1390.5GB/s | 1.8TB/s | 75.44%",
+    "base/benchmarks/main_memory-capacity": "65.25 | 64GiB | 101.95%",
+    "base/benchmarks/computation-BF16": "259.2TFLOPS | 624.0TFLOPS | 41.5%",
+    "base/benchmarks/computation-FP8": "/ | / | /",
+}
+
+
+def test_tables_are_read_and_checked(tmp_path, capsys):
+    for folder, cells in {**ROWS, "operation/benchmarks/exp": ""}.items():
+        path = tmp_path / folder / "nvidia" / "A100" / "README.md"
+        path.parent.mkdir(parents=True)
+        path.write_text(BASE.format(cells) if cells else OPERATION)
+    assert call(["import", str(tmp_path / "base"), str(tmp_path / "operation"), "--out", str(tmp_path / "out")]) == 0
+    assert "7 rows: 3 agrees, 1 wrong, 3 not checked" in capsys.readouterr().out
+    path = tmp_path / "out" / "flagperf_results.json"
+    rows = json.loads(path.read_text())["rows"]
+    assert {row["benchmark"]: row["directions"] for row in rows if row["directions"]} == {
+        "interconnect-P2P_intraserver": 2, "interconnect-P2P_interserver": 1,
+    }  # fmt: skip
+    assert call(["validate", str(path)]) == 1
+    found = capsys.readouterr().out
+    for code, message in {
+        "FLAGPERF1": "expected 77.25% (1390.5GB/s / 1.8TB/s), found 75.44%",
+        "FLAGPERF2": "expected at most 100 %, found 101.95%",
+        "FLAGPERF3": "expected 312TFLOPS (",
+        "FLAGPERF4": "expected a mean relative error of at most 0.1, found 0.546",
+    }.items():
+        assert f"{code} " in found
+        assert message in found
