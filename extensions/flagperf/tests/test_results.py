@@ -26,16 +26,10 @@ def test_tables_are_read_and_checked(tmp_path, capsys):
     assert "7 rows: 3 agrees, 1 wrong, 3 not checked" in capsys.readouterr().out
     path = tmp_path / "out" / "flagperf_results.json"
     rows = json.loads(path.read_text())["rows"]
-    assert {row["benchmark"]: row["directions"] for row in rows if row["directions"]} == {
-        "interconnect-P2P_intraserver": 2, "interconnect-P2P_interserver": 1,
-    }  # fmt: skip
+    assert [row["directions"] for row in rows if "P2P" in row["benchmark"]] == [1, 2]
     assert call(["validate", str(path)]) == 1
     found = capsys.readouterr().out
-    for code, message in {
-        "FLAGPERF1": "expected 77.25% (1390.5GB/s / 1.8TB/s), found 75.44%",
-        "FLAGPERF2": "expected at most 100 %, found 101.95%",
-        "FLAGPERF3": "expected 312TFLOPS (",
-        "FLAGPERF4": "expected a mean relative error of at most 0.1, found 0.546",
-    }.items():
-        assert f"{code} " in found
-        assert message in found
+    assert "FLAGPERF1 error expected 77.25% (1390.5GB/s / 1.8TB/s), found 75.44%" in found
+    assert "FLAGPERF2 error expected at most 100 %, found 101.95%" in found
+    assert "FLAGPERF3 warning expected 312TFLOPS (" in found
+    assert "FLAGPERF4 warning expected a mean relative error of at most 0.1, found 0.546" in found
