@@ -54,7 +54,8 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
     assert set(paddle["assumed"]) == {"contract.dataset=synthetic"}
     case = (tmp_path / "cases" / f"{paddle['name']}.toml").read_text()
     for line in ('model = "llama1_13b"', "global_batch = 2048", 'precision = "fp16"', "sharding_stage = 2",
-                 "sharding_degree = 4", "gradient_checkpointing = true", 'fused_ops = ["rms_norm"]', "steps = 100"):  # fmt: skip
+                 "sharding_degree = 4", "gradient_checkpointing = true",
+                 'fused_ops = ["rms_norm"]', "steps = 100"):  # fmt: skip
         assert f"\n{line}\n" in case
     text = llmperf("plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8")[1]
     assert "8 ranks = TP1 x PP1 x DP8" in text
