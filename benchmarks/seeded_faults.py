@@ -24,9 +24,8 @@ from typing import NamedTuple
 
 from llmperf import read_toml
 from llmperf_fuzz import rank_server
-from llmperf_fuzz.ranks import Ranks
 from llmperf_fuzz.search import Search
-from llmperf_fuzz.trials import Trials
+from llmperf_fuzz.trials import Ranks, Trials
 
 CHOSEN = "SEEDED_FAULT_FILE"
 """Variable with the path of the file that names the fault."""

@@ -14,7 +14,7 @@ from llmperf.results.run_result import build_result
 from llmperf.runfolder.filenames import RESULT
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
-from llmperf_datasets.token_cache import cached_tokens
+from llmperf_datasets.text import cached_tokens
 
 from .levels import claims_beside, first_error
 

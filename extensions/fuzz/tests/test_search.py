@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from llmperf.errors import UserError
 from llmperf.types import Case
 from llmperf_fuzz.cases import NAME, case_of, options_of, templates
-from llmperf_fuzz.comparison import Trained, compared
 from llmperf_fuzz.drawing import Space
 from llmperf_fuzz.search import Search
+from llmperf_fuzz.trials import Trained, compared
 
 MODELS = {"llama": False, "qwen": False, "mixtral": True}
 SPACE = Space.of(MODELS, 4, {})

@@ -5,7 +5,7 @@ import socket
 import sys
 
 import pytest
-from llmperf_paddle.loopback import SO_BINDTODEVICE, confine_stores
+from llmperf_paddle.gloo import SO_BINDTODEVICE, confine_stores
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="binds sockets to an interface as Linux does")
 

@@ -155,7 +155,7 @@ def test_no_logits_are_kept_between_forward_and_backward(torch):
 
 @pytest.mark.parametrize("operation", ["rope", "swiglu"])
 def test_operations_are_registered_as_torch_wants_them(torch, operation):
-    from llmperf_pytorch.kernels.rope import rope
+    from llmperf_pytorch.kernels.choice import rope
     from llmperf_pytorch.kernels.swiglu import swiglu
 
     gate, up = (torch.randn(2, 3, 4, 8, requires_grad=True) for _ in range(2))

@@ -11,8 +11,7 @@ from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest, Submission
 from llmperf_slurm.following import job_states, read_state
 from llmperf_slurm.launcher import SlurmLauncher
-from llmperf_slurm.options import slurm_options
-from llmperf_slurm.script import Job, batch_script
+from llmperf_slurm.script import Job, batch_script, slurm_options
 from llmperf_slurm.tools import SlurmError, gpus_of_nodes
 
 LINE = (

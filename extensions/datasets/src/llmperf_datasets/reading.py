@@ -19,8 +19,16 @@ from llmperf.errors import DataError, UserError
 from llmperf.types import DataSource, ReadTokens
 from numpy.typing import NDArray
 
-from llmperf_datasets.text import Encoder, encoded, huggingface_tokens, open_encoder, python_library, text_file
-from llmperf_datasets.token_cache import cached_tokens, file_digest
+from llmperf_datasets.text import (
+    Encoder,
+    cached_tokens,
+    encoded,
+    file_digest,
+    huggingface_tokens,
+    open_encoder,
+    python_library,
+    text_file,
+)
 
 SAMSUM = "samsum"
 PROMPT = "Summarize this dialog:\n{dialog}\n---\nSummary:\n{summary}"

@@ -15,9 +15,8 @@ from llmperf.launching import package_versions
 from llmperf_inspect import model_text
 
 from llmperf_fuzz.cases import NAME, DrawnCase, options_of
-from llmperf_fuzz.comparison import Outcome, Trained, compared
-from llmperf_fuzz.ranks import PYTHON
 from llmperf_fuzz.search import Found
+from llmperf_fuzz.trials import PYTHON, Outcome, Trained, compared
 
 
 def write_report(folder: Path, found: Found, case: DrawnCase, command: str) -> dict[str, Any]:

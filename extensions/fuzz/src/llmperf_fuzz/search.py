@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 
 from llmperf.errors import UserError
 
-from llmperf_fuzz.comparison import Outcome
 from llmperf_fuzz.drawing import Settings, Space
+from llmperf_fuzz.trials import Outcome
 
 MOST_DRAWS = 400
 """Draws in a row of which none can run, or each repeats a fault that was found."""

@@ -19,9 +19,8 @@ from llmperf_compare.ranking import Entry, Standing, standings
 
 from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, arranged, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
-from llmperf_html.document import CHARTS, document
+from llmperf_html.document import CHARTS, IN_USE_BY_ALL, LABELS, MEMORY, WORDS, document
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
-from llmperf_html.words import IN_USE_BY_ALL, LABELS, MEMORY, WORDS
 
 SCRIPTS = (
     *(CHARTS, "dom.js", "bars.js", "table.js", "plot.js", "charts.js", "overview.js", "run.js", "compare.js"),

@@ -10,8 +10,8 @@ from llmperf.types import Curves, Result, Row, Section, Sheet
 from llmperf_compare.kind_texts import disturbed_lines
 
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, COMPUTED
+from llmperf_html.document import NO_LOSS, NO_RECORDS, TOO_LARGE
 from llmperf_html.run_curves import curves_of
-from llmperf_html.words import NO_LOSS, NO_RECORDS, TOO_LARGE
 
 EXPANDED = ("dependencies", "environment")
 """Rows whose parts have a line each: on a page there is room for all of them."""

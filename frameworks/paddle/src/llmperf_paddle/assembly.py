@@ -5,14 +5,16 @@ Fleet has the ranks in llmperf's order: tensor parallel fastest, then data (shar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import paddle
 from llmperf import decays
-from llmperf.types import Optimizer, Plan
+from llmperf.types import Optimizer, Plan, RunSpec
 from paddle import nn
+from paddle.base import core
 from paddle.distributed import fleet, is_initialized, sharding
 from paddle.distributed.collective import Group
 from paddle.nn import ClipGradByGlobalNorm
@@ -22,11 +24,53 @@ from llmperf_paddle import gloo
 from llmperf_paddle.blocks import Design
 from llmperf_paddle.cpu_fleet import group_sharded
 from llmperf_paddle.decoder import Decoder, pipelined
+from llmperf_paddle.gloo import check_port, choose_interface, confine_stores
 from llmperf_paddle.layers import DividedLayers, Layers
-from llmperf_paddle.limits import SEGMENT_SIZE
-from llmperf_paddle.loopback import check_port, choose_interface, confine_stores
-from llmperf_paddle.precision import Mixing
+from llmperf_paddle.limits import SEGMENT_SIZE, amp_level
 from llmperf_paddle.weights import count_parameters, fill_weights, named
+
+DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+class Mixing:
+    """Mixed precision of one run."""
+
+    def __init__(self, spec: RunSpec) -> None:
+        self._precision = spec.contract.precision
+        self._level = amp_level(spec.framework, self._precision)
+
+    @property
+    def master_weights(self) -> bool:
+        """Weights are 16 bits, with float32 copies for the optimiser."""
+        return self._level == "O2"
+
+    @contextmanager
+    def making(self) -> Iterator[None]:
+        """Make new parameters in their precision, so that a large model is never there in float32 first."""
+        before = paddle.get_default_dtype()
+        if self.master_weights:
+            paddle.set_default_dtype(DTYPES[self._precision])
+        try:
+            yield
+        finally:
+            paddle.set_default_dtype(before)
+
+    def computing(self) -> AbstractContextManager[None]:
+        """Around the forward pass."""
+        if self._level is None:
+            return nullcontext()
+        return paddle.amp.auto_cast(level=self._level, dtype=DTYPES[self._precision])
+
+    def scaler(self) -> paddle.amp.GradScaler | None:
+        """Loss scaler: only fp16 needs one."""
+        return paddle.amp.GradScaler(init_loss_scaling=2.0**15) if self._precision == "fp16" else None
+
+
+def allow_tf32(spec: RunSpec) -> None:
+    """Allow cuBLAS to compute float32 products in TF32, if the case says so."""
+    if hasattr(core, "set_cublas_switch"):  # builds for CUDA
+        core.set_cublas_switch(spec.contract.precision == "tf32")
+
 
 Pairs = list[tuple[paddle.Tensor, paddle.Tensor]]
 

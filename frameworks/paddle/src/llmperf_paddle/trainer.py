@@ -17,10 +17,9 @@ from llmperf.errors import PluginError
 from llmperf.types import Device, Plan, StepOutput
 
 from llmperf_paddle import gloo
-from llmperf_paddle.assembly import assemble, join
+from llmperf_paddle.assembly import Mixing, allow_tf32, assemble, join
 from llmperf_paddle.limits import needs_adapter
 from llmperf_paddle.losses import SequenceLosses, deferred, recorded_in, skipped
-from llmperf_paddle.precision import Mixing, allow_tf32
 
 STEPS_KEPT = 16
 """The host may be so many steps ahead of copies that the device has yet to make."""

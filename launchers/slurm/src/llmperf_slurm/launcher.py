@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
-from llmperf_slurm.options import SlurmOptions, slurm_options
+from llmperf_slurm.script import SlurmOptions, slurm_options
 from llmperf_slurm.tools import addresses, gpus_of_nodes, has_container_images, hostnames, require
 
 JOB = "SLURM_JOB_ID"

@@ -19,8 +19,7 @@ from llmperf.reporting import language_option, shown
 from llmperf.types import Row
 
 from llmperf_html.site.content import Content, SiteRun
-from llmperf_html.site.markup import element
-from llmperf_html.site.page import Frame
+from llmperf_html.site.page import Frame, element
 
 NEWEST = 50
 UNDATED = "1970-01-01T00:00:00Z"

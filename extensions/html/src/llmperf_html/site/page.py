@@ -1,18 +1,58 @@
-"""What the pages of a site share: head, navigation, footer, tables, style and script."""
+"""What the pages of a site share: elements that escape foreign text, head, navigation, footer, tables, style."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from html import escape
 from pathlib import PurePosixPath
 from typing import Any
 
 import llmperf
-from llmperf.reporting import word
+from llmperf.reporting import printable, word
 
-from llmperf_html.document import CHARTS, embedded, library
-from llmperf_html.site.markup import Child, Html, element
-from llmperf_html.words import WORDS
+from llmperf_html.document import CHARTS, WORDS, embedded, library
+
+LONGEST = 20_000
+"""Characters of one text."""
+EMPTY = frozenset({"br", "link", "meta", "rect", "wbr"})
+"""Elements without content."""
+
+
+class Html(str):
+    """Text that is HTML already."""
+
+    __slots__ = ()
+
+
+Child = str | None | Iterable["Child"]
+
+
+def element(name: str, /, *children: Child, **attributes: str | int | float | None) -> Html:
+    """An element of HTML or XML without what is None; of attributes, `_` becomes `-`, `__` `:`, `class_` `class`."""
+    named = "".join(
+        f' {key.rstrip("_").replace("__", ":").replace("_", "-")}="{escape(printable(str(value), LONGEST))}"'
+        for key, value in attributes.items() if value is not None
+    )  # fmt: skip
+    if name in EMPTY:
+        return Html(f"<{name}{named}/>")
+    return Html(f"<{name}{named}>{joined(children)}</{name}>")
+
+
+def joined(children: Iterable[Child], between: str = "") -> Html:
+    """Children one after the other."""
+    return Html(between.join(map(_text, children)))
+
+
+def _text(child: Child) -> str:
+    if child is None:
+        return ""
+    if isinstance(child, Html):
+        return child
+    if isinstance(child, str):
+        return escape(printable(child, LONGEST))
+    return joined(child)
+
 
 POLICY = "default-src 'none'; script-src 'self' file:; style-src 'self' file:; base-uri 'none'; form-action 'none'"
 """Only the site's own script and style; `file:` is for sites that are opened from a folder."""

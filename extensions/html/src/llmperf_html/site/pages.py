@@ -10,12 +10,11 @@ from llmperf.types import Rounding, Section
 from llmperf_compare.ranking import Entry, Standing
 
 from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
+from llmperf_html.document import WORDS
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
 from llmperf_html.run_curves import curves_of
 from llmperf_html.site.content import Content, SiteRun, slug
-from llmperf_html.site.markup import Child, Html, element, joined
-from llmperf_html.site.page import Frame, table
-from llmperf_html.words import WORDS
+from llmperf_html.site.page import Child, Frame, Html, element, joined, table
 
 COLOURS = 8
 """Colours of parts, `c0` and following."""

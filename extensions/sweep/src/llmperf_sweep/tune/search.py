@@ -15,8 +15,7 @@ from typing import Any
 from llmperf import encode_pretty, read_bytes, write_bytes
 from llmperf.errors import UserError
 
-from llmperf_sweep.tune.candidates import Planned, Search, planned
-from llmperf_sweep.tune.programs import asked
+from llmperf_sweep.tune.candidates import Planned, Search, asked, planned
 from llmperf_sweep.tune.space import UNSET, Candidate, Dimension, Space, checked, default_space
 from llmperf_sweep.tune.study import Study, key
 from llmperf_sweep.tune.trials import OBJECTIVES, Objective, Trial, Trials

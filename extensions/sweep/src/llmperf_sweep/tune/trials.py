@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from llmperf_sweep.plugin import VARIABLE
-from llmperf_sweep.tune.candidates import Search
+from llmperf_sweep.tune.candidates import Ended, Search, llmperf
 from llmperf_sweep.tune.early_stop import Limit
-from llmperf_sweep.tune.programs import Ended, llmperf
 from llmperf_sweep.tune.space import Candidate
 
 State = Literal["complete", "behind", "failed"]
