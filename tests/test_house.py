@@ -39,7 +39,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "frameworks/megatron_core": 850,
     "frameworks/megatron_deepspeed": 1850,
     "frameworks/paddle": 1950,
-    "frameworks/pytorch": 2350,
+    "frameworks/pytorch": 2300,
     "frameworks/torchtitan": 750,
     "frameworks/transformers": 650,
     "frameworks/zero": 800,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2000,
     "extensions/zh": 50,
-    "outside tests": 93450,
+    "outside tests": 93400,
     "tests": 49550,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
