@@ -27,18 +27,6 @@ def reasons(published):
     return "\n".join(unread(published))
 
 
-def test_a_header_of_two_rows_is_one():
-    published = read(
-        "<table><thead><tr><th rowspan=2>GPUs</th><th>Without CP</th><th colspan='2'>With CP</th></tr>\n"
-        "<tr><th>tok/s/GPU</th><th>TP</th><th>tok/s/GPU</th></tr></thead>\n"
-        "<tbody><tr><td>8</td><td>100</td><td>2</td><td>120</td></tr></tbody></table>"
-    )
-    headers = [column.header for column in published.tables[0].columns]
-    assert headers == ["GPUs", "Without CP tok/s/GPU", "With CP TP", "With CP tok/s/GPU"]
-    assert published.rows == ()
-    assert "its cells are kept: GPUs | Without CP tok/s/GPU" in reasons(published)
-
-
 def test_a_title_above_all_columns_is_no_header():
     published = read(
         "<table><thead><tr><th colspan=2>Llama</th></tr><tr><th>GPUs</th><th>tok/s/GPU</th></tr></thead>"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,71 +13,13 @@ from llmperf.cli.main import call
 
 GUIDE = (Path(__file__).parents[3] / "docs" / "importing.md").read_text(encoding="utf-8")
 SECTION = GUIDE.partition("## A reading profile\n")[2].partition("\n## ")[0]
-FORGE = """# Config Validation Report
-**Hardware**: 8 nodes, 4x NVIDIA H200 (141 GB) per node
-| Config | Status | Steps | MFU (%) | tok/s | Mem/GPU | Loss |
-|---|---|---|---|---|---|---|
-| `7b.toml` | **PASS** | 10 | 53.7 | 38,858 | 81.0 GB | 12.45 |
-| `7b_12gpu_tp4.toml` | **PASS** | 10 | 30.9 | 67,045 | 30.4 GB | 11.75 |
-| `7b_32gpu_fsdp.toml` | **PASS** | 10 | 51.3 | 297,384 | 51.3 GB | 13.56 |
-| `70b_32gpu_tp4.toml` | **PASS** | 20 | 25.6 | 17,769 | 93.2 GB | 11.75 |
-| `70b_32gpu_tp4_pp4.toml` | **PASS** | 20 | 11.0 | 7,641 | 51.0 GB | 11.75 |
-"""
-"""Figures of KempnerForge's validation report (2026-04-06), shortened."""
-FORGE_PROFILE = """[constants]
-device = "H200"
-devices = "8x4"
-precision = "bf16"
-sequence_length = 4096
-model = "llama3_70b"
-[rows]
-"7b.toml" = { model = "llama3_8b", devices = "1x4" }
-"7b_12gpu_tp4.toml" = { model = "llama3_8b", devices = "3x4" }
-"7b_32gpu_fsdp.toml" = { model = "llama3_8b" }
-"""
-PRIME = """run,s/step,tokens/s/GPU,MFU,peak
-torchtitan,5.04,3253,40.7%,144 GiB
-"prime-rl, torch dispatch",4.39,3732,46.6%,141 GiB
-"prime-rl, Mega MoE",4.10,3998,49.9%,141 GiB
-"prime-rl, Mega MoE, selective",3.93,4168,52.0%,203 GiB
-"""
-"""Figures of prime-rl's docs/performance.md (2026-10-02), Qwen3-235B-A22B on 4 nodes of 8 B300; MFU by torchtitan."""
-PRIME_PROFILE = """[columns]
-"run" = "ignored"
-"peak" = "memory"
-[constants]
-device = "B300"
-devices = "4x8"
-model = "qwen3_235b_a22b"
-precision = "bf16"
-sequence_length = "16k"
-"""
-TITAN = """# Performance
-## Llama 3 performance numbers
-| Model size | Batch size | Activation checkpointing | WPS | MFU |
-| --- | --- | --- | --- | --- |
-| 8B | 1 | selective layer | 2904 | 56.8% |
-| 8B | 1 | selective op | 2973 | 58.2% |
-| 70B | 1 | full | 331 | 51.7% |
-## Llama 2 performance numbers
-| Model size | Batch size | Activation checkpointing | WPS | MFU |
-| --- | --- | --- | --- | --- |
-| 13B | 2 | no | 2162 | 61.1%\t|
-| 13B | 2 | selective layer | 1914 | 54.1% |
-| 13B | 2 | selective op | 1904 | 53.8% |
-| 70B | 1[^1] | selective op | 355 | 50.8% |
-| 70B | 2 | full | 353 | 50.5% |
-"""
-"""Figures of torchtitan's docs/performance.md (2024), FSDP2 on 64 A100 of 80 GB."""
-TITAN_PROFILE = """columns."WPS" = "tokens/s/device"
-columns."Activation checkpointing" = "ignored"
-constants = { device = "A100-SXM4-80GB", devices = "8x8", precision = "bf16", sequence_length = "8k" }
-[rows]
-"8B" = { model = "llama3_8b" }
-"13B" = { model = "llama2_13b", sequence_length = "4k" }
-"70B" = { model = "llama3_70b" }
-"Llama 2 performance numbers | 70B" = { model = "llama2_70b", sequence_length = "4k" }
-"""
+TABLES = Path(__file__).parent / "project_tables"
+"""Figures of KempnerForge, prime-rl and torchtitan, each run once, with a profile of each table."""
+FORGE, FORGE_PROFILE, PRIME, PRIME_PROFILE = (
+    (TABLES / name).read_text()
+    for name in ("kempner_configurations.md", "kempner_configurations.toml", "prime_rl_performance.csv",
+                 "prime_rl_performance.toml")
+)  # fmt: skip
 
 
 @pytest.fixture
@@ -93,22 +36,38 @@ def imported(tmp_path, monkeypatch, capsys):
     return run
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "profile", "expected"),
-    [
-        ("forge.md", FORGE, FORGE_PROFILE, ["wrong", "wrong", "agrees", "agrees", "agrees"]),
-        ("titan.md", TITAN, TITAN_PROFILE, ["agrees"] * 8),
-        ("prime.csv", PRIME, PRIME_PROFILE, ["wrong", "agrees", "agrees", "agrees"]),
-    ],
-)
-def test_every_mfu_is_checked_with_ten_lines(imported, capsys, name, text, profile, expected):
-    assert len(profile.splitlines()) <= 10
-    code, rows, err = imported(name, text, profile)
-    assert (code, [row["verdict"] for row in rows]) == (0, expected)
-    assert any("stated by the importer, in p.toml" in why for why in rows[-1]["why"])
-    assert "'run'" not in err
-    call(["validate", "out"])
-    assert "LP622" not in capsys.readouterr().out  # which imports again, without the profile
+def test_the_guide_says_how_many_rows_of_projects_are_checked_with_ten_lines(imported, capsys):
+    outcomes, adapters = Counter(), 0
+    for table in sorted(TABLES.glob("*.[mc]*")):
+        profile = table.with_suffix(".toml").read_text()
+        assert len(profile.splitlines()) <= 10
+        code, rows, _ = imported(table.name, table.read_text(), profile)
+        assert code == 0
+        rows = [row for row in rows if row["why"][0] != "its throughput is withheld"]  # nor an MFU
+        outcomes.update(row["verdict"] for row in rows)
+        adapters += table.read_text().count("LoRA(r=16)")
+        if rows[-1]["verdict"] == "agrees":
+            assert any("stated by the importer, in p.toml" in why for why in rows[-1]["why"])
+        call(["validate", "out"])
+        assert "LP622" not in capsys.readouterr().out  # which imports again, without the profile
+    checked = outcomes["agrees"] + outcomes["wrong"]
+    assert f"**{checked} of {outcomes.total()}** rows" in SECTION
+    assert f"{adapters} of the others train adapters" in SECTION
+    assert outcomes == {"agrees": 32, "wrong": 4, "not checked": 64}
+
+
+def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(imported, capsys):
+    table = (TABLES / "torchtitan_performance.md").read_text()
+    _, _, err = imported("t.md", table, 'constants = { device = "A100-SXM4-80GB", precision = "bf16" }')
+    assert "t.md:3: columns as in the profile torchtitan" in err
+    speed = json.loads(Path("out/t/published.json").read_text())["rows"][0]["metrics"]["tokens_per_second_per_device"]
+    assert speed["value"] == 2904
+    assert call(["validate", "out"]) == 0
+    assert call(["import", "t.md", "--out", "out", "--force", "--profile", "torchtitan"]) == 0
+    capsys.readouterr()
+    assert call(["import", "t.md", "--out", "out", "--profile", "torchtitn"]) == 2
+    expected = "--profile: unknown file or profile 'torchtitn'; did you mean 'torchtitan'?"
+    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

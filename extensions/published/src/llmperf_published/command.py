@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +10,7 @@ import click
 from llmperf import headings_option, json_option, print_json, print_table
 
 if TYPE_CHECKING:
-    from llmperf.types import Verdict
-
-    from llmperf_published.reading.files import Import, Imported
+    from llmperf_published.reading.files import Imported
     from llmperf_published.types.row import OwnFacts
 
 MAX_OTHER_LINES = 8
@@ -53,8 +51,8 @@ Examples:
 @click.option("--precision", metavar="NAME", help="The precision of rows that name none: bf16, fp16, tf32, fp32.")
 @click.option("--sequence-length", metavar="N", help="The sequence length of rows that name none: 4096, 4k.")
 @click.option("--global-batch", metavar="N", help="Sequences of a step, of logs that do not print it.")
-@click.option("--profile", "profile_file", metavar="FILE", type=click.Path(path_type=Path, exists=True, dir_okay=False),
-              help="How columns are read and what rows leave out, as TOML.")  # fmt: skip
+@click.option("--profile", "profile_file", metavar="FILE|NAME",
+              help="How columns are read and what rows leave out, as TOML, or a shipped profile.")  # fmt: skip
 @click.option("--propose", is_flag=True, help="Print a profile for one document instead of importing it.")
 @headings_option
 @json_option
@@ -64,7 +62,7 @@ def command(
     force: bool,
     peaks: Path | None,
     models: tuple[str, ...],
-    profile_file: Path | None,
+    profile_file: str | None,
     propose: bool,
     as_json: bool,
     **statements: str | None,
@@ -86,11 +84,12 @@ def command(
     from llmperf_published.importers import read_by_others
     from llmperf_published.reading.files import import_files, published_in
     from llmperf_published.reading.own_facts import own_facts
-    from llmperf_published.reading.profile import Profile, proposal
+    from llmperf_published.reading.profile import Profile, fitting, named, proposal
     from llmperf_published.reading.vocabulary import squeezed
-    from llmperf_published.rules.verdicts import closing, judged
+    from llmperf_published.rules.vendors import vendor_of, vendor_of_all, vendors
+    from llmperf_published.rules.verdicts import closing, counted, judged
 
-    profile = None if profile_file is None else Profile.read(profile_file)
+    profile = None if profile_file is None else Profile.read(named(profile_file))
     if propose:
         click.echo(proposal(published_in(sources, known_library())))
         return
@@ -100,63 +99,51 @@ def command(
         return
     if statements.pop("global_batch") is not None:
         raise UserError(f"--global-batch: expected logs, found {sources[0]}")
-    library = known_library()
-    own = own_facts(peaks, models, library, statements, profile)
-    result = import_files(sources, out, library, force, own, profile.titles if profile else {})
+    own = own_facts(peaks, models, known_library(), statements, profile)
+    result = import_files(sources, out, known_library(), force, own, profile.titles if profile else {})
     imported = result.documents
     verdicts = [judged(document.published)[1] for document in imported]
+    listed: list[dict[str, Any]] = []
+    cells: list[list[Any]] = []
+    for document, judgements in zip(imported, verdicts, strict=True):
+        published, count, paths = document.published, counted(judgements), (str(document.source), str(document.target))
+        rows = [
+            {"case": row.case, "vendor": vendor_of(published, row), "model": row.model, "variant": row.variant}
+            | verdict.document()
+            for row, verdict in zip(published.rows, judgements, strict=True)
+        ]
+        listed.append({"source": paths[0], "target": paths[1], "vendor": vendor_of_all(published), "rows": rows,
+                       "notes": len(published.notes), "unread": published.unread})  # fmt: skip
+        cases = sorted({row.case for row in published.rows if row.case})
+        names = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)
+        texts = (", ".join(named) or None for named in (vendors(published), names, cases))
+        numbers = (paths[0], len(rows), count["agrees"], count["wrong"], count["not checked"], *texts)
+        cells.append([printable(cell) if isinstance(cell, str) else cell
+                      for cell in (*numbers, len(published.unread), paths[1])])  # fmt: skip
     if as_json:
-        print_json([_as_json(document, rows) for document, rows in zip(imported, verdicts, strict=True)])
+        print_json(listed)
     else:
         headers = ("document", "rows", "agree", "wrong", "not checked", "vendor", "models", "cases", "not understood",
                    "written to")  # fmt: skip
-        print_table(headers, map(_table_row, imported, verdicts))
-        click.echo(closing([verdict for rows in verdicts for verdict in rows]))
+        print_table(headers, cells)
+        click.echo(closing([verdict for judgements in verdicts for verdict in judgements]))
+    tables = [(one.source, table) for one in imported for table in one.published.tables]
+    for source, table in tables if profile is None or not profile.columns else ():
+        shipped = fitting(frozenset(squeezed(column.header) for column in table.columns))
+        if shipped is not None:
+            click.echo(printable(f"{source}:{table.line}: columns as in the profile {shipped.path.stem}"), err=True)
     _print_unread(imported)
-    _print_skipped(result)
+    for text in result.skipped:
+        click.echo(f"skipped: {printable(text)}", err=True)
+    if without := result.without_results:
+        click.echo(f"{without} Markdown file{'s' * (without != 1)} without results", err=True)
     model = next((name for name in models if own and own.stated and name == own.stated.model), None)
-    _print_unused(own, {**statements, "model": model}, imported)
-    read_as = {column.header for one in imported for table in one.published.tables for column in table.columns}
-    titles = set(map(squeezed, read_as))
+    for line in _unused(own, {**statements, "model": model}, imported):
+        click.echo(printable(line), err=True)
+    titles = {squeezed(column.header) for _, table in tables for column in table.columns}
     for header in profile.columns if profile else ():
         if squeezed(header) not in titles:
             click.echo(printable(f"{profile_file}: no table has a column {header!r}"), err=True)
-
-
-def _as_json(document: Imported, verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    from llmperf_published.rules.vendors import vendor_of, vendor_of_all
-
-    published = document.published
-    rows = [
-        {
-            "case": row.case,
-            "vendor": vendor_of(published, row),
-            "model": row.model,
-            "variant": row.variant,
-            **verdict.document(),
-        }
-        for row, verdict in zip(published.rows, verdicts, strict=True)
-    ]
-    paths = {"source": str(document.source), "target": str(document.target), "vendor": vendor_of_all(published)}
-    return {**paths, "rows": rows, "notes": len(published.notes), "unread": published.unread}
-
-
-def _table_row(document: Imported, verdicts: Sequence[Verdict]) -> Sequence[Any]:
-    from llmperf import printable
-
-    from llmperf_published.rules.vendors import vendors
-    from llmperf_published.rules.verdicts import counted
-
-    published, count = document.published, counted(verdicts)
-    cases = sorted({row.case for row in published.rows if row.case})
-    models = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)
-    checked = (count["agrees"], count["wrong"], count["not checked"])
-    texts = (", ".join(vendors(published)) or None, ", ".join(models), ", ".join(cases) or None)
-    cells = (
-        *(str(document.source), len(published.rows), *checked, *texts),
-        *(len(published.unread), str(document.target)),
-    )
-    return [printable(cell) if isinstance(cell, str) else cell for cell in cells]
 
 
 def _print_unread(imported: Sequence[Imported]) -> None:
@@ -176,39 +163,23 @@ def _print_unread(imported: Sequence[Imported]) -> None:
             text = text if len(text) <= 120 else text[:120] + "..."
             click.echo(printable(f"{document.source}:{item.line}: {item.reason}: {text}"), err=True)
         if more := len(unread) - len(listed):
-            where = f"under unread in {document.target}"
-            click.echo(
-                printable(f"{document.source}: {more} more that are not about results, listed {where}"), err=True
-            )
+            others = f"{more} more that are not about results, listed under unread in {document.target}"
+            click.echo(printable(f"{document.source}: {others}"), err=True)
 
 
-def _print_skipped(result: Import) -> None:
-    """List on standard error the documents of folders that could not be read, and count those without results."""
-    from llmperf import printable
-
-    for line in result.skipped:
-        click.echo(f"skipped: {printable(line)}", err=True)
-    if count := result.without_results:
-        click.echo(f"{count} Markdown file{'s' * (count != 1)} without results", err=True)
-
-
-def _print_unused(own: OwnFacts | None, options: Mapping[str, str | None], imported: Sequence[Imported]) -> None:
-    """Name on standard error the user's own devices and models that no row is on."""
-    from llmperf import printable
-
+def _unused(own: OwnFacts | None, options: Mapping[str, str | None], imported: Sequence[Imported]) -> Iterator[str]:
+    """A line for each of the user's own devices, models and statements that no row needs."""
     from llmperf_published.reading.own_facts import names_of
 
-    if own is None:
-        return
     rows = [row for document in imported for row in document.published.rows]
     used = {name for row in rows for name in row.stated}
-    for name in ("device", "devices", "model", "precision", "sequence length") if own.stated else ():
+    for name in ("device", "devices", "model", "precision", "sequence length") if own and own.stated else ():
         if options.get(name.replace(" ", "_")) and name not in used:
-            click.echo(f"--{name.replace(' ', '-')}: no row leaves it out", err=True)
+            yield f"--{name.replace(' ', '-')}: no row leaves it out"
     devices, models = {row.hardware.device for row in rows}, {row.model for row in rows}
-    for device in own.devices:
+    for device in own.devices if own else ():
         if device.entry.model not in devices:
-            click.echo(printable(f"{device.file}: no row is on {' or '.join(names_of(device.entry))}"), err=True)
-    for entry in own.models:
+            yield f"{device.file}: no row is on {' or '.join(names_of(device.entry))}"
+    for entry in own.models if own else ():
         if entry.model.name not in models:
-            click.echo(printable(f"{entry.file}: no row is on {entry.model.name} or {entry.model.title}"), err=True)
+            yield f"{entry.file}: no row is on {entry.model.name} or {entry.model.title}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.numbers import NUMBER, figure, number, whole
@@ -38,7 +38,8 @@ NOT_FIGURES = SETTINGS.union(
 )
 """Columns that hold no figures; other modules read them."""
 
-_ACCEPTED_UNITS = {"throughput": ("tokens a second", "samples or steps a second"), "loss": (), "mfu": ("percent",),
+_SAMPLES = "samples or steps a second"
+_ACCEPTED_UNITS = {"throughput": ("tokens a second", _SAMPLES), "loss": (), "mfu": ("percent",),
                    "hfu": ("percent",)}  # fmt: skip
 """Kinds of unit that a column accepts; columns that are not listed accept any."""
 _MEMORY_UNIT = r"(?:[GMKT]i?B?|bytes)"
@@ -113,44 +114,32 @@ def _enter_throughput(
     if not value.stated:
         throughputs.setdefault("withheld", value)
         return ""
-    scope, problem = _scope(value, header, contents, where)
-    devices = where.devices_per_node
+    unit, column = throughput_words(value.unit or ""), throughput_words(header)
+    divisor = re.search(r"/\s*(\d+)\s*$", value.expression or "")
+    scopes: list[Scope | None] = [unit.scope, column.scope]
+    if divisor and int(divisor[1]) == where.world_size:
+        scopes = ["device"]
+    elif any(_unit_kind(word) == _SAMPLES for word in re.findall(r"[\w/]+/[\w/]+", squeezed(value.unit or header))):
+        scopes = ["unclear"]
+    elif unit.scope == "all" and column.scope and (column.scope == "unclear" or not column.rate):
+        scopes = [column.scope]  # 3000 tokens/s below `per-GPU throughput`
+    elif None not in scopes and "unclear" not in scopes and unit.scope != column.scope:
+        return f"expected the unit of the column under {header!r}, found {value.unit}"
+    scopes += [throughput_words(text, prose=True).scope for text in _explanations(contents, "throughput")]
+    scope, devices = next(filter(None, scopes), None), where.devices_per_node
     if scope == "node" and devices and value.value and value.expression is None:
         # the printed digits are kept with a smaller scale
         value, scope = replace(value, value=value.value / devices, scale=value.scale / devices), "device"
     if scope in ("device", "all"):
-        if throughputs.setdefault(scope, value) is not value:
-            other[header] = value
-            counted = "one device" if scope == "device" else "all devices"
-            problem = f"expected one throughput of {counted}, found another under {header!r}"
-    elif scope != "contradictory":
-        throughputs["throughput"] = value
-        problem = f"expected a unit such as token/p/s under {header!r} to know what it counts"
-        if scope == "node":
-            problem = f"expected the devices of each node in the row, to divide the figure under {header!r}"
-    return problem
-
-
-def _scope(
-    value: Figure, header: str, contents: Contents, where: PublishedHardware
-) -> tuple[Scope | Literal["contradictory"] | None, str]:
-    """Scope of a throughput, by its expression, its unit and its header, or the general table; and a problem."""
-    divisor = re.search(r"/\s*(\d+)\s*$", value.expression or "")
-    devices = (where.nodes or 0) * (where.devices_per_node or 0) or where.devices
-    if divisor and devices is not None and int(divisor[1]) == devices:
-        return "device", ""
-    words = re.findall(r"[\w/]+/[\w/]+", squeezed(value.unit or header))
-    if any(_unit_kind(word) == "samples or steps a second" for word in words):
-        return None, ""
-    unit, column = throughput_words(value.unit or ""), throughput_words(header)
-    if unit.scope and column.scope and unit.scope != column.scope and "unclear" not in (unit.scope, column.scope):
-        if unit.scope == "all" and not column.rate:  # 3000 tokens/s below `per-GPU throughput`
-            return column.scope, ""
-        return "contradictory", f"expected the unit of the column under {header!r}, found {value.unit}"
-    if unit.scope == "all" and column.scope == "unclear":
-        return column.scope, ""
-    general = (throughput_words(text, prose=True).scope for text in _explanations(contents, "throughput"))
-    return next((scope for scope in (unit.scope, column.scope, *general) if scope), None), ""
+        if throughputs.setdefault(scope, value) is value:
+            return ""
+        other[header] = value
+        counted = "one device" if scope == "device" else "all devices"
+        return f"expected one throughput of {counted}, found another under {header!r}"
+    throughputs["throughput"] = value
+    if scope == "node":
+        return f"expected the devices of each node in the row, to divide the figure under {header!r}"
+    return f"expected a unit such as token/p/s under {header!r} to know what it counts"
 
 
 def _explanations(contents: Contents, name: str) -> Iterator[str]:

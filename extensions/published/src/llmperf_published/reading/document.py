@@ -14,12 +14,13 @@ from llmperf_schemas import PUBLISHED_SCHEMA
 
 from llmperf_published.reading.library_match import Known, framework_name
 from llmperf_published.reading.machine import configuration_names
-from llmperf_published.reading.markdown import CSV, blocks, csv_blocks, normal
+from llmperf_published.reading.markdown import CSV, Block, blocks, csv_blocks, normal
 from llmperf_published.reading.names import publishing, vendors_named
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
 from llmperf_published.reading.rows import Document, rows
 from llmperf_published.reading.sections import Contents, contents
 from llmperf_published.reading.settings import stated
+from llmperf_published.reading.xlsx import XLSX, xlsx_blocks
 from llmperf_published.types.document import Note, Published, PublishedRow, Source
 from llmperf_published.types.row import Stated
 
@@ -34,9 +35,22 @@ _DATASET = re.compile(
 
 
 def import_document(data: bytes, name: str, known: Known) -> Published:
-    """Published document from a file called `name`. UserError if it is not UTF-8 text or is too large."""
+    """Published document from a file called `name`. UserError if it is no UTF-8 text or workbook, or too large."""
     if len(data) > MAX_BYTES:
         raise UserError(f"{name}: larger than {MAX_BYTES // 2**20} MiB, the most that is read")
+    if name.lower().endswith(XLSX):
+        found = xlsx_blocks(data, name)
+        count = max((row for block in found for row, _ in block.rows), default=1)
+    else:
+        found, count = _text_blocks(data, name)
+    parts = contents(found, known.titles)
+    digest = hashlib.sha256(data).hexdigest()
+    source = Source(name=PurePath(name).name, sha256=digest, lines=count, language=_language(parts))
+    return published_of(parts, source, known)
+
+
+def _text_blocks(data: bytes, name: str) -> tuple[list[Block], int]:
+    """The blocks of Markdown or CSV, and the number of its lines."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -50,12 +64,9 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
         if len(line) > MAX_LINE:
             raise UserError(f"{name}:{number}: longer than {MAX_LINE} characters, the most that are read of a line")
     try:
-        parts = contents(csv_blocks(text, name) if name.endswith(CSV) else blocks(lines), known.titles)
+        return csv_blocks(text, name) if name.endswith(CSV) else blocks(lines), len(lines)
     except csv.Error as error:
         raise UserError(f"{name}: expected CSV, found another text ({error})") from None
-    digest = hashlib.sha256(data).hexdigest()
-    source = Source(name=PurePath(name).name, sha256=digest, lines=len(lines), language=_language(parts))
-    return published_of(parts, source, known)
 
 
 def published_of(parts: Contents, source: Source, known: Known) -> Published:

@@ -45,14 +45,15 @@ _WITHHELD = re.compile(
     r"[/\\*\-–—―－~.?]*|n\s?/\s?a|n\.?a\.?|none|null|nil|无|暂无|不适用|未公开|tbd|待定", re.IGNORECASE
 )
 _HTML_BEGIN = re.compile(r"\s*(?:<(?:div|center|p)\b[^<>]{0,200}>\s*)*<table\b", re.IGNORECASE)
-_HTML_TAG = re.compile(r"<(/?)([A-Za-z][A-Za-z0-9]{0,10})(\s[^<>]{0,400})?/?>")
+_HTML_CELL = re.compile(r"(<t[rdh]\b[^<>]{0,400}>)", re.IGNORECASE)
+_HTML_DROPPED = re.compile(
+    r"</?(?:table|thead|tbody|tfoot|caption|colgroup|col|tr|td|th|div|center|p|span|font|b|strong|i|em|u|s|small|sub|sup"
+    r"|code|a|br)(?:\s[^<>]{0,400})?/?>",
+    re.IGNORECASE,
+)
+"""Tags that leave only their text; tags that are not known stay text."""
 _HTML_SPAN = re.compile(r"\b(row|col)span\s*=\s*[\"']?(\d{1,3})(?!\d)", re.IGNORECASE)
 _HTML_SPECIAL = re.compile(r"[\\`*|<\[]|_(?=_)|(?<=_)_")
-_HTML_DROPPED = frozenset(
-    ["tbody", "tfoot", "caption", "colgroup", "col", "div", "center", "p", "span", "font", "b", "strong", "i",
-     "em", "u", "s", "small", "sub", "sup", "code", "a", "br", "td", "th"]
-)  # fmt: skip
-"""Tags that leave only their text; tags that are not known stay text."""
 _PLAIN = str.maketrans(
     {"，": ",", "：": ":", "（": "(", "）": ")",
      "；": ";", "＝": "=", "％": "%", "×": "*", "÷": "/", "✕": "*", "＊": "*",
@@ -120,9 +121,14 @@ def csv_blocks(text: str, name: str) -> list[Block]:
     rows, line = [], 1
     for cells in reader:
         if any(cells):
-            rows.append((line, tuple(_HTML_SPECIAL.sub(lambda match: "\\" + match[0], cell.strip()) for cell in cells)))
+            rows.append((line, tuple(unmarked(cell.strip()) for cell in cells)))
         line = reader.line_num + 1
     return [Block("table", rows[0][0], rows=tuple(rows))] if rows else []
+
+
+def unmarked(text: str) -> str:
+    """Text whose signs are no Markdown."""
+    return _HTML_SPECIAL.sub(lambda match: "\\" + match[0], text)
 
 
 def _is_row(line: str, barred: bool) -> bool:
@@ -134,93 +140,53 @@ def _is_row(line: str, barred: bool) -> bool:
 def _html_table(lines: Sequence[str], first: int) -> list[Block]:
     """The HTML table in these lines with the text around its cells; `first` is the number of the first line.
 
-    In the rows that a cell reaches down to, its text is repeated; in further columns it is repeated in the header only.
-    The rows of a header are one: `With CP` above `TP` is `With CP TP`.
+    In the rows that a cell reaches down to, its text is repeated; further columns of a cell are empty.
     """
-    outside: list[tuple[int, str]] = []
-    header: list[tuple[int, tuple[str, ...]]] = []
-    body: list[tuple[int, tuple[str, ...]]] = []
-    cells: list[str] = []
+    rows: list[tuple[int, list[str]]] = []
     reaching: dict[int, tuple[int, str]] = {}  # column to the number of further rows, and the text
-    cell: list[str] | None = None
-    in_header = False
-    down = across = begin = 1
-    total, end, line, text = 0, 0, first, "\n".join(lines)
-
-    def fill() -> None:
-        """Append the cells of earlier rows that belong here."""
-        while (column := len(cells)) in reaching:
-            further, repeated = reaching.pop(column)
-            if further > 1:
-                reaching[column] = (further - 1, repeated)
-            cells.append(repeated)
-
-    def end_cell(raw: str) -> None:
-        nonlocal total
-        words = _HTML_SPECIAL.sub(lambda match: "\\" + match[0], " ".join(html.unescape(raw).split()))
-        fill()
-        rows, columns = (down, across) if total + down * across <= MAX_CELLS else (1, 1)
-        for column in range(columns):
-            repeated = words if column == 0 or in_header else ""
-            if rows > 1:
-                reaching[len(cells)] = (rows - 1, repeated)
-            cells.append(repeated)
-        total += rows * columns
-
-    def end_row() -> None:
-        if cells:
-            fill()
-            if not in_header or body:
-                body.append((begin, tuple(cells)))
-            elif len(cells) > 1 and len(set(cells)) == 1:
-                outside.append((begin, cells[0]))  # a title above all columns
-            else:
-                header.append((begin, tuple(cells)))
-            cells.clear()
-
-    for match in _HTML_TAG.finditer(text):
-        between = text[end : match.start()]
-        if cell is not None:
-            cell.append(between)
-        elif between.strip():
-            outside.append((line, " ".join(between.split())))
-        line += between.count("\n")
-        name, closing, end = match[2].lower(), bool(match[1]), match.end()
-        if name in ("td", "th", "tr", "table") and cell is not None:
-            end_cell("".join(cell))
-            cell = None
-        if name in ("tr", "table"):
-            end_row()
-            begin = line
-        elif name in ("td", "th") and not closing:
-            spans = {kind.lower(): int(count) for kind, count in _HTML_SPAN.findall(match[3] or "")}
-            cell, down, across = [], max(spans.get("row", 1), 1), max(spans.get("col", 1), 1)
-        elif name == "thead":
-            end_row()
-            in_header = not closing
-        elif name == "br" and cell is not None:
-            cell.append(" ")
-        elif name not in _HTML_DROPPED:
-            if cell is not None:
-                cell.append(match[0])
-            else:
-                outside.append((line, match[0]))
-        line += match[0].count("\n")
-    rest = text[end:]
-    if cell is not None:
-        down = across = 1
-        end_cell("".join([*cell, rest]))
-    elif rest.strip():
-        outside.append((line, " ".join(rest.split())))
-    end_row()
-    if header:
-        width = max(len(row) for _, row in header)
-        columns = zip(*(row + ("",) * (width - len(row)) for _, row in header), strict=True)
-        body.insert(0, (header[0][0], tuple(" ".join(filter(None, dict.fromkeys(column))) for column in columns)))
-    result = [Block("text", number, words) for number, words in outside]
-    if body:
-        result.append(Block("table", body[0][0], rows=tuple(body)))
+    outside: list[tuple[int, str]] = []
+    line, total, tag = first, 0, ""
+    for piece in _HTML_CELL.split("\n".join(lines)):
+        begin, line = line, line + piece.count("\n")
+        if _HTML_CELL.fullmatch(piece):
+            tag = piece
+            if tag[1:3].lower() == "tr":
+                rows.append((begin, []))
+            continue
+        text = unmarked(" ".join(html.unescape(_HTML_DROPPED.sub(" ", piece)).split()))
+        cells = rows[-1][1] if rows and tag[1:3].lower() != "tr" else None
+        if cells is None:
+            outside.append((begin, text))
+            continue
+        spans = {kind.lower(): max(int(count), 1) for kind, count in _HTML_SPAN.findall(tag)}
+        down, across = spans.get("row", 1), spans.get("col", 1)
+        total += down * across
+        down, across = (down, across) if total <= MAX_CELLS else (1, 1)
+        while len(cells) in reaching:
+            _repeat(cells, reaching)
+        for column in range(across):
+            if down > 1:
+                reaching[len(cells)] = (down - 1, text if not column else "")
+            cells.append(text if not column else "")
+        if piece.lower().rstrip().endswith(("</tr>", "</table>")):
+            while len(cells) in reaching:
+                _repeat(cells, reaching)
+    rows = [(number, cells) for number, cells in rows if cells]
+    while len(rows) > 1 and not any(rows[0][1][1:]):  # a title above all columns
+        number, cells = rows.pop(0)
+        outside.append((number, cells[0]))
+    result = [Block("text", number, words) for number, words in outside if words]
+    if rows:
+        result.append(Block("table", rows[0][0], rows=tuple((number, tuple(cells)) for number, cells in rows)))
     return sorted(result, key=lambda block: block.line)
+
+
+def _repeat(cells: list[str], reaching: dict[int, tuple[int, str]]) -> None:
+    """Append the cell of an earlier row that reaches down to here."""
+    further, text = reaching.pop(len(cells))
+    if further > 1:
+        reaching[len(cells)] = (further - 1, text)
+    cells.append(text)
 
 
 def _add_line(result: list[Block], line: str, number: int, after_blank: bool) -> None:

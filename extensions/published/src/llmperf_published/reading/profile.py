@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from llmperf_published.reading.vocabulary import column_meaning, squeezed, throu
 from llmperf_published.types.document import Column, Published
 
 STATEMENTS = ("vendor", "device", "devices", "precision", "sequence_length", "model")
+SHIPPED = Path(__file__).parents[1] / "profiles"
+"""Profiles of known documents: each has all columns of their tables."""
 IGNORED = "ignored"
 """The title of a column that is kept and not read."""
 TITLES = ("tokens/s/device", "tokens/s/node", "tokens/s", "MFU (%)", IGNORED)
@@ -54,6 +57,21 @@ class Profile:
         if odd := next((text for text, values in rows.items() if "vendor" in values), None):
             raise UserError(f"{path}: rows.{odd}: expected the vendor under constants, found it here")
         return cls(path, parts["columns"], _statements(parts["constants"], f"{path}: constants"), rows)
+
+
+def named(text: str) -> Path:
+    """The file of a profile: one with this path, or the shipped one of this name. UserError for neither."""
+    known = {path.stem: path for path in SHIPPED.glob("*.toml")}
+    if text not in known and not Path(text).is_file():
+        raise unknown("--profile", "file or profile", text, known)
+    return known.get(text, Path(text))
+
+
+@cache
+def fitting(headers: frozenset[str]) -> Profile | None:
+    """The shipped profile with exactly these squeezed headers."""
+    profiles = map(Profile.read, sorted(SHIPPED.glob("*.toml")))
+    return next((profile for profile in profiles if profile.titles.keys() == headers), None)
 
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:

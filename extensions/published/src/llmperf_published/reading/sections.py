@@ -9,6 +9,7 @@ from typing import get_args
 
 from llmperf_published.reading.cells import with_units
 from llmperf_published.reading.markdown import Block, normal, plain
+from llmperf_published.reading.profile import fitting
 from llmperf_published.reading.vocabulary import (
     COUNTS,
     OTHER_DEGREES,
@@ -208,6 +209,8 @@ def _table(
 
     Only evaluations and throughput may have several columns of one meaning.
     """
+    if not titles and (profile := fitting(frozenset(map(squeezed, headers)))) is not None:
+        titles = profile.titles
     seen: set[str | None] = set()
     columns = []
     for header in headers:
@@ -250,7 +253,8 @@ def is_inference(table: Table) -> bool:
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
     titles = {squeezed(column.header): column.read_as for column in table.columns if column.read_as}
-    return _table(table.line, table.heading, [column.header for column in table.columns], table.rows, titles)
+    headers = [column.header for column in table.columns]
+    return _table(table.line, table.heading, headers, table.rows, titles or {"no header": ""})
 
 
 def _general_name(label: str, text: str) -> str | None:

@@ -14,6 +14,7 @@ from llmperf_published.types.document import Published, PublishedRow
 WITHOUT_LENGTH = ("nominal", "exact")
 """They leave attention out, so that the length of a sequence does not enter."""
 _FROZEN = re.compile(r"(?<![a-z])(?:frozen|freez(?:e|es|ing))(?![a-z])|冻结")
+_ADAPTERS = re.compile(r"(?<![a-z])q?lora(?![a-z])")
 _FIRST_TRAINING = re.compile(r"pre-?train|预训练")
 _CHECKPOINTING = "tuning.gradient_checkpointing"
 
@@ -70,7 +71,7 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
     words = normal(" ".join(text for text in texts if text)).lower()
     frozen = bool(_FROZEN.search(words) or (model.stated_parts and _FIRST_TRAINING.search(words)))
     known = counted(length or 1, recomputed)
-    if not known:
+    if not known or (lora is None and _ADAPTERS.search(words)):  # of adapters that no case describes
         return RowFlops({})
     least = min(counted(1, False).values())
     if length is None:
