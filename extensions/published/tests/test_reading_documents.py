@@ -110,14 +110,6 @@ def test_a_column_of_numbers_that_is_not_known_is_listed_once():
     assert "Yield (tok)" in verdict.why[0]
 
 
-def test_columns_of_two_precisions_are_two_results():
-    header = "GPUs | Model | Throughput - TF32 (tokens/s/GPU) | Throughput - mixed precision (tokens/s/GPU)"
-    published = table(header, "8x A100-SXM4-80GB | Llama 2 7B | 1 800 | 3 600")
-    found = [(row.precision_text, row.metrics.tokens_per_second_per_device.value) for row in published.rows]
-    assert found == [("tf32", 1800), ("mixed precision", 3600)]
-    assert errors(published) == []
-
-
 def test_devices_of_several_vendors_settle_none():
     rows = ("8x A100-SXM4-80GB | Llama 2 7B | 3700", "8x R300 | Llama 2 7B | 700")
     assert table("Hardware | Model | tokens/s/GPU", *rows).vendor is None

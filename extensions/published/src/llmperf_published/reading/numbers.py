@@ -35,8 +35,6 @@ _SPACED = re.compile(r"\d{1,3}(?: \d{3})+(?![\d.]*\d\s*[-+*x/])(?!\d)")
 _FOOTNOTE = re.compile(r"\s*(?:[¹²³⁰⁴-⁹†‡§]+|\[\d{1,2}\]|\[\^[\w.-]{1,60}\]|\*+)$")
 _REMARK = re.compile(r"(.*\d\s*%?)\s*\(([^()]*[^\W\d_][^()]*)\)")
 _LENGTH = re.compile(r"(\d[\d,]*)\s*(k)?\s*(?:tokens?)?", re.IGNORECASE)
-_AMOUNT = re.compile(rf"\s*({NUMBER})\s*([kKmMgGbBtT](?![A-Za-z]))?\s*([A-Za-z]*)\s*")
-_AMOUNT_SCALES = {"k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 
 _TOKEN = re.compile(rf"\s*(?:({_UNSIGNED})|([-+*/()x]))")
 _PRODUCT = re.compile(rf"\s*\(?\s*({_UNSIGNED})\s*[*x]\s*({_UNSIGNED})\s*\)?\s*(?:=[^/]*)?/\s*(\d+)\s*(?:=|$)")
@@ -76,16 +74,6 @@ def length(text: str) -> int | None:
     match = _LENGTH.fullmatch(text.strip())
     value = whole(match[1]) if match else None
     return value * 1024 if value and match and match[2] else value
-
-
-def amount(text: str) -> Figure | None:
-    """A count with an optional magnitude: `1024`, `4M tokens`. None if it cannot be parsed."""
-    match = _AMOUNT.fullmatch(normal(text)) if len(text) <= MAX_EXPRESSION else None
-    if match is None or number(match[1]) is None:
-        return None
-    scale = _AMOUNT_SCALES[match[2].lower()] if match[2] else 1.0
-    digits = match[1].replace(",", "")
-    return Figure(text=text.strip(), value=_scaled(digits, scale), printed=digits, scale=scale, unit=match[3] or None)
 
 
 def figure(text: str, header: str = "") -> Figure | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,12 +16,12 @@ from llmperf_published.reading.library_match import (
     settings_by_path,
 )
 from llmperf_published.reading.machine import configuration_name, hardware, machine, machine_problems
-from llmperf_published.reading.markdown import normal, plain, withheld
+from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.reading.own_facts import on_own_device, stated_of
-from llmperf_published.reading.sections import FIGURES, Contents
+from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
-from llmperf_published.types.document import Column, Note, PublishedRow, TableRow
+from llmperf_published.types.document import Note, PublishedRow, TableRow
 from llmperf_published.types.row import PublishedBatch, PublishedLayout
 
 
@@ -57,9 +56,7 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             if not table.is_aligned(row):
                 reason = f"expected {len(table.columns)} cells, found {len(row.cells)}; only the first is read"
                 contents.missing(row.line, text, reason)
-            precisions = list(filter(None, dict.fromkeys(map(_column_precision, table.columns))))
-            for precision in precisions if len(precisions) > 1 else [None]:  # each is a result of its own
-                yield _row(document, index, number, group, precision)
+            yield _row(document, index, number, group)
         for place, column in enumerate(table.columns):
             if column.read_as is not None or column.name is not None or column_meaning(column.header) is not None:
                 continue
@@ -73,15 +70,6 @@ def rows(document: Document) -> Iterator[PublishedRow]:
                 contents.missing(table.line, plain(column.header) or f"column {place + 1}, without a header", reason)
 
 
-def _column_precision(column: Column) -> str | None:
-    """`tf32` of `Throughput - TF32 (tokens/s)`, `mixed precision`; None for a column that names none, or no figure."""
-    if column.name not in FIGURES - {"evaluation"}:
-        return None
-    header = normal(plain(column.header)).lower()
-    mixed = re.search(r"mixed[ -]precision|(?<![a-z])amp(?![a-z])|混合精度", header)
-    return mixed[0] if mixed else precision_in(header)
-
-
 def _group(row: TableRow) -> str | None:
     """The text of a row that is a heading of rows below it: one cell that names no machine, and no other text."""
     first = plain(row.cells[0]) if row.cells else ""
@@ -91,19 +79,14 @@ def _group(row: TableRow) -> str | None:
     return None if where.nodes or where.devices_per_node else first
 
 
-def _row(document: Document, index: int, number: int, group: str | None, own_precision: str | None) -> PublishedRow:
-    """A row; `own_precision` is what some of its columns name, of which those of other precisions are left out."""
+def _row(document: Document, index: int, number: int, group: str | None) -> PublishedRow:
     contents, known = document.contents, document.known
     table = contents.tables[index]
     row = table.rows[number]
     if not table.is_aligned(row):
         row = replace(row, cells=row.cells[:1])
-    pairs = [
-        (column, cell)
-        for column, cell in zip(table.columns, row.cells, strict=False)
-        if own_precision is None or _column_precision(column) in (None, own_precision)
-    ]
-    columns, row = [column for column, _ in pairs], replace(row, cells=tuple(cell for _, cell in pairs))
+    columns = table.columns[: len(row.cells)]
+    pairs = list(zip(columns, row.cells, strict=False))
     by_name = {column.name: plain(cell) for column, cell in pairs if column.name is not None}
     cells = row_settings.cells_of(by_name)
     configuration = stated(by_name.get("config_name"))
@@ -129,7 +112,6 @@ def _row(document: Document, index: int, number: int, group: str | None, own_pre
         cells.settings.get(key) or stated(by_name.get(key)) or stated(contents.text("general", key))
         for key in ("precision", "dataset")
     )
-    precision_text = own_precision or precision_text
     heading = table.heading if group is None and model_name(table.heading, None, known) else None
     model_text = stated(by_name.get("model")) or contents.text("general", "model") or heading
     model = model_name(model_text, group, known)

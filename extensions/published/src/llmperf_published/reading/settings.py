@@ -9,7 +9,7 @@ from typing import Literal, cast
 
 from llmperf_published.reading.markdown import normal, withheld
 from llmperf_published.reading.names import software_words
-from llmperf_published.reading.numbers import amount, length, whole
+from llmperf_published.reading.numbers import figure, length, whole
 from llmperf_published.reading.vocabulary import phrase, setting
 from llmperf_published.types.row import Claim, PublishedLayout
 
@@ -103,7 +103,7 @@ def batch_claim(value: str) -> Claim | None:
 
 def _claim(match: re.Match[str]) -> Claim | None:
     """`GBS=1024=4M tokens`, `global bs = 4M tokens`; a number without a unit counts sequences."""
-    first, second = amount(match["first"].rstrip(",. ")), amount(match["second"]) if match["second"] else None
+    first, second = figure(match["first"].rstrip(",. ")), figure(match["second"]) if match["second"] else None
     if first is None or (match["second"] and second is None):
         return None
     text = match[0].strip(" ()")

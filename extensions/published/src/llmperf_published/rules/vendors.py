@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache, lru_cache
+from functools import cache
 
 from llmperf.validation import installed_vendors, vendor_catalogue
 
 from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.names import vendors_calling, vendors_named
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import PublishedHardware
@@ -19,11 +18,13 @@ NAME = re.compile(
 )
 """Names of accelerators in a heading: A100, H800, R300, MI300X, BI-V150, 910B."""
 _Names = tuple[str | None, str | None, str | None]
+_recent: list[tuple[Published, tuple[bool, Mapping[_Names, str | None]]]] = []
+"""Documents that were asked about last: what follows from all of their rows is found once."""
 
 
 def vendor_of(published: Published, row: PublishedRow) -> str | None:
     """The vendor of the row's device; None where it is unknown, as for a device that the row alone names."""
-    return _vendors(_Whole(published))[1].get(_names(row.hardware))
+    return _vendors(published)[1].get(_names(row.hardware))
 
 
 def checking_vendor(published: Published, row: PublishedRow) -> str | None:
@@ -38,45 +39,30 @@ def vendor_of_all(published: Published) -> str | None:
 
 def is_comparison(published: Published) -> bool:
     """Check whether rows name devices of several vendors, and the title does not say whose document it is."""
-    return _vendors(_Whole(published))[0]
+    return _vendors(published)[0]
 
 
 def vendors(published: Published) -> list[str]:
     """The vendors of the document and, in a comparison, of its rows."""
     if (vendor := vendor_of_all(published)) is not None:
         return [vendor]
-    return sorted({name for name in _vendors(_Whole(published))[1].values() if name is not None})
+    return sorted({name for name in _vendors(published)[1].values() if name is not None})
 
 
-class _Whole:
-    """A document that is compared by identity, so that what follows from all of its rows is found once."""
-
-    def __init__(self, published: Published) -> None:
-        self.published = published
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Whole) and other.published is self.published
-
-    def __hash__(self) -> int:
-        return id(self.published)
-
-
-@lru_cache(maxsize=4)
-def _vendors(whole: _Whole) -> tuple[bool, Mapping[_Names, str | None]]:
+def _vendors(published: Published) -> tuple[bool, Mapping[_Names, str | None]]:
     """A comparison of vendors or not, and the vendor of each machine that rows name."""
-    published = whole.published
+    if (known := next((found for document, found in _recent if document is published), None)) is not None:
+        return known
     machines = {_names(row.hardware): row.hardware for row in published.rows}
     named = {names: _named(where, published.vendor) for names, where in machines.items()}
     several = len(set(named.values()) - {None}) > 1
-    title = normal(published.title)  # `NVIDIA results` names one vendor, but neither `A100` nor `NVIDIA and MI300X`
-    titles = [vendors_named(text) for text in (title, NAME.sub(" ", title))]
-    others = {name for device in NAME.findall(title) for name in _publishing(device, published.vendor)}
-    titled = titles == [[published.vendor]] * 2 and others <= {published.vendor}
-    comparison = several and not titled
-    whose = None if comparison else published.vendor
+    titles = (published.title, NAME.sub(" ", published.title))  # `A100` alone does not say whose document it is
+    comparison = several and [vendors_named(title) for title in titles] != [[published.vendor]] * 2
     of_rows: dict[_Names, str | None] = {}
     if comparison or published.vendor is not None:
+        whose = None if comparison else published.vendor
         of_rows = {names: named[names] or _unnamed(where, whose, published) for names, where in machines.items()}
+    _recent[:] = [(published, (comparison, of_rows)), *_recent[:3]]
     return comparison, of_rows
 
 
