@@ -56,12 +56,14 @@ def _vendors(published: Published) -> tuple[bool, Mapping[_Names, str | None]]:
     machines = {_names(row.hardware): row.hardware for row in published.rows}
     named = {names: _named(where, published.vendor) for names, where in machines.items()}
     several = len(set(named.values()) - {None}) > 1
-    titles = (published.title, NAME.sub(" ", published.title))  # `A100` alone does not say whose document it is
-    comparison = several and [vendors_named(title) for title in titles] != [[published.vendor]] * 2
+    title, whose = published.title, {published.vendor}  # `NVIDIA results`, but neither `A100` nor `NVIDIA and MI300X`
+    others = {name for device in NAME.findall(title) for name in _publishing(device, published.vendor)}
+    titled = all(set(vendors_named(text)) == whose for text in (title, NAME.sub(" ", title))) and others <= whose
+    comparison = several and not titled
     of_rows: dict[_Names, str | None] = {}
     if comparison or published.vendor is not None:
-        whose = None if comparison else published.vendor
-        of_rows = {names: named[names] or _unnamed(where, whose, published) for names, where in machines.items()}
+        own = None if comparison else published.vendor
+        of_rows = {names: named[names] or _unnamed(where, own, published) for names, where in machines.items()}
     _recent[:] = [(published, (comparison, of_rows)), *_recent[:3]]
     return comparison, of_rows
 
