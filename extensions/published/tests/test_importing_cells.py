@@ -8,7 +8,7 @@ from llmperf_published.reading.machine import configuration_name, hardware
 from llmperf_published.reading.markdown import blocks, plain, split_cells, withheld
 from llmperf_published.reading.numbers import broken_link, computed, figure, product
 from llmperf_published.reading.row_settings import default_of
-from llmperf_published.reading.settings import assignments, degrees, layout_in, precision_in
+from llmperf_published.reading.settings import assignments, layout_in, precision_in
 from llmperf_published.reading.vocabulary import column_meaning, heading_kind, meaning
 
 
@@ -182,20 +182,6 @@ def test_settings(text, settings):
 def test_text_that_is_no_setting_is_kept():
     assert assignments("GAS=64, see the script").rest == ["see the script"]
     assert assignments("GAS=64, GAS=32").rest == ["GAS=32"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("TP4PP1DP2", {"TP": 4, "PP": 1, "DP": 2}),
-        ("tp=4, pp=1", {"TP": 4, "PP": 1}),
-        ("TP8_PP2_EP2", {"TP": 8, "PP": 2, "EP": 2}),
-        ("TP4 and more", None),
-        ("", None),
-    ],
-)
-def test_degrees(text, expected):
-    assert degrees(text) == expected
 
 
 def test_layouts_of_texts():

@@ -10,7 +10,6 @@ from llmperf_published.reporting.markdown import cell, published_markdown
 from llmperf_published.rules.verdicts import judged
 from published_tables import A100, X1, codes, errors, markdown, read, table, unread, value
 
-DEGREES = st.sampled_from(["TP", "PP", "CP", "EP", "VP", "FSDP", "DP"])
 HEADER = "GPU | Model | Tokens/s"
 INFERENCE = "expected a table of training results, found inference"
 NO_RESULTS = "expected a table of general metrics or of results"
@@ -49,18 +48,6 @@ def test_a_row_that_lacks_a_cell_gives_no_figures(tmp_path, capsys):
     )
     assert call(["validate", str(source), "--json"]) == 0
     assert "error" not in {finding["severity"] for finding in json.loads(capsys.readouterr().out)[0]["findings"]}
-
-
-@pytest.mark.slow
-@given(st.dictionaries(DEGREES, st.integers(1, 64), min_size=1), st.sampled_from(["=", " ", ": "]))
-def test_degrees_read_from_a_cell_are_those_from_columns(degrees, sign):
-    cell = ", ".join(f"{name}{sign}{value}" for name, value in degrees.items())
-    if cell in ("FSDP 1", "FSDP 2"):
-        return
-    from_cell = only(table("Parallelism | TGS", f"{cell} | 100")).parallelism
-    header, row = " | ".join(degrees), " | ".join(map(str, degrees.values()))
-    from_columns = only(table(f"{header} | TGS", f"{row} | 100")).parallelism
-    assert from_cell == from_columns
 
 
 @given(st.lists(st.text("<>/theadrTH |&;=\"'0129\n", max_size=12), max_size=12))
