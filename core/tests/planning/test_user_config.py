@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import os
+import platform
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 
+import llmperf
 import pytest
 from llmperf.errors import UserError
+from llmperf.files import json_files
+from llmperf.planning import environment_report, nodes
+from llmperf.planning.states import Site
 from llmperf.planning.user_config import Tables, UserConfig, user_config
+from llmperf.types import Interpreter
 
 WHOLE = """
 [environments]
@@ -116,3 +125,157 @@ def test_a_group_of_several_users_may_not_write_the_file(tmp_path, monkeypatch):
     monkeypatch.setattr(grp, "getgrgid", lambda _: grp.struct_group(("lab", "x", 1, ["ann", "bob"])))
     with pytest.raises(UserError, match="only its owner can write, found mode 664"):
         user_config(tmp_path)
+
+
+SMALL = ["--set", "steps=8", "--set", "contract.warmup_steps=2", "--set", "model=llama_tiny", "--set", "seq_len=16"]
+STUB = ["default", "--vendor", "stub", "--framework", "stub", *SMALL]
+
+
+@pytest.fixture
+def in_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def interpreter(folder: Path, script: str, name: str = "python") -> Path:
+    """A stand-in for a Python executable."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return path
+
+
+def report(**changes) -> dict:
+    """What an environment with the stub plugins reports."""
+    from llmperf_stub.vendor import llmperf_probe
+
+    plugin = {"distribution": "llmperf-stub", "version": "1.0", "problem": None}
+    known = {
+        "llmperf_version": llmperf.__version__,
+        "python_version": "3.12.3",
+        "plugins": [{"role": role, "name": "stub", **plugin} for role in ("vendor", "framework")],
+        "probes": [json_files.builtins(llmperf_probe())],
+        "left_out": [],
+    }
+    return known | changes
+
+
+def reporting(folder: Path, **changes) -> Path:
+    """A stand-in for a Python that reports this."""
+    (folder / "report.json").write_text(json.dumps(report(**changes), separators=(",", ":")) + "\n")
+    return interpreter(folder, f"echo a banner; cat {folder / 'report.json'}")
+
+
+def test_the_plan_names_the_interpreter_of_the_ranks(stub_site, in_folder, ran):
+    path = reporting(in_folder)
+    plan = json.loads(ran(0, "plan", *STUB, "--python", path, "--json").out)["plan"]
+    assert plan["interpreter"] == {"path": str(path), "version": "3.12.3", "environment": None}
+    assert plan["worker"]["agent"][0] == sys.executable  # the agent is llmperf's own on this machine
+    assert f"{path}, 3.12.3" in ran(0, "plan", *STUB, "--python", path).out
+
+
+def test_an_environment_is_named_in_the_users_file(stub_site, in_folder, ran):
+    path = reporting(in_folder)
+    (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "./python"\n[default]\nenvironment = "vendor"\n')
+    (in_folder / "below").mkdir()
+    os.chdir(in_folder / "below")  # found in the folder above
+    for words in (["--python", "vendor"], []):
+        found = json.loads(ran(0, "plan", *STUB, "--json", *words).out)["plan"]["interpreter"]
+        assert found == {"path": str(path), "version": "3.12.3", "environment": "vendor"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"plugins": []}, "framework 'stub' is not installed; install llmperf-stub there"),
+        ({"llmperf_version": "9.9.9"}, f"has llmperf-core 9.9.9, expected {llmperf.__version__} as here"),
+        ({"probes": []}, "vendor 'stub' sees no device here"),
+    ],
+)
+def test_what_the_environment_lacks_is_refused(stub_site, in_folder, ran, changes, message):
+    path = reporting(in_folder, **changes)
+    assert message in ran(2, "run", *STUB, "--python", path).err
+    assert not (in_folder / "runs").exists()
+
+
+def test_each_problem_has_a_line(stub_site, in_folder, ran):
+    plugins = [
+        {"role": "vendor", "name": "stub", "distribution": "llmperf-stub", "version": "1.1", "problem": None},
+        {"role": "framework", "name": "stub", "distribution": "llmperf-stub", "version": "1.0",
+         "problem": "framework 'stub' (llmperf-stub) needs tensors>=2 (not installed)"},
+    ]  # fmt: skip
+    path = reporting(in_folder, plugins=plugins)
+    lines = ran(2, "run", *STUB, "--python", path).err.splitlines()
+    assert sum("expected llmperf-stub 1.0 as here, found llmperf-stub 1.1" in line for line in lines) == 1
+    assert sum("needs tensors>=2 (not installed)" in line for line in lines) == 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ("echo 'no such module' >&2; exit 3", "no such module (exit status 3)"),
+        ("exit 0", "no output (exit status 0)"),
+        ("echo '[]'", "[] (exit status 0)"),
+        ("sleep 20", "did not answer within 0.5 s"),
+    ],
+)
+def test_an_interpreter_that_does_not_report_is_refused_in_one_line(
+    stub_site, in_folder, ran, monkeypatch, script, message
+):
+    monkeypatch.setattr(environment_report, "LIMIT_SECONDS", 0.5 if "sleep" in script else 60.0)
+    path = interpreter(in_folder, script)
+    (line,) = ran(2, "plan", *STUB, "--python", path).err.splitlines()
+    assert f"{path}: " in line
+    assert message in line
+
+
+def test_a_real_interpreter_without_llmperf_is_refused(stub_site, in_folder, ran, monkeypatch):
+    path = interpreter(in_folder, f'exec {sys.executable} -I -S "$@"')
+    assert "llmperf-core is not installed" in ran(2, "plan", *STUB, "--python", path).err
+
+
+@pytest.mark.slow
+def test_this_interpreter_reports_and_runs(stub_site, in_folder, ran, monkeypatch):
+    (in_folder / "llmperf.py").write_text("raise SystemExit('imported from the current folder')\n")
+    path = interpreter(in_folder, f'LLMPERF_OTHER=1 exec {sys.executable} "$@"')
+    (in_folder / "llmperf.toml").write_text(f'[environments]\nother = "{path}"\n')
+    result = json.loads(ran(0, "run", *STUB, "--python", "other", "--json").out)["result"]
+    assert (result["status"], result["software"]["worker_environment"]) == ("complete", "other")
+    assert result["software"]["python"] == platform.python_version()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--python", "./none"], "--python: expected a Python executable or the folder of an environment, found no "),
+        (["--python", "vendr"], "unknown environment 'vendr'; did you mean 'vendor'?"),
+        (["--container-image", "a:1"], "--container-image a:1: launcher 'local' starts no containers; "),
+    ],
+)
+def test_a_wrong_name_or_path_is_refused(stub_site, in_folder, ran, words, message):
+    (in_folder / "llmperf.toml").write_text('[environments]\nvendor = "/opt/vendor/bin/python"\n')
+    assert message in ran(2, "plan", *STUB, *words).err
+
+
+def test_a_launcher_is_asked_for_nodes_once_for_runs_that_need_the_same(monkeypatch):
+    events = []
+
+    def reach(site, count):
+        events.append(f"ask for {count}")
+        return SimpleNamespace(nodes=count, close=lambda: events.append(f"give back {count}"))
+
+    monkeypatch.setattr(nodes, "reach", reach)
+    in_use, site = nodes.NodesInUse(), Site(launcher="ssh", launcher_options={"queue": "a"})
+    for count in (1, 1, 2, 2):
+        assert in_use.reach(site, count).nodes == count
+    in_use.close()
+    in_use.close()
+    assert events == ["ask for 1", "give back 1", "ask for 2", "give back 2"]
+
+
+def test_an_old_python_of_the_ranks_is_not_given_an_option_that_it_lacks():
+    old, new = (Interpreter(path="/opt/python", version=version) for version in ("3.10.4", "3.11.0"))
+    command = ("{python}", "-P", "-m", "train")
+    assert nodes.by_interpreter(command, old) == ("{python}", "-m", "train")
+    assert nodes.by_interpreter(command, new) == nodes.by_interpreter(command, None) == command

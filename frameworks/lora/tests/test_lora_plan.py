@@ -7,6 +7,7 @@ from llmperf.files.json_files import convert
 from llmperf.types import Probe
 from llmperf_lora import limits
 from llmperf_lora.plugin import llmperf_plan_workers, llmperf_worker_env
+from llmperf_testing import FrameworkContract
 
 LORA = {"lora": {}}
 
@@ -100,3 +101,8 @@ def test_frameworks_that_train_all_weights_refuse_adapters(program, framework):
     hook = import_module(f"llmperf_{framework}.plugin").llmperf_plan_workers
     found = {one.where: one.message for one in hook(spec, convert(program.PROBE, Probe, "probe")).problems}
     assert found == {"contract.lora": f"{framework} trains all weights; framework 'lora' trains adapters"}
+
+
+class TestLora(FrameworkContract):
+    plugin = "lora"
+    seed = 1

@@ -8,6 +8,7 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.states import Selection, Site
 from llmperf.types import Probe
 from llmperf_megatron_deepspeed.plugin import llmperf_plan_workers
+from llmperf_testing import FrameworkContract
 
 CASE = "llama2_7b_pretrain_megatron"
 A100 = "A100-SXM4-40GB:1x8"
@@ -105,3 +106,8 @@ def test_models_of_any_family_are_built_from_known_blocks_only(program):
     assert found["model.family"] == f"{families}; the nearest is --framework zero, which builds it"
     (message,) = problems(program, {"model": facts | {"family": "qwen3", "multi_token_layers": 1}}).values()
     assert message == "megatron_deepspeed builds only models with multi_token_layers 0, found 1 (tiny)"
+
+
+class TestMegatronDeepspeed(FrameworkContract):
+    plugin = "megatron_deepspeed"
+    seed = 2

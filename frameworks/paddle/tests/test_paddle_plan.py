@@ -8,6 +8,7 @@ from llmperf.types import Probe
 from llmperf_inspect.checks import examine
 from llmperf_paddle import installed, limits
 from llmperf_paddle.plugin import llmperf_plan_workers
+from llmperf_testing import FrameworkContract
 
 GPU = {
     "devices": [{"index": 0, "model": "GPU", "memory_bytes": None}],
@@ -218,3 +219,8 @@ def test_doctor_says_what_speaks_against_the_builds(builds, versions, message):
 def test_the_installed_build_is_found():
     assert list(installed.installed_builds()) == ["paddlepaddle"]
     assert installed.build_problem() is None
+
+
+class TestPaddle(FrameworkContract):
+    plugin = "paddle"
+    seed = 3

@@ -10,6 +10,7 @@ from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
 from llmperf.types import Probe
 from llmperf_pytorch.plugin import llmperf_plan_workers
+from llmperf_testing import FrameworkContract
 
 GPU = [{"index": 0, "model": "GPU", "memory_bytes": 2**34}]
 
@@ -135,3 +136,8 @@ def test_experts_without_one_kernel_for_all_are_said_while_planning(framework, d
     assert any("the host waits" in note for note in plan.worker.notes) is each
     compiled = plan_only(replace(chosen, settings=(*chosen.settings, "tuning.compile=true")), Site(on=f"{device}:1x1"))
     assert any("a product of its own" in problem.message for problem in compiled.problems) is each
+
+
+class TestPytorch(FrameworkContract):
+    plugin = "pytorch"
+    seed = 4

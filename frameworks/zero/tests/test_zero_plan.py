@@ -13,6 +13,7 @@ from llmperf.files.json_files import convert
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Planned, Selection, Site
 from llmperf.types import Probe
+from llmperf_testing import FrameworkContract
 from llmperf_zero.options import deepspeed_facts
 from llmperf_zero.plugin import llmperf_plan_workers, llmperf_trace_step, llmperf_worker_env
 
@@ -263,3 +264,8 @@ def test_fp32_runs_have_such_sums_anyway_and_stage_0_has_16_bits_only():
     assert "data_types" not in json.loads(planned.plan.worker.files["ds_config.json"])
     refused = plan("sharding_stage=0", "accumulation_dtype=fp32")
     assert "zero.accumulation_dtype" in [problem.code for problem in refused.problems]
+
+
+class TestZero(FrameworkContract):
+    plugin = "zero"
+    seed = 5

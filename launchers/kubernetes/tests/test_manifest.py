@@ -1,12 +1,20 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 import yaml
+from llmperf.cli.main import call
 from llmperf.errors import UserError
+from llmperf.types import NodeCommand, NodeRequest, Submission
+from llmperf_kubernetes import launcher as module
+from llmperf_kubernetes.launcher import KubernetesLauncher
 from llmperf_kubernetes.manifest import Object, as_yaml, device_number, job_objects
 from llmperf_kubernetes.options import checked_options
 
@@ -166,3 +174,185 @@ def test_options_are_refused_with_the_place_and_what_was_expected(table, message
         checked_options(table)
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+class Cluster:
+    def __init__(self, folder):
+        self.folder = folder
+        self.set(installed=["trainjob", "jobset"])
+
+    def set(self, **settings):
+        (self.folder / "settings.json").write_text(json.dumps({"installed": ["jobset"], **settings}))
+
+    @property
+    def kinds(self):
+        return sorted(path.stem.removeprefix("object-") for path in self.folder.glob("object-*.json"))
+
+    @property
+    def calls(self):
+        return [json.loads(line) for line in (self.folder / "calls.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def cluster(tmp_path, monkeypatch):
+    program = tmp_path / "bin" / "kubectl"
+    program.parent.mkdir()
+    double = Path(__file__).with_name("kubectl_double.py")
+    program.write_text(f'#!/bin/sh\nexec "{sys.executable}" "{double}" "$@"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
+    monkeypatch.setenv("CLUSTER", str(tmp_path))
+    monkeypatch.setattr(module, "SECONDS_BETWEEN_LOOKS", 0.01)
+    return Cluster(tmp_path)
+
+
+def request(nodes=2, **options):
+    return NodeRequest(nodes=nodes, devices=None, hosts=(), options={"image": "llmperf:1", **options})
+
+
+@pytest.mark.slow
+def test_commands_reach_the_pods_in_the_order_of_their_indexes(cluster):
+    launcher = KubernetesLauncher()
+    nodes = launcher.nodes(request())
+    assert [node.address for node in nodes] == ["127.0.0.1", "127.0.0.2"]
+    assert cluster.kinds == ["TrainJob", "TrainingRuntime"]
+    program = "import os, sys; print(os.environ['LLMPERF_NODE_RANK'], sys.stdin.readline(), end=''); sys.exit(3)"
+    given = [NodeCommand(node_rank=rank, host=node.host, argv=(sys.executable, "-c", program),
+                         env={"LLMPERF_NODE_RANK": str(rank)}) for rank, node in enumerate(nodes)]  # fmt: skip
+    for rank, command in enumerate(launcher.commands(given)):
+        done = subprocess.run(command.argv, input="a line\n", capture_output=True, text=True, check=False)
+        assert (done.stdout, done.returncode) == (f"{rank} a line\n", 3)
+    launcher.close()
+    launcher.close()
+    assert cluster.kinds == []
+
+
+@pytest.mark.slow
+def test_a_jobset_is_created_where_no_trainjob_is_installed(cluster):
+    cluster.set(installed=["jobset"])
+    launcher = KubernetesLauncher()
+    launcher.nodes(request(context="lab", namespace="bench"))
+    assert cluster.kinds == ["JobSet"]
+    command = NodeCommand(node_rank=0, host="pod-0", argv=("true",), env={})
+    (process,) = launcher.commands([command])
+    assert process.argv[1:] == ("--context", "lab", "--namespace", "bench",
+                                *["exec", "--stdin", "--container", "node", "pod-0", "--", "env", "true"])  # fmt: skip
+    launcher.close()
+    cluster.set(installed=[])
+    with pytest.raises(UserError, match="expected the kind TrainJob or JobSet in the cluster, found neither"):
+        launcher.nodes(request())
+
+
+@pytest.mark.slow
+def test_a_pod_that_cannot_start_ends_the_wait_and_the_job(cluster):
+    waiting = {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "llmperf:1"'}
+    cluster.set(pod_status={"phase": "Pending", "containerStatuses": [{"state": {"waiting": waiting}}]})
+    with pytest.raises(UserError, match=r'pod \S+ does not run: ImagePullBackOff: Back-off pulling image "llmperf:1"'):
+        KubernetesLauncher().nodes(request())
+    assert cluster.kinds == []
+
+
+@pytest.mark.slow
+def test_pods_without_a_host_are_shown_until_the_time_is_over(cluster, monkeypatch, capsys):
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                 "message": "0/4 nodes are available: 4 Insufficient nvidia.com/gpu."}  # fmt: skip
+    cluster.set(pod_status={"phase": "Pending", "conditions": [condition]})
+    clock = iter(range(0, 1000, 25))
+    monkeypatch.setattr(module.time, "monotonic", lambda: float(next(clock)))
+    with pytest.raises(UserError, match=r"expected 2 pods to run within 1 minutes .*, found 0: llmperf-\w+-node-0-1"):
+        KubernetesLauncher().nodes(request(wait_minutes=1))
+    shown = capsys.readouterr().err
+    assert shown.count("0 of 2 pods run; ") == 1
+    assert "Unschedulable: 0/4 nodes are available: 4 Insufficient nvidia.com/gpu." in shown
+    assert cluster.kinds == []
+
+
+@pytest.mark.slow
+def test_a_failed_job_and_an_exceeded_quota_are_named(cluster, monkeypatch):
+    monkeypatch.setattr(module.secrets, "token_hex", lambda length: "1")
+    event = {"message": "exceeded quota: gpus", "involvedObject": {"name": "llmperf-1-node-0"}}
+    failed = {"type": "Failed", "status": "True", "reason": "FailedJobs", "message": "jobset failed"}
+    cluster.set(no_pods=True, events=[event], job_status={"conditions": [failed]})
+    with pytest.raises(UserError, match="job llmperf-1: Failed: FailedJobs: jobset failed: exceeded quota: gpus"):
+        KubernetesLauncher().nodes(request())
+    assert cluster.kinds == []
+
+
+@pytest.mark.slow
+def test_an_interrupted_wait_deletes_the_job(cluster, monkeypatch):
+    def interrupt(seconds):
+        raise KeyboardInterrupt
+
+    cluster.set(no_pods=True)
+    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=time.monotonic, sleep=interrupt))
+    with pytest.raises(KeyboardInterrupt):
+        KubernetesLauncher().nodes(request())
+    assert [call[0] for call in cluster.calls][-1] == "delete"
+    assert cluster.kinds == []
+
+
+def test_what_kubectl_refuses_is_one_line(cluster, monkeypatch):
+    cluster.set(refused={"create": "Error from server (Forbidden): jobsets is forbidden"})
+    with pytest.raises(UserError, match=r"kubectl create: Error from server \(Forbidden\): jobsets is forbidden$"):
+        KubernetesLauncher().nodes(request())
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(UserError, match="expected the program kubectl, found none in PATH"):
+        KubernetesLauncher().nodes(request())
+
+
+def test_a_job_that_cannot_be_deleted_is_named(cluster, capsys):
+    launcher = KubernetesLauncher()
+    launcher.nodes(request())
+    cluster.set(refused={"delete": "Unable to connect to the server"})
+    launcher.close()
+    shown = capsys.readouterr().err
+    assert "was not deleted: Unable to connect to the server; delete it with: " in shown
+
+
+@pytest.mark.slow
+def test_a_pod_that_has_ended_during_the_run_is_named_with_the_reason(cluster, capsys):
+    launcher = KubernetesLauncher()
+    launcher.nodes(request(1))
+    terminated = {"exitCode": 137, "reason": "OOMKilled"}
+    cluster.set(pod_status={"phase": "Failed", "containerStatuses": [{"state": {"terminated": terminated}}]})
+    launcher.close()
+    assert "node-0-0-x0 on host host-0: OOMKilled: exit code 137\n" in capsys.readouterr().err
+    cluster.set()
+    launcher.nodes(request(1))
+    cluster.set(pod_status={"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory."})
+    launcher.close()
+    assert "on host host-0: Evicted: The node was low on memory.\n" in capsys.readouterr().err
+
+
+def test_what_a_pod_says_does_not_control_the_terminal(cluster, capsys):
+    launcher = KubernetesLauncher()
+    launcher.nodes(request())
+    cluster.set(pod_status={"phase": "Failed", "reason": "Error", "message": "\x1b]0;title\x07gone"})
+    launcher.close()
+    assert r"on host host-0: Error: \x1b]0;title\x07gone" in capsys.readouterr().err
+
+
+def test_the_preview_is_a_manifest_even_without_a_cluster(cluster, monkeypatch):
+    submission = Submission(command=("run", "tiny", "--label=\x1b[2J"), request=request(nodes=4), out="/runs")
+    monkeypatch.setenv("PATH", "/nowhere")
+    text = KubernetesLauncher().preview(submission)
+    assert text is not None
+    assert text.startswith("# llmperf run tiny --label=\\x1b[2J\n# 4 pods")
+    assert [item["kind"] for item in yaml.safe_load_all(text)] == ["TrainingRuntime", "TrainJob"]
+
+
+def test_an_image_is_needed_and_hosts_are_the_clusters_choice():
+    with pytest.raises(UserError, match="image: expected a container image with llmperf, found none"):
+        KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=(), options={}))
+    with pytest.raises(UserError, match="--hosts a: launcher 'kubernetes' lets the cluster choose"):
+        KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=("a",), options={"image": "x"}))
+
+
+def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(cluster, monkeypatch, capsys):
+    monkeypatch.chdir(cluster.folder)
+    words = ["run", "--launcher", "kubernetes", "--container-image", "mine:2", "--set", "tuning.nodes=3", "--dry-run"]
+    assert call(words) == 0
+    runtime, job = yaml.safe_load_all(capsys.readouterr().out)
+    pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
+    assert (pod["containers"][0]["image"], job["spec"]["trainer"]["numNodes"]) == ("mine:2", 3)
+    assert cluster.kinds == []

@@ -10,6 +10,7 @@ from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 from llmperf_ascend.plugin import llmperf_setup_device
+from llmperf_testing import VendorContract
 
 HEAD = """\
 +------------------------------------------------------------------------------------------------+
@@ -176,3 +177,7 @@ def test_an_npu(played, monkeypatch):
     monkeypatch.setitem(sys.modules, "torch_npu", None)
     with pytest.raises(PluginError, match=r"torch_npu, .*, cannot be imported"):
         llmperf_setup_device(played.plan, 0)
+
+
+class TestAscend(VendorContract):
+    plugin = "ascend"

@@ -9,8 +9,9 @@ import pytest
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.types import Plan, Result
-from llmperf_cpu import device, host, rules, sampler
+from llmperf_cpu import device, host, peak, rules, sampler
 from llmperf_cpu.device import CpuDevice
+from llmperf_testing import VendorContract
 
 
 def ask(hook, **arguments):
@@ -165,3 +166,14 @@ def test_temperature_is_the_hottest_cpu_sensor(tmp_path, monkeypatch):
         for number, value in enumerate(readings, 1):
             (tmp_path / name / f"temp{number}_input").write_text(f"{value}\n")
     assert sampler.HostSampler().sample(0).temperature_celsius == 55.25
+
+
+class TestCpu(VendorContract):
+    plugin = "cpu"
+
+    @pytest.fixture(autouse=True)
+    def _measure_nothing(self, monkeypatch, tmp_path):
+        """A measurement that takes no time, kept nowhere."""
+        best = {"flops_per_second": 1e15, "size": 2048, "core_share": 1.0, "date": "2026-01-01"}
+        monkeypatch.setenv("LLMPERF_CACHE_DIR", str(tmp_path))
+        monkeypatch.setattr(peak, "_measure", lambda key: {**best, "key": key})

@@ -5,6 +5,7 @@ from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
+from llmperf_testing import VendorContract
 
 P800 = (
     "00000000:03:00.0 0 0 02K15K624CV00304 36 0 0 0 86 1450 1450 1450 1450 1450 1450"
@@ -224,3 +225,7 @@ def test_bf16_is_refused_with_what_there_is(machines):
     answer = plan_run(Selection(CASE, settings=("dataset=synthetic", "precision=bf16")), Site(on="R300:1x8"))
     (problem,) = answer.problems
     assert problem.message.startswith("R300 (kunlunxin) offers fp32, fp16, found bf16; nearest: --set precision=fp16")
+
+
+class TestKunlunxin(VendorContract):
+    plugin = "kunlunxin"

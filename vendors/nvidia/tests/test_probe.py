@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from llmperf.plugins.loading import load_for
+from llmperf_testing import VendorContract
 
 
 def probe():
@@ -97,3 +98,7 @@ def test_a_driver_without_gpus_and_a_mig_slice_that_is_asked_for_are_one_line(ma
     answer = probe()
     assert answer.devices == ()
     assert "expected whole GPUs, found the MIG slice MIG-1234" in answer.problems[0]
+
+
+class TestNvidia(VendorContract):
+    plugin = "nvidia"

@@ -10,6 +10,7 @@ from llmperf.planning.ready import ready
 from llmperf.planning.states import Selection, Site
 from llmperf.plugins.loading import load_for
 from llmperf_rocm.plugin import llmperf_setup_device
+from llmperf_testing import VendorContract
 
 MI300X = "AMD Instinct MI300X"
 # amd-smi of ROCm 6 to 10 on MI300X and MI355X, shortened
@@ -231,3 +232,7 @@ def test_a_gpu_is_a_cuda_device_of_torch_and_another_build_of_it_is_refused(play
     version.hip = None
     with pytest.raises(PluginError, match="not built for ROCm"):
         llmperf_setup_device(played.plan, 0)
+
+
+class TestRocm(VendorContract):
+    plugin = "rocm"

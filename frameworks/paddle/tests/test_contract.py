@@ -1,8 +1,0 @@
-"""The `paddle` plugin does what every framework plugin must."""
-
-from llmperf_testing import FrameworkContract
-
-
-class TestPaddle(FrameworkContract):
-    plugin = "paddle"
-    seed = 3

@@ -1,7 +1,0 @@
-"""The `ascend` plugin does what every vendor plugin must."""
-
-from llmperf_testing import VendorContract
-
-
-class TestAscend(VendorContract):
-    plugin = "ascend"
