@@ -13,7 +13,6 @@ NO_LANG = NO_JSON | {
     "convert",
     "doctor",
     "fuzz",
-    "import",
     "issue",
     "new",
     "plugins",
