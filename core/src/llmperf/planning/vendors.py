@@ -170,7 +170,7 @@ def unknown_device(
     models = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}
     wanted = {normalised(model, owner) for owner in ("", *(owner for owner, _ in known))}
     words = re.findall("[a-z0-9]+", model.casefold())
-    within = {full for short, full in models.items() if any(name and name in short for name in wanted)} or {
+    within = {full for short, full in models.items() if any(name and name in short for name in wanted)} | {
         full for short, full in models.items() if words and all(word in short for word in words)
     }
     forms = {full.casefold().rpartition(" ")[2]: full for full in models.values()} | models

@@ -185,7 +185,7 @@ class Catalogue:
         if not (rule.page is None or isinstance(rule.page, (str, Path))):
             return f"{rule.code}: expected a page of Markdown text or a path, found {type(rule.page).__name__}"
         for kind in rule.kinds if owner.role != "core" else ():
-            if kind in self.kinds:
+            if kind in self.kinds or kind == "run":  # run folders, which are no kind of document
                 continue
             from difflib import get_close_matches
 

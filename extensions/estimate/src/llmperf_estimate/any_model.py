@@ -10,6 +10,10 @@ from llmperf import install_own, write_bytes
 from llmperf.errors import UserError
 from llmperf.validation import known_library
 
+ANY_CASE = "llama3_1_8b_pretrain_pytorch"
+"""Whose devices, optimiser and framework a model without a case has."""
+SIZE = "1x8"
+"""Nodes and devices of each, where nothing names them."""
 SEQ_LEN, GLOBAL_BATCH = 4096, 512
 """Contract of a model without a case: two million tokens a step, as pre-training has."""
 

@@ -21,6 +21,7 @@ from llmperf import (
     print_page,
     print_text,
     warn,
+    wide_option,
     write_report,
 )
 from llmperf.errors import UserError
@@ -45,8 +46,6 @@ except ModuleNotFoundError as error:
         )
 
 
-ANY_CASE = "llama3_1_8b_pretrain_pytorch"
-"""Whose devices, optimiser and framework `--model` takes without CASE."""
 EXAMPLES = """\b
 Examples:
   llmperf estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8
@@ -81,6 +80,7 @@ Examples:
 @click.option("--trace-timeout", metavar="SECONDS", type=Finite(min=1), default=300.0, show_default=True,
               help="Time limit of the trace of one pipeline stage.")  # fmt: skip
 @language_option
+@wide_option
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -95,6 +95,7 @@ def command(
     analytic: bool,
     trace_timeout: float,
     language: str,
+    wide: bool,
     prices: Path | None,
     train_tokens: int | None,
     **options: Any,
@@ -116,7 +117,7 @@ def command(
         trace_seconds=trace_timeout,
     )
     if model is not None:
-        from llmperf_estimate.any_model import settings_for
+        from llmperf_estimate.any_model import ANY_CASE, settings_for
 
         own_case = ctx.get_parameter_source("case") is not click.core.ParameterSource.DEFAULT
         settings = settings_for(model, ctx, own_case, tuned)
@@ -143,11 +144,11 @@ def command(
         if options["as_json"]:
             print_json(candidates)
         elif wanted in ("terminal", "markdown") and output is None:
-            print_page(page, wanted, language)
+            print_page(page, wanted, language, wide)
         else:
             from llmperf_estimate.sheets import estimate_sheets
 
-            said = tuple(line.text for line in (*page.answers, *page.warnings, *page.notes))
+            said = tuple(line.text for line in (*page.answers, *page.about, *page.warnings, *page.notes))
             if wanted != "html":  # which has them above its chart
                 click.echo("\n".join(said), err=True)
             named = [(one.estimate, Path(one.machine)) for one in candidates if one.estimate is not None]
@@ -158,7 +159,7 @@ def command(
         option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     if on is not None and ":" not in on:
-        from llmperf_estimate.side_by_side import SIZE
+        from llmperf_estimate.any_model import SIZE
 
         on = f"{on}:{SIZE}"
     case = planned_case(options, on)

@@ -47,6 +47,8 @@ class Explanation:
     """The interval has the ratio that follows from formulas alone: there is no difference to explain."""
     traced_ratio: float | None
     """Ratio by traced steps that do not explain the measured one, and are not used."""
+    estimate_error: float | None = None
+    """Largest expected error of the estimate that is a side; None without one."""
 
 
 def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
@@ -100,6 +102,7 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
         ranged = rank_interval([whole - part for (_, _, whole), part in zip(pairs, taken, strict=True)], *counts)
         unexplained = replace(unexplained, low=exp(ranged[0]), high=exp(ranged[1]))
     named = {each.cause for each in factors}
+    estimated = next((side.estimate.expected_error for side in (run, against) if side.estimate is not None), None)
     return Explanation(
         run=run.name,
         against=against.name,
@@ -116,6 +119,7 @@ def explained(run: Side, against: Side, figure: str = "auto") -> Explanation:
         interval=interval,
         within_noise=within,
         traced_ratio=traced_ratio,
+        estimate_error=None if estimated is None else estimated.throughput_largest,
     )
 
 

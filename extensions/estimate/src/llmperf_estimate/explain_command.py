@@ -92,6 +92,12 @@ def page(found: Explanation, language: str) -> Page:
         rows.append((cause, times(each.factor), ends, shown(value), how, printable("; ".join(each.evidence), MAX_LINE)))
     known = {"run": found.run, "against": found.against, "ratio": times(found.ratio), "parts": ", ".join(parts)}
     lines = [sentence("{run} is {ratio}x {against}: {parts}", language, **known)]
+    if found.unquantified and not found.within_noise and any(each.how == "recorded" for each in found.factors):
+        lines = [
+            sentence(
+                "{run} is {ratio}x {against}: {parts}; more differs, by an unknown factor (below)", language, **known
+            )
+        ]
     if found.within_noise:
         lines = [
             sentence("{run} is {ratio}x {against}, within the noise: {parts}; no cause is named", language, **known)
@@ -102,6 +108,14 @@ def page(found: Explanation, language: str) -> Page:
         known = {"low": f"{found.low:.2f}", "high": f"{found.high:.2f}", "runs": " + ".join(map(str, found.runs))}
         measured += f"; {sentence(INTERVALS[found.interval], language, **known)}"
     lines.append(measured)
+    if found.estimate_error is not None:
+        error, inside = found.estimate_error, abs(found.ratio - 1) <= found.estimate_error
+        text = (
+            "estimates may be {error} off: this is as expected"
+            if inside
+            else "estimates may be {error} off: this is more"
+        )
+        lines.append(sentence(text, language, error=f"{error:.0%}"))
     if found.traced_ratio is not None and not found.within_noise:
         unused = "by traced steps it is {ratio}x: traces do not explain the measured difference; trace more steps"
         lines.append(sentence(unused, language, ratio=times(found.traced_ratio)))

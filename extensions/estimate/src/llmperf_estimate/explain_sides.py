@@ -24,6 +24,7 @@ from llmperf_compare.kind_texts import mixture
 from llmperf_compare.kinds import compared_with_figures, grouped
 from llmperf_compare.kinds import side_of as compared_side
 
+from llmperf_estimate.any_model import ANY_CASE, SIZE
 from llmperf_estimate.estimate import estimate_of
 from llmperf_estimate.traces import analytic_traces
 from llmperf_estimate.types import Estimate
@@ -106,15 +107,17 @@ def side_of(name: str, warn: Callable[[str], None], other: Side | None = None) -
         )
     values = sheet_values(found[0])
     keys = [key for key in SETTINGS if values.get(key) and (key != "precision" or values[key] in get_args(Precision))]
-    case = values.get("case") or (other.values.get("case") if other is not None else None)
+    case = values.get("case") or (other.values.get("case") if other is not None else None) or ANY_CASE
     words = [f"{key}={values[key]}" for key in keys]
     words += [] if "global_batch" in keys else ["gradient_accumulation=1"]  # no factor needs the number of rounds
-    asked = {"case": case, "settings": tuple(words)}
+    asked: dict[str, Any] = {"case": case, "settings": tuple(words)}
     asked |= {"framework": values["framework"]} if values.get("framework") else {}
+    size = f"{values.get('nodes')}x{values.get('devices_per_node')}"
+    if not values.get("nodes"):
+        size = SIZE
+        warn(f"{found[0].name}: it does not say how many nodes and devices: {size} is assumed")
     try:
-        planned = planned_case(
-            asked, f"{values.get('device_model')}:{values.get('nodes')}x{values.get('devices_per_node')}"
-        )
+        planned = planned_case(asked, f"{values.get('device_model')}:{size}")
     except LlmperfError as error:
         warn(f"{found[0].name}: FLOPs, peak and the effect of its layout are not known: {error}")
         return Side(name=found[0].name, values=values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 from llmperf.reporting import AMOUNT, PERCENT, THROUGHPUT, contract_parts, devices, layout, model_text, settings
@@ -58,8 +59,9 @@ def _overview(estimate: Estimate, where: str, path: Path) -> Iterator[Row]:
     speed = estimate.tokens_per_second_per_device
     yield Row(key="tokens_per_second_per_device", label="token/p/s", value=speed, rounding=THROUGHPUT)
     if speed is not None and error is not None:
-        for key, sign in (("tokens_per_second_least", -1), ("tokens_per_second_most", 1)):
-            yield Row(key=key, label="", value=speed * max(0.0, 1 + sign * error.throughput_largest))
+        least, most = error.throughputs(speed)
+        yield Row(key="tokens_per_second_least", label="", value=least)
+        yield Row(key="tokens_per_second_most", label="", value=most if most < inf else None)
     yield Row(key="mfu_nominal", label="MFU (nominal)", value=mfu, rounding=PERCENT)
     yield Row(key="device_memory", label="mem, GiB", value=memory, text=f"{memory / 2**30:.1f}")
     yield Row(key="fix_hp", label="fix_hp", value=settings((change.path, change.value) for change in spec.changes))

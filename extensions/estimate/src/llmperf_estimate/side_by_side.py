@@ -15,15 +15,18 @@ from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, mon
 from llmperf.types import Plan, PlannedCase
 from llmperf_compare.cost import Costing
 
+from llmperf_estimate.any_model import SIZE
 from llmperf_estimate.estimate import EstimateOptions, estimate
-from llmperf_estimate.types import Estimate
+from llmperf_estimate.types import Estimate, ExpectedError
 
 ALL = "all"
-SIZE = "1x8"
-"""Nodes and devices of each, where `--on` gives none."""
 STAGES = (0, 1, 2, 3)
 MOST_MICRO_BATCHES = 6
 """Sizes of micro batches that `--tuned` tries: 1, 2, 4, ..."""
+AS_FAST = 0.99
+"""Share of the highest throughput from which a tuning counts as fast."""
+TIGHT = 0.05
+"""Share of the memory that an estimate should leave free: so large is its error, and allocators fragment."""
 MOST_NAMED = 3
 """Machines that a sentence names."""
 GIB = 2**30
@@ -140,8 +143,11 @@ def _candidate(
 def _fastest(
     plan: Plan, planned: Callable[[Mapping[str, object]], PlannedCase], given: Set[str], how: EstimateOptions
 ) -> dict[str, object]:
-    """Settings with which the case is fastest here and fits, otherwise smallest, by formulas; those in `given` stay."""
-    by_formulas, best, chosen = replace(how, analytic=True), 0.0, dict[str, object]()
+    """Settings with which the case is fastest here and fits, otherwise smallest, by formulas; those in `given` stay.
+
+    Of those that are as fast, the one with the least memory.
+    """
+    by_formulas, fitting = replace(how, analytic=True), list[tuple[float, int, dict[str, object]]]()
     least, smallest = inf, dict[str, object]()
     for stage, recomputes in product(STAGES, (False, True)):
         for size in (2**power for power in range(MOST_MICRO_BATCHES)):
@@ -157,9 +163,12 @@ def _fastest(
                 if made is not None and (total := max(one.total_bytes for one in made.memory)) < least:
                     least, smallest = total, changed
                 break  # a larger micro batch takes more memory
-            if made.tokens_per_second_per_device > best:
-                best, chosen = made.tokens_per_second_per_device, changed
-    return chosen if best else smallest
+            fitting.append((made.tokens_per_second_per_device, max(one.total_bytes for one in made.memory), changed))
+    if not fitting:
+        return smallest
+    best = max(speed for speed, _, _ in fitting)
+    fast = [one for one in fitting if one[0] >= AS_FAST * best]
+    return min(fast, key=lambda one: (one[1], -one[0]))[2]
 
 
 def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str, electricity: bool = False) -> Page:
@@ -183,7 +192,7 @@ def ranking_page(candidates: Sequence[Candidate], tuned: bool, language: str, el
     return Page(
         title=word("Estimates side by side", language),
         about=tuple(Line(text=text) for text in _about(candidates, tuned, language)),
-        answers=tuple(Line(text=text) for text in _answers(known, language)),
+        answers=tuple(Line(text=text) for text in _answers(known, candidates, tuned, language)),
         columns=tuple(columns[place] for place in kept),
         rows=tuple(tuple(row[place] for place in kept) for row in rows),
         warnings=tuple(
@@ -205,17 +214,24 @@ def _cells(one: Candidate, language: str) -> Iterator[str]:
     if error is None:
         yield word("unknown", language)
     else:
-        ends = (one.speed * max(0.0, 1 - error.throughput_largest), one.speed * (1 + error.throughput_largest))
-        low, high = (f"{end:,.0f}" for end in ends)
+        low, high = (f"{end:,.0f}" for end in error.throughputs(one.speed))
         yield sentence("{low} to {high}", language, low=low, high=high) + (" *" if error.outside else "  ")
     mfu = next((mfu.value for mfu in made.mfu if mfu.headline), None)
     yield "" if mfu is None else rounded(mfu, PERCENT)
     total, capacity = max((stage.total_bytes, stage.capacity_bytes) for stage in made.memory)
     known = {"used": f"{total / GIB:.0f}", "capacity": "?" if capacity is None else f"{capacity / GIB:.0f}"}
-    yield sentence("{used} of {capacity}", language, **known)
+    tight = capacity is not None and total > (1 - TIGHT) * capacity
+    yield sentence("{used} of {capacity}, tight" if tight else "{used} of {capacity}", language, **known)
     yield "" if cost is None or cost.train_seconds is None else rounded(cost.train_seconds / 86400, AMOUNT)
-    yield "" if cost is None or cost.train_cost is None else money(cost.train_cost, cost.price_currency or "")
+    if cost is None or cost.train_cost is None:
+        yield ""
+    else:
+        yield money(cost.train_cost, cost.price_currency or "") + _around(error)
     yield " ".join(one.settings)
+
+
+def _around(error: ExpectedError | None) -> str:
+    return "" if error is None else f" +-{error.throughput_largest:.0%}"
 
 
 def _machine(made: Estimate) -> str:
@@ -245,7 +261,7 @@ def _about(candidates: Sequence[Candidate], tuned: bool, language: str) -> Itera
         yield sentence(text, language, tokens=f"{made.cost.train_tokens / 1e9:,g}")
 
 
-def _answers(known: Sequence[Candidate], language: str) -> Iterator[str]:
+def _answers(known: Sequence[Candidate], all_of: Sequence[Candidate], tuned: bool, language: str) -> Iterator[str]:
     """The first, and those that an estimate cannot tell from it."""
     if not known:
         yield word("no machine has a figure", language)
@@ -271,10 +287,14 @@ def _answers(known: Sequence[Candidate], language: str) -> Iterator[str]:
         named = ", ".join(near[:MOST_NAMED])
         if len(near) > MOST_NAMED:
             named += sentence(" and {count} more", language, count=len(near) - MOST_NAMED)
-        text += sentence(
-            "; the expected error is larger than its lead over {named}: measure both", language, named=named
-        )
+        advice = "; the expected error is larger than its lead over {named}: measure both"
+        several = "; the expected error is larger than its lead over {named}: measure them all"
+        text += sentence(advice if len(near) == 1 else several, language, named=named)
     yield text
+    if len(known) < len(all_of):
+        one_tuning = "{count} of {all} machines have a figure with this tuning (--tuned: each at its best)"
+        counted = "{count} of {all} machines have a figure" if tuned else one_tuning
+        yield sentence(counted, language, all=len(all_of), count=len(known))
 
 
 def _overlap(first: Candidate, other: Candidate, by_cost: bool) -> bool:
@@ -303,6 +323,13 @@ def _unknown(known: Sequence[Candidate], language: str, electricity: bool) -> It
     if any(one.expected_error is not None and one.expected_error.method == "analytic" for one in made):
         yield word("by formulas: traces of the trainer's own step are closer (the same without --analytic)", language)
     costs = [(one.device_model, one.cost) for one in made if one.cost is not None]
+    priced = [
+        f"{device} {one.price:,g} {one.price_currency} ({one.price_source}, {one.price_date})"
+        for device, one in costs
+        if one.price is not None
+    ]
+    if priced:
+        yield sentence("prices of a device for an hour: {prices}", language, prices="; ".join(priced))
     unpriced = [device for device, cost in costs if cost.price is None and cost.price_file is not None]
     if unpriced:
         values = {"devices": ", ".join(unpriced), "file": costs[0][1].price_file}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Literal
 
 from llmperf.types.flop_counts import Mfu
@@ -166,7 +167,7 @@ class ExpectedError:
     throughput: NonNegative
     """Median relative error of throughput of the nearest kind of row."""
     throughput_largest: NonNegative
-    """Largest relative error of throughput of the nearest kind of row, or of all rows if that is larger."""
+    """Largest error of estimated / published - 1 of the nearest kind of row, or of all rows if that is larger."""
     throughput_rows: Count
     """Rows of the nearest kind."""
     nearest: str
@@ -183,6 +184,11 @@ class ExpectedError:
     """The command that computed it, and what it was held against."""
     date: str
     """ISO date."""
+
+    def throughputs(self, estimated: float) -> tuple[float, float]:
+        """The least and the most that an estimated throughput may be, so that a cost lies within as large an error."""
+        largest = self.throughput_largest
+        return estimated / (1 + largest), estimated / (1 - largest) if largest < 1 else inf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

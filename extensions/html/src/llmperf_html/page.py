@@ -83,13 +83,12 @@ def _body(bars: str, data: Mapping[str, Any], sheets: Sequence[Sheet], language:
 <main>
 <section id="overview" aria-label="{text("Results")}">
 <div id="answer"><h2>{text("Results")}</h2>
-{foreword}
+{foreword}{verdicts}
 <div class="tools" id="choices"></div><div id="chart"></div>
 <p class="note">{notes}</p>
 {bars}</div>
 <section id="runs"><h2>{text(WORDS["overview"])}</h2>
 {currencies}<div id="table"></div></section>
-{verdicts}
 </section>
 <section id="detail" tabindex="-1" hidden></section>
 </main>"""
@@ -116,7 +115,11 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
     for number, entry in enumerate(groups):
         for sheet in entry.sheets:
             runs[places[id(sheet)]]["group"] = number
-    summary = word("{all} run" if len(runs) == 1 else "{all} runs", language).format(all=len(runs))
+    if all(sheet.cell("provenance").value == "estimated" for sheet in sheets):
+        counted = "{all} estimate" if len(runs) == 1 else "{all} estimates"
+    else:
+        counted = "{all} run" if len(runs) == 1 else "{all} runs"
+    summary = word(counted, language).format(all=len(runs))
     single = sheets[0] if len(sheets) == 1 else None
     subject = f"{printable(shown(single.cell('model')))}, {printable(single.name)}" if single else summary
     now = datetime.now(timezone.utc)
@@ -153,9 +156,10 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
 
 def _default_rank(sheets: Sequence[Sheet]) -> str:
     """Key of the figure by which the page ranks at first: the cost of estimates with prices, else the throughput."""
-    cost = "cost_per_million_tokens"
-    estimates = all(sheet.cell("provenance").value == "estimated" for sheet in sheets)
-    return cost if estimates and any(sheet.cell(cost).value is not None for sheet in sheets) else ""
+    if not all(sheet.cell("provenance").value == "estimated" for sheet in sheets):
+        return ""
+    costs = ("train_cost", "cost_per_million_tokens")
+    return next((cost for cost in costs if any(sheet.cell(cost).value is not None for sheet in sheets)), "")
 
 
 def _ratios(standings: Sequence[Standing], places: Mapping[int, int], language: str) -> dict[str, str]:

@@ -100,18 +100,19 @@ llmperf.bars = (function () {
     const key = titles.has(metric) ? metric : titles.keys().next().value, head = titles.get(key);
     selects.figure.replaceChildren(...options);
     selects.figure.value = key;
-    for (const row of document.querySelectorAll(".standing tbody tr")) {
+    for (const row of document.querySelectorAll(".standing .bars tbody tr")) {
       row.hidden = !FACETS.every(function (facet) { return !selects[facet].value || row.dataset[facet] === selects[facet].value; });
     }
     for (const section of own) {
       const column = section.querySelector('th[data-metric="' + key + '"]');
-      for (const row of section.querySelectorAll("tbody tr")) {
+      for (const row of section.querySelectorAll(".bars tbody tr")) {
         const cell = column && row.cells[column.cellIndex];
         if (!row.hidden && cell && cell.dataset.value !== "") rows.push({ row: row, cell: cell, value: Number(cell.dataset.value), contract: own.length > 1 ? section.querySelector(".contract").textContent : "" });
       }
     }
     const up = head.querySelector(".sort").dataset.order === "ascending", sound = rows.filter(function (one) { return !one.row.querySelector(".verdict.errors"); });
-    if (sound.length) rows.splice(0, rows.length, ...sound);  // a row that is wrong is in its table alone
+    const wrong = rows.length - sound.length;
+    rows.splice(0, rows.length, ...sound);  // a row that is wrong is in its table alone
     const most = Math.max(...rows.map(function (one) { return Number(one.cell.dataset.high || one.value); }));
     rows.sort(function (a, b) { return (a.cell.dataset.currency || "").localeCompare(b.cell.dataset.currency || "") || (up ? a.value - b.value : b.value - a.value); });
     // The best row of each device; the rows of a single device all, and the tables have the rest.
@@ -132,7 +133,7 @@ llmperf.bars = (function () {
       item.append(label, track, make("span", one.cell.querySelector(".value").textContent, "value"));
       list.append(item);
     }
-    place.replaceChildren(make("h2", name + ": " + head.textContent), rows.length ? list : make("p", words.nothing, "note"));
+    place.replaceChildren(make("h2", name + ": " + head.textContent), rows.length ? list : make("p", wrong ? words.all_wrong : words.nothing, "note"));
   }
 
   function chooser(models) {
@@ -153,7 +154,7 @@ llmperf.bars = (function () {
     if (place && sections().length) {
       place.append(chooser(models), select("figure", words.figure_choice + " ", [], function () { show(selects.figure.value, model); onChange(); }));
       for (const facet of FACETS) {
-        const found = new Set(Array.from(document.querySelectorAll(".standing tbody tr"), function (row) { return row.dataset[facet]; }));
+        const found = new Set(Array.from(document.querySelectorAll(".standing .bars tbody tr"), function (row) { return row.dataset[facet]; }));
         const label = select(facet, words["choice_" + facet] + " ", [new Option(words.any, ""), ...Array.from(found).sort().map(function (text) { return new Option(text, text); })], function () { draw(); onChange(); });
         if (found.size > 1) place.append(label);
       }
