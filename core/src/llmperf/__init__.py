@@ -110,7 +110,9 @@ if TYPE_CHECKING:
     from llmperf.runfolder.reader import rank_records as rank_records
     from llmperf.runfolder.reader import recorded as recorded
     from llmperf.runfolder.readings import busy_parts as busy_parts
+    from llmperf.runfolder.readings import busy_text as busy_text
     from llmperf.running.given_run import GivenRun as GivenRun
+    from llmperf.running.hosts_before import host_loads as host_loads
     from llmperf.running.measure import concluded as concluded
     from llmperf.tokens.batches import TokenBatches as TokenBatches
     from llmperf.tokens.batches import open_batches as open_batches

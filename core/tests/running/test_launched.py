@@ -263,9 +263,9 @@ def plans(monkeypatch):
     return started
 
 
-def repeated(tmp_path, repeat, wait=None):
+def repeated(tmp_path, repeat, before=()):
     planned = ready(plan_run(Selection("default"), Site(vendor="cpu", devices=1)))
-    list(measure(planned, tmp_path, repeat, print, ready=wait))
+    list(measure(planned, tmp_path, repeat, print, before=before))
 
 
 def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, answers, plans):
@@ -277,7 +277,7 @@ def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, 
 
 def test_a_peak_is_timed_once_more_after_waiting_for_an_idle_host(tmp_path, answers, plans):
     answers += [BUSY, 1e11, 2e11]
-    repeated(tmp_path, 3, wait=lambda planned: None)
+    repeated(tmp_path, 3, before=[lambda planned: None])
     assert [plan.peak.flops_per_second for plan in plans] == [1e11] * 3
 
 

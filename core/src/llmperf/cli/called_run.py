@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
-from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,15 +15,12 @@ from llmperf.cli.open_command import CalledCommand, OpenCommand
 from llmperf.cli.output import without_readers
 from llmperf.cli.request import request
 from llmperf.files.text import printable
-from llmperf.reporting.cells import duration
 
 if TYPE_CHECKING:
-    from llmperf.planning.states import Planned, Request
+    from llmperf.planning.states import Request
     from llmperf.types.commands import PlannedRun, RunChoice, RunSeries
     from llmperf.types.plan import Plan
 
-SECONDS_BETWEEN_LINES = 60.0
-"""While a run waits until its machine is idle."""
 MAX_LINE = 2000
 """Characters of a line that a launcher or a node gave."""
 
@@ -38,6 +34,8 @@ class CalledRun(CalledCommand):
 
         super().__init__(ctx)
         self._changes: list[Callable[[PlannedRun], Plan]] = []
+        self.before: list[Callable[[PlannedRun], None]] = []
+        """Functions of plugins that are called before each run."""
         if self.values["dry_run"]:
             return
         try:
@@ -49,6 +47,10 @@ class CalledRun(CalledCommand):
     def change_plan(self, change: Callable[[PlannedRun], Plan]) -> None:
         """Have each run made by the plan that a function gives for it."""
         self._changes.append(change)
+
+    def before_each(self, ready: Callable[[PlannedRun], None]) -> None:
+        """Have a function called before each run, in the name of the plugin whose options begin."""
+        self.before.append(self._blamed(ready, "before a run"))
 
     @cached_property
     def request(self) -> Request:
@@ -107,7 +109,7 @@ class CalledRun(CalledCommand):
         from llmperf.cli.progress_line import begin_run
         from llmperf.running.measure import Series
 
-        series = Series(self.request, warn, ready_by(self.values["wait_until_idle"]), begin_run)
+        series = Series(self.request, warn, self.before, begin_run)
         try:
             yield series
         finally:
@@ -115,36 +117,9 @@ class CalledRun(CalledCommand):
 
 
 class RunCommand(OpenCommand):
-    """A command whose `--wait-until-idle -1` is a wrong number of minutes, rather than an unknown option."""
+    """`llmperf run`, to which plugins add options."""
 
     called = CalledRun
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse arguments like click; a usage error for a negative number, which click takes for an option."""
-        words = [part for word in args for part in word.split("=", 1)]
-        for option, value in pairwise(words):
-            if option == "--wait-until-idle" and value[:1] == "-" and value[1:2].isdecimal():
-                raise click.UsageError(f"{option}: expected minutes above 0, found {value}", ctx)
-        return super().parse_args(ctx, args)
-
-
-def ready_by(minutes: float | None) -> Callable[[Planned], None] | None:
-    """A function that waits for the machine of a run to be idle, printing a line a minute; None without minutes."""
-    if minutes is None:
-        return None
-    said: list[float] = []
-
-    def show(busy: str, seconds: float) -> None:
-        if not said or seconds - said[-1] >= SECONDS_BETWEEN_LINES:
-            said.append(seconds)
-            click.echo(f"waiting until idle, {duration(seconds)} of {minutes:g} min: {busy}", err=True)
-
-    def ready(planned: Planned) -> None:
-        from llmperf.running.idle import wait_until_idle
-
-        wait_until_idle(planned, minutes, show)
-
-    return ready
 
 
 def say(line: str) -> None:

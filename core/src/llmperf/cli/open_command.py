@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
@@ -13,9 +13,10 @@ from llmperf.errors import LlmperfError, PluginError, UserError
 if TYPE_CHECKING:
     from llmperf.plugins.found import Found
     from llmperf.types.commands import CommandOptions
-    from llmperf.types.node_tasks import NodesChecked, ReachedNodes
     from llmperf.types.remote import NodesCheck
 
+T = TypeVar("T")
+Answer = TypeVar("Answer")
 HOOK = "llmperf_command_options"
 GROUPS = {
     **dict.fromkeys(("vendor", "framework", "devices", "settings", "overlays", "on"), "Case and devices"),
@@ -91,16 +92,20 @@ class CalledCommand:
 
     def check_nodes(self, check: NodesCheck) -> None:
         """Have nodes checked, in the name of the plugin whose options begin."""
+        self.checks.append(self._blamed(check, "the check of nodes"))
+
+    def _blamed(self, function: Callable[[T], Answer], what: str) -> Callable[[T], Answer]:
+        """A function of the plugin whose options begin, in whose name its exceptions are."""
         from llmperf.plugins.faults import blaming
 
         owner = self.beginning
         assert owner is not None
 
-        def blamed(nodes: ReachedNodes) -> NodesChecked:
-            with blaming(owner, "the check of nodes", limited=False, prints=True):
-                return check(nodes)
+        def blamed(argument: T) -> Answer:
+            with blaming(owner, what, limited=False, prints=True):
+                return function(argument)
 
-        self.checks.append(blamed)
+        return blamed
 
 
 class OpenCommand(click.Command):

@@ -74,23 +74,3 @@ class Seconds(Finite):
 
     def __init__(self) -> None:
         super().__init__(min=1)
-
-
-class Minutes(Finite):
-    """A number of minutes above 0, as the value of an option that may also have none."""
-
-    what = "number of minutes"
-
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number; click's error for anything else, such as the word that follows an option without a value."""
-        try:
-            float(value)
-        except ValueError:
-            option = param.opts[0] if param is not None else "the option"
-            self.fail(
-                f"expected minutes after {option}, found {value!r}; write {option}=30, or put it last.", param, ctx
-            )
-        return super().convert(value, param, ctx)

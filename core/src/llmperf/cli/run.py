@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from llmperf.cli.called_run import CalledRun, RunCommand, ready_by, warn
+from llmperf.cli.called_run import CalledRun, RunCommand, warn
 from llmperf.cli.colour import painted, painted_severities
 from llmperf.cli.completion import logger_names
-from llmperf.cli.options import Folder, Minutes, Utf8
+from llmperf.cli.options import Folder, Utf8
 from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
@@ -49,9 +49,6 @@ LOG_LINES = 20
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
 @click.option("--log", "logs", metavar="NAME=VALUE", type=Utf8(), multiple=True, shell_complete=logger_names,
               help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
-@click.option("--wait-until-idle", metavar="[MINUTES]", type=Minutes(), is_flag=False, flag_value=30.0,
-              envvar="LLMPERF_WAIT_UNTIL_IDLE",
-              help="Start when other programs leave host and devices alone; gives up after MINUTES (30).")  # fmt: skip
 @click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @language_option
@@ -97,7 +94,6 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
 
     results: list[tuple[Path, Result]] = []
     listed: list[Finding] = []
-    wait = ready_by(run.values["wait_until_idle"])
 
     def show(folder: Path, result: Result) -> None:
         """Print the figures and the folder before the rules of plugins are applied."""
@@ -129,15 +125,15 @@ def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: s
     where = f"{spec.tuning.nodes * spec.tuning.devices} x {device.model} ({planned.machine.vendor})"
     if not run.values["quiet"]:
         click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
-    if planned.plan.peak_problem and wait is None:
+    if planned.plan.peak_problem and not run.before:
         warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
     if run.checks:
-        from llmperf.running.idle import with_checked_nodes
+        from llmperf.running.hosts_before import with_checked_nodes
 
         planned = with_checked_nodes(planned, run.checks)
     begun = monotonic()
     begin_run(1, repeat, None)
-    for folder, result in measure(planned, run.values["out"], repeat, warn, show, wait):
+    for folder, result in measure(planned, run.values["out"], repeat, warn, show, run.before):
         results.append((folder, result))
         left = repeat - len(results)
         if left:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -53,16 +53,17 @@ def measure(
     repeat: int,
     warn: Callable[[str], None],
     show: Callable[[Path, Result], None] = lambda folder, result: None,
-    ready: Callable[[Planned], None] | None = None,
+    before: Sequence[Callable[[Planned], None]] = (),
 ) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
-    `ready` may wait before each run. `warn` gets a line for each disturbance; `show` gets each saved result with the
-    findings of the core's rules, before those of plugins, one of which may hang.
+    What is called `before` each run may wait. `warn` gets a line for each disturbance; `show` gets each saved result
+    with the findings of the core's rules, before those of plugins, one of which may hang.
     """
     for number in range(repeat):
-        if ready is not None:
-            ready(planned)
+        for wait in before:
+            wait(planned)
+        if before:
             planned = with_peak(planned) if number == 0 else planned
         name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
         result = measure_in(out / name, planned, warn, show)
@@ -126,16 +127,16 @@ class Series:
         self,
         request: Request,
         warn: Callable[[str], None],
-        ready: Callable[[Planned], None] | None = None,
+        before: Sequence[Callable[[Planned], None]] = (),
         begin: Callable[[int, int, float | None], None] = lambda number, runs, seconds_left: None,
     ) -> None:
-        """`request` has what is the same for all runs. `warn` gets a line for each disturbance; `ready` may wait before
-        each run until the machine is; `begin` gets the next run.
+        """`request` has what is the same for all runs. `warn` gets a line for each disturbance; what is called
+        `before` each run may wait; `begin` gets the next run.
         """
         self._nodes = NodesInUse()
         self._common = request
         self._warn = warn
-        self._ready = ready
+        self._before = before
         self.begin = begin
         self._refused_peaks: dict[tuple[str, Dtype], str] = {}
         self._prepared: Planned | None = None
@@ -161,8 +162,9 @@ class Series:
         refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
         planned = ready(startable(self._planned(choice)), refused)
         key = sought_peak(planned)
-        if self._ready is not None:
-            self._ready(planned)
+        for wait in self._before:
+            wait(planned)
+        if self._before:
             planned = planned if key in self._refused_peaks else with_peak(planned)
         if planned.plan.peak_problem is not None and not planned.spec.tuning.emulate_precision:
             self._refused_peaks.setdefault(key, planned.plan.peak_problem)

@@ -187,6 +187,9 @@ class CalledRun(CalledCommand, Protocol):
         The function is called before anything starts, more than once for a run. UserError if the run cannot be so.
         """
 
+    def before_each(self, ready: Callable[[Any], None]) -> None:
+        """Have a function called with each `PlannedRun` before it starts, which may wait, or raise a LlmperfError."""
+
     @property
     def choice(self) -> RunChoice:
         """The run that the command line and the user's `llmperf.toml` ask for."""

@@ -13,11 +13,15 @@ if TYPE_CHECKING:
 
 @hookimpl
 def llmperf_command_options(command: str) -> Iterator[CommandOptions]:
-    """`--screening/--no-screening` of commands that reach several nodes."""
+    """`--screening/--no-screening` of commands that reach several nodes, `--wait-until-idle` of `run`."""
     if command in ("run", "doctor"):
         from llmperf_screening.check import options_of
 
         yield options_of(command)
+    if command == "run":
+        from llmperf_screening.idle import options
+
+        yield options()
 
 
 @hookimpl
