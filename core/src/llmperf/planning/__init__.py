@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from llmperf.planning.nodes import vendor_chooser as vendor_chooser
     from llmperf.planning.vendors import asked as asked
     from llmperf.planning.vendors import probe_all as probe_all
-    from llmperf.plugins.asking import VARIABLE as VARIABLE
     from llmperf.plugins.discovery import discover as discover
     from llmperf.plugins.discovery import find as find
     from llmperf.plugins.discovery import names as names

@@ -34,10 +34,8 @@ class Minutes(llmperf.Finite):
         try:
             float(value)
         except ValueError:
-            option = param.opts[0] if param is not None else "the option"
-            self.fail(
-                f"expected minutes after {option}, found {value!r}; write {option}=30, or put it last.", param, ctx
-            )
+            name = "--wait-until-idle"
+            self.fail(f"expected minutes after {name}, found {value!r}; write {name}=30, or put it last.", param, ctx)
         return super().convert(value, param, ctx)
 
 

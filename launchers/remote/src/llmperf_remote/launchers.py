@@ -10,19 +10,7 @@ from typing import Any
 from llmperf import printable
 from llmperf.errors import PluginError, UserError, unknown
 from llmperf.launching import this_interpreter
-from llmperf.planning import (
-    VARIABLE,
-    Found,
-    Plugins,
-    blamed_items,
-    blaming,
-    discover,
-    injecting,
-    load_for,
-    names,
-    of_kind,
-    who,
-)
+from llmperf.planning import Found, Plugins, blamed_items, blaming, discover, injecting, load_for, names, of_kind, who
 from llmperf.types import Interpreter, Node, NodeCommand, NodeRequest, Submission
 from llmperf.types.remote import Container
 
@@ -92,11 +80,6 @@ class CheckedLauncher:
                 raise PluginError(f"{at}: expected names of environment variables, found {name!r:.200}")
         return commands
 
-    @property
-    def owner(self) -> Found:
-        """The plugin that provides the launcher."""
-        return self._owner
-
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
         """The reason why a process to a host has ended, in one line; None if the launcher does not say."""
         method = getattr(self._launcher, "explain", None)
@@ -147,7 +130,7 @@ class CheckedLauncher:
 
     def _answer(self, method: str, kind: Any, argument: Any) -> tuple[Any, ...]:
         call = self._call(method)
-        limited = method != "nodes" or VARIABLE in os.environ  # a cluster's queue takes its time
+        limited = method != "nodes" or "LLMPERF_PLUGIN_SECONDS" in os.environ  # a cluster's queue takes its time
         with blaming(self._owner, call, limited=limited):
             answer = getattr(self._launcher, method)(argument)
         return tuple(of_kind(self._owner, call, item, kind) for item in blamed_items(self._owner, call, answer))
