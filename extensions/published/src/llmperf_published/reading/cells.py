@@ -7,18 +7,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from llmperf_published.reading import vocabulary
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.numbers import NUMBER, figure, number, whole
 from llmperf_published.reading.settings import truth
-from llmperf_published.reading.vocabulary import (
-    COUNTS,
-    OTHER_DEGREES,
-    SETTINGS,
-    Scope,
-    squeezed,
-    throughput_words,
-    vocabulary,
-)
 from llmperf_published.types.document import Column, TableRow
 from llmperf_published.types.row import Figure, MemoryPart, PublishedHardware, PublishedMemory, PublishedMetrics
 
@@ -31,10 +23,10 @@ MAX_SHARE = 2.0
 """A share above this is percent: even half of the right peak does not give more."""
 MAX_MEMORY_PARTS = 1024
 """Terms of one memory cell."""
-NOT_FIGURES = SETTINGS.union(
+NOT_FIGURES = vocabulary.SETTINGS.union(
     ["configuration", "config_name", "parallel", "fix_hp", "model", "device", "machine", "remark", "task", "framework"],
-    COUNTS,
-    OTHER_DEGREES,
+    vocabulary.COUNTS,
+    vocabulary.OTHER_DEGREES,
 )
 """Columns that hold no figures; other modules read them."""
 
@@ -114,18 +106,18 @@ def _enter_throughput(
     if not value.stated:
         throughputs.setdefault("withheld", value)
         return ""
-    unit, column = throughput_words(value.unit or ""), throughput_words(header)
+    unit, column = vocabulary.throughput_words(value.unit or ""), vocabulary.throughput_words(header)
     divisor = re.search(r"/\s*(\d+)\s*$", value.expression or "")
-    scopes: list[Scope | None] = [unit.scope, column.scope]
+    scopes: list[vocabulary.Scope | None] = [unit.scope, column.scope]
     if divisor and int(divisor[1]) == where.world_size:
         scopes = ["device"]
-    elif any(_unit_kind(word) == _SAMPLES for word in re.findall(r"[\w/]+/[\w/]+", squeezed(value.unit or header))):
+    elif _SAMPLES in map(_unit_kind, re.findall(r"[\w/]+/[\w/]+", vocabulary.squeezed(value.unit or header))):
         scopes = ["unclear"]
     elif unit.scope == "all" and column.scope and (column.scope == "unclear" or not column.rate):
         scopes = [column.scope]  # 3000 tokens/s below `per-GPU throughput`
     elif None not in scopes and "unclear" not in scopes and unit.scope != column.scope:
         return f"expected the unit of the column under {header!r}, found {value.unit}"
-    scopes += [throughput_words(text, prose=True).scope for text in _explanations(contents, "throughput")]
+    scopes += [vocabulary.throughput_words(text, prose=True).scope for text in _explanations(contents, "throughput")]
     scope, devices = next(filter(None, scopes), None), where.devices_per_node
     if scope == "node" and devices and value.value and value.expression is None:
         # the printed digits are kept with a smaller scale
@@ -163,7 +155,7 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
         return None, f"expected one number under {header!r}, found {value.expression}"
     accepted = _ACCEPTED_UNITS.get(name)
     if accepted is not None and kind is not None:
-        if name == "throughput" and re.search(r"tok|tgs|tps|(?<![a-z])t/s", squeezed(column.title)):
+        if name == "throughput" and re.search(r"tok|tgs|tps|(?<![a-z])t/s", vocabulary.squeezed(column.title)):
             accepted = accepted[:1]
         if kind not in accepted:
             units = " or ".join(accepted) or "a number without a unit"
@@ -182,7 +174,8 @@ def read_figure(column: Column, text: str) -> tuple[Figure | None, str]:
 
 def _unit_kind(unit: str) -> str | None:
     words = re.sub(r"\s+", "", normal(unit)).lower().replace("per", "/").strip("()")
-    return next((kind for kind, pattern in vocabulary("units").items() if re.fullmatch(pattern, words)), None)
+    units = vocabulary.vocabulary("units")
+    return next((kind for kind, pattern in units.items() if re.fullmatch(pattern, words)), None)
 
 
 def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[Column, ...]:

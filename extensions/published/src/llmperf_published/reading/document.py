@@ -115,11 +115,8 @@ def _language(parts: Contents) -> Literal["en", "zh"]:
     headings = [section.heading for section in parts.sections]
     headings += [table.heading for table in parts.tables if table.heading]
     texts = headings or [column.header for table in parts.tables for column in table.columns] or [parts.title]
-    return (
-        "zh"
-        if 2 * sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts) >= (len(texts) if headings else 1)
-        else "en"
-    )
+    chinese = sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts)
+    return "zh" if 2 * chinese >= (len(texts) if headings else 1) else "en"
 
 
 def _vendor(parts: Contents, results: Sequence[PublishedRow], stated: Stated | None, name: str) -> str | None:

@@ -17,6 +17,7 @@ from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.machine import in_place_of_a_device
 from llmperf_published.reading.numbers import length
 from llmperf_published.reading.profile import STATEMENTS, Profile
+from llmperf_published.reading.vocabulary import squeezed
 from llmperf_published.types.row import OwnDevice, OwnFacts, OwnModel, PublishedHardware, Stated, Statements
 
 if TYPE_CHECKING:
@@ -41,7 +42,9 @@ def own_facts(
     named = [model for model in models if Path(model) not in files]
     if len(named) > 1:
         raise UserError(f"--model: expected one name of a model beside files, found {named[0]!r} and {named[1]!r}")
-    own_models = tuple(OwnModel(file=path.name, model=library.model(_toml(path), "--model")) for path in files)
+    if odd := next((path for path in files if path.suffix != ".toml"), None):
+        raise UserError(f"--model: expected a model file that ends in .toml, found {odd}")
+    own_models = tuple(OwnModel(file=path.name, model=library.model(str(path), "--model")) for path in files)
     names = [own.model.name for own in own_models]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"--model: expected each model once, found {repeated!r} twice")
@@ -84,8 +87,10 @@ def _checked(
     if (device := said.get("device")) is not None:
         vendors = [vendor] if vendor else sorted(installed_vendors())
         catalogues = [catalogue for name in vendors if (catalogue := vendor_catalogue(name)) is not None]
-        added = {spelt(name) for entry in own for name in names_of(entry.entry)}
-        if spelt(device) not in added and not any(one.exact(device) or one.called(device, None) for one in catalogues):
+        added = {squeezed(name) for entry in own for name in names_of(entry.entry)}
+        if squeezed(device) not in added and not any(
+            one.exact(device) or one.called(device, None) for one in catalogues
+        ):
             known = [info.model.partition(" ")[2] or info.model for one in catalogues for info, _ in one.devices]
             raise unknown(where["device"], f"device{f' of {vendor}' if vendor else ''}", device, known)
     if (text := said.get("devices")) is not None:
@@ -102,12 +107,6 @@ def _checked(
     if "model" in said and said["model"] not in models:
         found["model"] = library.model(said["model"], where["model"]).name
     return found
-
-
-def _toml(path: Path) -> str:
-    if path.suffix != ".toml":
-        raise UserError(f"--model: expected a model file that ends in .toml, found {path}")
-    return str(path)
 
 
 def _devices(path: Path) -> Iterable[OwnDevice]:
@@ -131,11 +130,6 @@ def names_of(entry: PeakEntry) -> tuple[str, ...]:
     return (entry.model, *entry.aliases)
 
 
-def spelt(name: str) -> str:
-    """A device's name as it is compared: in lower case, without spaces, dashes and underscores."""
-    return re.sub(r"[\s_-]+", "", name).lower()
-
-
 def stated_of(known: Known, texts: set[str]) -> tuple[Statements, bool]:
     """What the importer states of a row with these cells and heading; whether its model is stated of such rows alone.
 
@@ -156,7 +150,7 @@ def stated_of(known: Known, texts: set[str]) -> tuple[Statements, bool]:
 
 def on_own_device(where: PublishedHardware, cells: Iterable[str], own: OwnFacts) -> PublishedHardware:
     """The machine with the user's device, where a cell has exactly one of its names beside counts."""
-    models = {spelt(name): device.entry.model for device in own.devices for name in names_of(device.entry)}
+    models = {squeezed(name): device.entry.model for device in own.devices for name in names_of(device.entry)}
     texts = [where.device_model or "", where.device or "", *map(in_place_of_a_device, cells)]
-    found = next((models[key] for text in texts if (key := spelt(text)) in models), None)
+    found = next((models[key] for text in texts if (key := squeezed(text)) in models), None)
     return where if found is None else replace(where, device=found)

@@ -9,27 +9,11 @@ from dataclasses import dataclass, field, replace
 
 from llmperf.types import Scalar
 
+from llmperf_published.reading import settings
 from llmperf_published.reading.machine import hardware
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.numbers import length, product, whole
 from llmperf_published.reading.sections import Contents
-from llmperf_published.reading.settings import (
-    LAYOUT,
-    Assignments,
-    assignments,
-    batch_claim,
-    degrees,
-    expected_value,
-    is_prose,
-    layout_in,
-    layout_of,
-    merged,
-    precision_in,
-    setting_number,
-    stage_in,
-    stated,
-    truth,
-)
 from llmperf_published.reading.vocabulary import COUNTS, OTHER_DEGREES, meaning
 from llmperf_published.types.row import (
     Claim,
@@ -41,7 +25,7 @@ from llmperf_published.types.row import (
 )
 
 BATCH = ("micro_batch", "gradient_accumulation", "data_parallel", "global_batch", "seq_len")
-NUMBERS = frozenset([*BATCH, *LAYOUT, "steps", "seed"])
+NUMBERS = frozenset([*BATCH, *settings.LAYOUT, "steps", "seed"])
 """Settings that are integers."""
 SWITCHES = ("sharding_stage", "gradient_checkpointing", "attention")
 MAX_INTEGER = 2**53 - 1
@@ -87,13 +71,13 @@ def strategy(contents: Contents) -> PublishedLayout:
     """The document's layout, for rows that state none. Sentences set nothing and are recorded."""
     layouts = []
     for entry in contents.entries("parallelism"):
-        layout = layout_in(entry.text)
-        if not is_prose(entry.text):
+        layout = settings.layout_in(entry.text)
+        if not settings.is_prose(entry.text):
             layouts.append(layout)
         elif layout != PublishedLayout():
             reason = "expected settings alone such as TP=4, PP=2; a sentence sets nothing"
             contents.missing(entry.line, entry.text, reason)
-    result = merged(layouts)
+    result = settings.merged(layouts)
     return replace(
         result,
         tensor_parallel=result.tensor_parallel or _batch_default(contents, "tensor_parallel"),
@@ -130,64 +114,65 @@ class Cells:
 
     def number(self, name: str) -> int | None:
         """The value of a setting if it is a positive integer."""
-        return setting_number(name, self.settings.get(name))
+        return settings.setting_number(name, self.settings.get(name))
 
 
 def cells_of(by_name: Mapping[str, str]) -> Cells:
     """The settings in a row's plain cells."""
     cells = Cells(by_name)
-    if framework := stated(by_name.get("framework")):
+    if framework := settings.stated(by_name.get("framework")):
         cells.problems.append((framework, "expected the framework above the table, not in a column"))
     for name in ("fix_hp", "parallel", "precision"):
         if name in by_name:
-            _enter(assignments(by_name[name]), name, cells)
-    for name in dict.fromkeys((*BATCH, *LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
-        value = stated(by_name.get(name))
+            _enter(settings.assignments(by_name[name]), name, cells)
+    for name in dict.fromkeys((*BATCH, *settings.LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
+        value = settings.stated(by_name.get(name))
         if value is None or (name in COUNTS and hardware(value, None).world_size):
             continue  # `8x A100` below `GPUs`
         if name == "sharding_degree" and value == "0":
             continue  # `FSDP` 0: it is not used
-        claim = batch_claim(value) if name == "global_batch" else None
+        claim = settings.batch_claim(value) if name == "global_batch" else None
         if claim is not None:  # a rule compares it with the other settings
             cells.claims.append(claim)
-        elif expected := expected_value(name, value):
+        elif expected := settings.expected_value(name, value):
             cells.problems.append((value, f"expected {expected} for {name}"))
             cells.unclear.add(name)
             continue
         before = cells.settings.setdefault(name, value)
-        if before != value and setting_number(name, before) != setting_number(name, value):
+        if before != value and settings.setting_number(name, before) != settings.setting_number(name, value):
             cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
     return cells
 
 
-def _enter(assigned: Assignments, column: str, cells: Cells) -> None:
+def _enter(assigned: settings.Assignments, column: str, cells: Cells) -> None:
     for name, value in assigned.options.items():
         if cells.options.setdefault(name, value) != value:
             cells.problems.append((f"{name}={value}", f"expected {cells.options[name]}, as in another cell"))
     for name in sorted((NUMBERS | set(SWITCHES)).intersection(assigned.settings)):
-        if expected := expected_value(name, assigned.settings[name]):
+        if expected := settings.expected_value(name, assigned.settings[name]):
             cells.problems.append((f"{name}={assigned.settings[name]}", f"expected {expected}"))
             cells.unclear.add(name)
     cells.settings |= {name: value for name, value in assigned.settings.items() if name not in cells.settings}
     cells.claims += assigned.claims
-    if column in _EXPECTED and degrees(cells.by_name[column]) is None:
-        odd = [text for text in assigned.rest if layout_in(text) == PublishedLayout() and precision_in(text) is None]
+    if column in _EXPECTED and settings.degrees(cells.by_name[column]) is None:
+        unset = (text for text in assigned.rest if settings.layout_in(text) == PublishedLayout())
+        odd = [text for text in unset if settings.precision_in(text) is None]
         cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
 
 
 def layout(cells: Cells, default: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:
     """The row's layout: from its parallel cell, its settings, its configuration's name, the document, in this order."""
-    own_settings = {key: value for key in LAYOUT if (value := cells.number(key))}
-    stage = stage_in(cells.settings.get("sharding_stage", ""))
-    parallel, fix_hp = (layout_in(cells.by_name.get(column, "")) for column in ("parallel", "fix_hp"))
-    named = layout_of(name.degrees) if name else PublishedLayout()
+    own_settings = {key: value for key in settings.LAYOUT if (value := cells.number(key))}
+    stage = settings.stage_in(cells.settings.get("sharding_stage", ""))
+    parallel, fix_hp = (settings.layout_in(cells.by_name.get(column, "")) for column in ("parallel", "fix_hp"))
+    named = settings.layout_of(name.degrees) if name else PublishedLayout()
     other = {short: value for key, short in OTHER_DEGREES.items() if (value := cells.number(key))}
     columns = PublishedLayout(**own_settings, sharding_stage=stage, other=other)
-    own = merged([parallel, columns, fix_hp, named])
+    own = settings.merged([parallel, columns, fix_hp, named])
     if own != PublishedLayout() and own.data_parallel is None:
         default = replace(default, data_parallel=None)  # it belongs to the document's own layout
-    unclear = dict.fromkeys(cells.unclear.intersection([*LAYOUT, "sharding_stage"]))
-    return merged([own, replace(default, **unclear)])  # type: ignore[arg-type]
+    unclear = dict.fromkeys(cells.unclear.intersection([*settings.LAYOUT, "sharding_stage"]))
+    return settings.merged([own, replace(default, **unclear)])  # type: ignore[arg-type]
 
 
 def batch(
@@ -208,7 +193,7 @@ def batch(
         elif default is not None and name not in cells.unclear and name != "global_batch":
             values[name] = default, defaults.origins[name]
     world = where.nodes * where.devices_per_node if where.nodes and where.devices_per_node else None
-    if not cells.unclear.intersection([*LAYOUT, *OTHER_DEGREES]):
+    if not cells.unclear.intersection([*settings.LAYOUT, *OTHER_DEGREES]):
         tensor, pipeline, context = ranks.tensor_parallel, ranks.pipeline_parallel, ranks.other.get("CP", 1)
         if ranks.data_parallel:
             values["data_parallel"] = ranks.data_parallel, "as printed"
@@ -243,15 +228,15 @@ def free_settings(cells: Cells, contents: Contents, precision: str | None, datas
     for name in ("steps", "seed"):
         free[f"contract.{name}"] = cells.number(name)
     optimisation = contents.words("optimisation")
-    recomputed = truth(cells.settings.get("gradient_checkpointing"))
+    recomputed = settings.truth(cells.settings.get("gradient_checkpointing"))
     if recomputed is None and _RECOMPUTED.search(optimisation):
         recomputed = True
     free["tuning.gradient_checkpointing"] = recomputed
     attention = cells.settings.get("attention", "")
-    flash = True if "flash" in attention.lower() else truth(attention)
+    flash = True if "flash" in attention.lower() else settings.truth(attention)
     if flash or (flash is None and re.search(r"flash[ _-]?att", optimisation)):
         free["tuning.attention"] = "flash"
-    fused = truth(cells.settings.get("fused_rms_norm"))
+    fused = settings.truth(cells.settings.get("fused_rms_norm"))
     if fused is not None:
         free["tuning.fused_ops"] = "rms_norm" if fused else ""
     return {path: value for path, value in free.items() if value is not None}

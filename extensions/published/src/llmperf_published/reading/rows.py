@@ -5,16 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from llmperf_published.reading import row_settings
+from llmperf_published.reading import library_match, row_settings
 from llmperf_published.reading.cells import figures, read_figure
-from llmperf_published.reading.library_match import (
-    Known,
-    case_of,
-    dataset_name,
-    departures,
-    model_name,
-    settings_by_path,
-)
 from llmperf_published.reading.machine import configuration_name, hardware, machine, machine_problems
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.reading.own_facts import on_own_device, stated_of
@@ -35,7 +27,7 @@ class Document:
     datasets: Sequence[Note]
     framework: str | None
     """The framework plugin that the document names."""
-    known: Known
+    known: library_match.Known
 
 
 def rows(document: Document) -> Iterator[PublishedRow]:
@@ -112,25 +104,26 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         cells.settings.get(key) or stated(by_name.get(key)) or stated(contents.text("general", key))
         for key in ("precision", "dataset")
     )
-    heading = table.heading if group is None and model_name(table.heading, None, known) else None
+    heading = table.heading if group is None and library_match.model_name(table.heading, None, known) else None
     model_text = stated(by_name.get("model")) or contents.text("general", "model") or heading
-    model = model_name(model_text, group, known)
+    model = library_match.model_name(model_text, group, known)
     if model is None and stated_facts.model and (own_model or withheld(model_text or "")):
         model = stated_facts.model
         from_importer.append("model")
-    case = case_of(model, document.framework, known)
+    case = library_match.case_of(model, document.framework, known)
     precision = precision_in(precision_text)
     if withheld(precision_text or "") and stated_facts.precision:
         precision = stated_facts.precision
         from_importer.append("precision")
     texts = (dataset_text, *(note.text for note in document.datasets))
-    datasets = [found for text in texts if text and (found := dataset_name(text, known))]
+    datasets = [found for text in texts if text and (found := library_match.dataset_name(text, known))]
     own_dataset = case.contract.dataset if case else None  # if the document names it anywhere
     dataset = own_dataset if own_dataset in datasets else next(iter(datasets), None)
     free = row_settings.free_settings(cells, contents, precision, dataset)
-    general_precision = precision_in(stated(contents.text("general", "precision")))
-    defaults = settings_by_path(document.defaults, document.strategy, None, {"contract.precision": general_precision})
-    changes = departures(settings_by_path(batch, layout, where, free), batch.origins, case, defaults)
+    general = {"contract.precision": precision_in(stated(contents.text("general", "precision")))}
+    defaults = library_match.settings_by_path(document.defaults, document.strategy, None, general)
+    own = library_match.settings_by_path(batch, layout, where, free)
+    changes = library_match.departures(own, batch.origins, case, defaults)
     for text, reason in (*machine_problems(where, by_name), *cells.problems, *problems):
         contents.missing(row.line, text, reason)
     return PublishedRow(

@@ -7,22 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import get_args
 
+from llmperf_published.reading import vocabulary
 from llmperf_published.reading.cells import with_units
 from llmperf_published.reading.markdown import Block, normal, plain
 from llmperf_published.reading.profile import fitting
-from llmperf_published.reading.vocabulary import (
-    COUNTS,
-    OTHER_DEGREES,
-    SETTINGS,
-    HeadingKind,
-    column_meaning,
-    heading_kind,
-    is_bullet_heading,
-    is_on_inference,
-    meaning,
-    names_inference,
-    squeezed,
-)
 from llmperf_published.types.document import (
     Column,
     Entry,
@@ -37,9 +25,8 @@ from llmperf_published.types.document import (
 
 FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "flops", "loss", "evaluation"])
 """Columns with measured figures."""
-CIRCUMSTANCES = frozenset(
-    ["configuration", "fix_hp", "parallel", "config_name", "precision", "device", "machine", "model", *COUNTS]
-)
+CIRCUMSTANCES = {"configuration", "fix_hp", "parallel", "config_name", "precision", "device", "machine", "model"}
+CIRCUMSTANCES |= {*vocabulary.COUNTS}
 """Columns that describe the machine or the settings of a row."""
 SPEEDS = frozenset(["throughput", "mfu", "hfu", "flops"])
 """Figures of training, which make a table one of results with any setting beside them."""
@@ -101,9 +88,9 @@ def contents(blocks: Sequence[Block], titles: Mapping[str, str]) -> Contents:
             result.sections.append(Section(line=line, heading=heading, kind=kind, entries=tuple(entries)))  # type: ignore[arg-type]
 
     for block in blocks:
-        if block.kind == "heading" or (block.kind in ("item", "text") and is_bullet_heading(block.text)):
+        if block.kind == "heading" or (block.kind in ("item", "text") and vocabulary.is_bullet_heading(block.text)):
             close()
-            line, heading, kind, entries = block.line, plain(block.text), heading_kind(block.text), []
+            line, heading, kind, entries = block.line, plain(block.text), vocabulary.heading_kind(block.text), []
             result.headings.append(Note(line=line, text=heading))
             if kind == "title" or not result.title:
                 result.title = heading
@@ -111,7 +98,7 @@ def contents(blocks: Sequence[Block], titles: Mapping[str, str]) -> Contents:
                 result.missing(line, heading, "expected a known heading")
             if inference is not None and block.kind == "heading" and block.level <= inference[0]:
                 inference = None
-            if names_inference(block.text):
+            if vocabulary.names_inference(block.text):
                 inference = inference or (block.level, heading)
         elif block.kind == "table":
             above = f"{inference[1]}: {heading}" if inference and inference[1] != heading else heading
@@ -136,7 +123,7 @@ def contents(blocks: Sequence[Block], titles: Mapping[str, str]) -> Contents:
     return result
 
 
-def _entry(line: int, text: str, kind: HeadingKind | None) -> Entry:
+def _entry(line: int, text: str, kind: vocabulary.HeadingKind | None) -> Entry:
     """`label: text`; in a strategy, a line without a known label is all text.
 
     In `micro_batchsize, LBS for short, ..., 1 by default` the first comma, colon, `=` or `is` ends the label.
@@ -149,7 +136,7 @@ def _entry(line: int, text: str, kind: HeadingKind | None) -> Entry:
         before, match, unlabelled = 0, _LABELLED.fullmatch(text), _UNLABELLED.get(kind or "")
         if kind == "software" and _PACKAGE.fullmatch(text):
             unlabelled = "dependencies"
-    name = meaning(match[1]) if match else None
+    name = vocabulary.meaning(match[1]) if match else None
     if match is None or (name is None and unlabelled):
         return Entry(line=line, label="", name=unlabelled, text=text)
     return Entry(line=line, label=text[:before] + match[1], name=name, text=match[2])
@@ -164,7 +151,7 @@ def section_again(section: Section) -> Section:
         if section.kind == "general":
             name = _general_name(entry.label, entry.text)
         elif entry.label:
-            name = meaning(_HERE.sub("", entry.label, count=1) if section.kind == "batch" else entry.label)
+            name = vocabulary.meaning(_HERE.sub("", entry.label, count=1) if section.kind == "batch" else entry.label)
         entries.append(replace(entry, name=name))
     return replace(section, entries=tuple(entries))
 
@@ -197,7 +184,7 @@ def _enter_table(block: Block, above: str, general: Section, result: Contents, t
         expected = "training results, found inference" if is_inference(table) else "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
     for column in table.columns if table.kind == "performance" else ():
-        if column.name is None and (repeated := column_meaning(column.title)) is not None:
+        if column.name is None and (repeated := vocabulary.column_meaning(column.title)) is not None:
             reason = f"expected one column of {repeated}; this one is not read as that"
             result.missing(line, column.header, reason)
 
@@ -209,13 +196,13 @@ def _table(
 
     Only evaluations and throughput may have several columns of one meaning.
     """
-    if not titles and (profile := fitting(frozenset(map(squeezed, headers)))) is not None:
+    if not titles and (profile := fitting(frozenset(map(vocabulary.squeezed, headers)))) is not None:
         titles = profile.titles
     seen: set[str | None] = set()
     columns = []
     for header in headers:
-        read_as = titles.get(squeezed(header))
-        name = column_meaning(header if read_as is None else read_as)
+        read_as = titles.get(vocabulary.squeezed(header))
+        name = vocabulary.column_meaning(header if read_as is None else read_as)
         name = _COLUMN_NAMES.get(name or "", name)
         name = None if name in seen and name not in ("evaluation", "throughput") else name
         seen.add(name)
@@ -231,14 +218,14 @@ def _table(
 
 
 def _table_kind(table: Table) -> TableKind:
-    names, heading = {column.name for column in table.columns if column.name}, heading_kind(table.heading)
+    names, heading = {column.name for column in table.columns if column.name}, vocabulary.heading_kind(table.heading)
     if {"item", "value"} <= names or (heading == "general" and len(table.columns) in (2, 3)):
         return "general"
     trained = (SPEEDS | {"loss"}) & names or ("memory" in names and {"fix_hp", "config_name"} & names)
     if not trained or is_inference(table):
         return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
-    settings = (SETTINGS | set(OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
+    settings = (vocabulary.SETTINGS | set(vocabulary.OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
     profiled = any(column.read_as for column in table.columns)
     described = profiled or figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"
     return "performance" if figures and described else "other"
@@ -247,20 +234,20 @@ def _table_kind(table: Table) -> TableKind:
 def is_inference(table: Table) -> bool:
     """Check whether the heading, a column or a row says that a table is on inference."""
     headers = [column.header for column in table.columns]
-    return is_on_inference(table.heading, headers, [row.cells for row in table.rows])
+    return vocabulary.is_on_inference(table.heading, headers, [row.cells for row in table.rows])
 
 
 def table_again(table: Table) -> Table:
     """A table with its kind and the meaning of its columns determined again from its text."""
-    titles = {squeezed(column.header): column.read_as for column in table.columns if column.read_as}
+    titles = {vocabulary.squeezed(column.header): column.read_as for column in table.columns if column.read_as}
     headers = [column.header for column in table.columns]
     return _table(table.line, table.heading, headers, table.rows, titles or {"no header": ""})
 
 
 def _general_name(label: str, text: str) -> str | None:
     """A general metric by its label. `fix_hp` and `parallel` share the label `changes`; the text distinguishes them."""
-    name = column_meaning(label)
+    name = vocabulary.column_meaning(label)
     if name == "changes":
-        column = meaning(text)
+        column = vocabulary.meaning(text)
         return column if column in ("parallel", "fix_hp") else name
     return name

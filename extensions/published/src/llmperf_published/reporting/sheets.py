@@ -143,31 +143,22 @@ def _layout_rows(row: PublishedRow) -> Iterator[Row]:
 def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Iterator[Section]:
     metrics = row.metrics
     cells = {cell.key: cell for cell in _overview(document, row, verdict, document.source.name, 0)}
-    cells["tokens_per_second_per_device"] = _figure_row(
-        "tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device, whole=True
-    )
-    cells["mfu_nominal"] = _figure_row("mfu_nominal", "MFU (nominal)", metrics.mfu, whole=True)
+    figures = (("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
+               ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "loss", metrics.loss))  # fmt: skip
+    for key, label, figure in figures:
+        cells[key] = _figure_row(key, label, figure, whole=True)
     for computed in _computed_mfu(document, row) if metrics.mfu is None else ():
         cells["mfu_nominal"] = computed
-    cells["final_loss"] = _figure_row("final_loss", "loss", metrics.loss, whole=True)
-    why = Text.joined("; ", verdict.why)
-    cells["status"] = Row(
-        key="status",
-        label="status",
-        value=verdict.outcome,
-        text=Text("imported: {} ({})", Text(verdict.outcome), why),
-        own_words=True,
-    )
+    why = Text("imported: {} ({})", Text(verdict.outcome), Text.joined("; ", verdict.why))
+    cells["status"] = Row(key="status", label="status", value=verdict.outcome, text=why, own_words=True)
     more = {"tokens_per_second": ("tokens/s, all devices", metrics.tokens_per_second), "hfu": ("HFU", metrics.hfu)}
     rows = [_figure_row(key, label, figure, True) for key, (label, figure) in more.items() if figure is not None]
     rows += [Row(key=key, label=key, value=text) for key, text in _named_settings(row).items() if text is not None]
     rows += [_figure_row(f"evaluation_{name}", name, figure, True) for name, figure in metrics.evaluation.items()]
     shown = [cell for cell in cells.values() if cell.key not in ("provenance", "errors")]
     yield Section(key="performance", title="Performance", rows=(*shown, *rows), card=True)
-    changes = tuple(
-        Row(key="", label=one.path, value=f"{_text(one.case_value)} -> {_text(one.value)}") for one in row.fix_hp
-    )
-    if changes:
+    changed = ((one.path, f"{_text(one.case_value)} -> {_text(one.value)}") for one in row.fix_hp)
+    if changes := tuple(Row(key="", label=path, value=text) for path, text in changed):
         yield Section(key="fix_hp", title="Changes from the case (fix_hp)", rows=changes)
     entries = tuple(Row(key="", label=e.label, value=e.text) for part in document.sections for e in part.entries)
     yield Section(key="environment", title="Environment", rows=entries)
@@ -177,8 +168,8 @@ def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Itera
         yield Section(key="notes", title="Notes", rows=notes)
 
 
-def _text(scalar: object) -> str:
-    return UNKNOWN if scalar is None else str(scalar).lower() if isinstance(scalar, bool) else str(scalar)
+def _text(value: object) -> str:
+    return UNKNOWN if value is None else str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 
 def _named_settings(row: PublishedRow) -> Mapping[str, str | None]:
@@ -260,7 +251,7 @@ def stated_tuning(row: PublishedRow) -> dict[str, str]:
     for printed, text in row.options.items():
         name, switch = meaning(printed), truth(text)
         if name == "gradient_checkpointing" and switch is not None:
-            known[name] = _setting_text(switch)
+            known[name] = _text(switch)
         elif name == "attention" and (switch or "flash" in text.lower()):
             known[name] = "flash"
         elif name == "fused_rms_norm" and switch is not None:
@@ -268,17 +259,13 @@ def stated_tuning(row: PublishedRow) -> dict[str, str]:
     for change in row.fix_hp:
         group, _, name = change.path.partition(".")
         if group == "tuning" and name not in IN_LAYOUT:
-            known[name] = _setting_text(change.value)
+            known[name] = _text(change.value)
     guessed = guessed_settings(row)
     for name in ("micro_batch", "gradient_accumulation"):
         value = getattr(row.batch, name)
         if value is not None and name not in guessed:
             known[name] = str(value)
     return known
-
-
-def _setting_text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value) or "none"
 
 
 def guessed_settings(row: PublishedRow) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from llmperf.types import Text, Violation
 from llmperf.validation import about, installed_vendors, shown, vendor_catalogue
 
 from llmperf_published.rules import row_rule, rule
-from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
+from llmperf_published.rules.machine import Machine, machine_of
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -81,27 +81,15 @@ def published_vendor_is_installed(published: Published) -> Iterator[Violation]:
         yield "/vendor", Text("expected the plugin of vendor {}, {}; its devices were not checked", vendor, told)
         return
     seen: set[str] = set()
-    for index, row in enumerate(published.rows):
-        where, mfu, whose = row.hardware, row.metrics.mfu, checking_vendor(published, row)
-        messages: list[tuple[str, str]] = []
+    for index, row in enumerate(published.rows):  # what else was not checked, and why, is in the verdict on each row
+        where, whose = row.hardware, checking_vendor(published, row)
+        named = shown(where.device or where.device_model or where.configuration)
         installed = is_comparison(published) or vendor_catalogue(whose or "") is not None
-        if installed and machine_of(published, row) is None:
-            named, by = shown(where.device or where.device_model or where.configuration), whose or "a vendor"
+        if installed and machine_of(published, row) is None and named not in seen:
+            seen.add(named)
+            by = whose or "a vendor"
             message = Text("expected a device that {} publishes, found {}; it was not checked", by, named)
-            messages.append(("hardware", message))
-        if mfu is not None and mfu.stated:
-            if row.model is None:
-                named = shown(row.model_text)
-                message = Text("expected a model that is known, found {}; its MFU was not checked", named)
-                messages.append(("model", message))
-            if not dtypes_of(row):
-                named = shown(row.precision_text)
-                message = Text("expected a precision with a known peak, found {}; its MFU was not checked whole", named)
-                messages.append(("precision", message))
-        for path, text in messages:
-            if text not in seen:
-                seen.add(text)
-                yield f"/rows/{index}/{path}", Text("{}, {}", text, Text("line {}", row.line))
+            yield f"/rows/{index}/hardware", Text("{}, {}", message, Text("line {}", row.line))
 
 
 @rule("LP623", "note", "Peaks and models of an imported document are those of installed packages")
