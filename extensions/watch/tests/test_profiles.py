@@ -26,7 +26,8 @@ def test_every_profile_has_a_real_line():
 def test_a_real_line_is_read_by_its_profile(entry):
     reader = Reader(all_profiles())
     reader.add("step: 0 is not a step")
-    reader.add(entry["text"], 1.0)
+    for line in entry["text"].split("\n"):
+        reader.add(line, 1.0)
     reading = reader.best()
     (step,) = reading.steps
     assert (reading.profile.name, step.at) == (entry["profile"], 1.0)
@@ -104,9 +105,10 @@ def test_a_profile_of_the_user_comes_first(tmp_path, monkeypatch):
 
 def test_what_is_counted_from_the_start_becomes_steps_and_tokens():
     reader = Reader(all_profiles())
-    reader.add(MLLOG.replace("train_loss", "global_batch_size").replace("2.5", "256"))
-    reader.add(MLLOG)
-    assert reader.best().steps[0].values["step"] == 16
+    loss = MLLOG.split("\n")[1].replace("block_stop", "train_loss").replace("null", "2.5")
+    for line in (*MLLOG.split("\n"), loss):
+        reader.add(line)
+    assert reader.best().steps[0].values == {"step": 192, "loss": 2.5, "time": 1715849118.295}
     reader = Reader(all_profiles())
     for step in (10, 20):
         reader.add(FACTORY.replace("3200,", f'{step}, "total_tokens": {step * 1000},'))

@@ -114,7 +114,7 @@ class LineKind:
         found = {}
         for field in self.fields:
             value = field.value(line)
-            if value is not None and field.name not in found:
+            if value is not None and field.name not in found and (value > 0 or field.name != "memory_bytes"):
                 found[field.name] = value
         if (rate := found.pop("steps_per_second", 0)) > 0:
             found.setdefault("step_seconds", 1 / rate)
