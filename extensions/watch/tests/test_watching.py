@@ -209,8 +209,8 @@ def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, 
         at = f"2026-11-28 10:{step // 60:02}:{step % 60:02}.000 "
         lines.append(f"{at}{step}%|x| {step}/100 [00:01<00:02, 1.00it/s]")
         if step % 10 == 0:
-            said = {"loss": 2.0, "learning_rate": 1.0, "num_input_tokens_seen": step * 1000}
-            lines.append(f"{at}{said}")
+            said = {"loss": 2.0, "learning_rate": 1.0, "num_input_tokens_seen": step * 1000, "train_runtime": step}
+            lines[-1] += str(said)
     (tmp_path / "a.log").write_text("\r".join(lines) + "\n")
     assert call(["import", str(tmp_path / "a.log"), "--out", str(tmp_path / "out"), "--json"]) == 0
     (made,) = json.loads(capsys.readouterr().out)

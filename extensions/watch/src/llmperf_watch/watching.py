@@ -28,7 +28,8 @@ LEAVING_SECONDS = 15.0
 """Time for a program to end after it was asked to."""
 SECRET = re.compile(r"token(?!izer|s)|pass|key|secret|cred|auth", re.IGNORECASE)
 WITHHELD = "[withheld]"
-LINE_END = re.compile("[\r\n]")
+LINE_END = re.compile(r"[\r\n]|(?<=it/s\])(?=\{)|(?<=s/it\])(?=\{)")
+"""Also between a progress bar and the figures that are printed behind it, where both streams go to one file."""
 
 
 class Lines:
