@@ -100,8 +100,8 @@ def command(
     if statements.pop("global_batch") is not None:
         raise UserError(f"--global-batch: expected logs, found {sources[0]}")
     own = own_facts(peaks, models, known_library(), statements, profile)
-    result = import_files(sources, out, known_library(), force, own, profile.titles if profile else {})
-    imported = result.documents
+    titles = profile.titles if profile else {}
+    imported, skipped, without = import_files(sources, out, known_library(), force, own, titles)
     verdicts = [judged(document.published)[1] for document in imported]
     listed: list[dict[str, Any]] = []
     cells: list[list[Any]] = []
@@ -133,16 +133,16 @@ def command(
         if shipped is not None:
             click.echo(printable(f"{source}:{table.line}: columns as in the profile {shipped.path.stem}"), err=True)
     _print_unread(imported)
-    for text in result.skipped:
+    for text in skipped:
         click.echo(f"skipped: {printable(text)}", err=True)
-    if without := result.without_results:
+    if without:
         click.echo(f"{without} Markdown file{'s' * (without != 1)} without results", err=True)
     model = next((name for name in models if own and own.stated and name == own.stated.model), None)
     for line in _unused(own, {**statements, "model": model}, imported):
         click.echo(printable(line), err=True)
-    titles = {squeezed(column.header) for _, table in tables for column in table.columns}
+    printed = {squeezed(column.header) for _, table in tables for column in table.columns}
     for header in profile.columns if profile else ():
-        if squeezed(header) not in titles:
+        if squeezed(header) not in printed:
             click.echo(printable(f"{profile_file}: no table has a column {header!r}"), err=True)
 
 

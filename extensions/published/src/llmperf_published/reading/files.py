@@ -53,17 +53,6 @@ class Imported:
     """Content of the document."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Import:
-    """The documents that were written, and those that were found in folders and were not."""
-
-    documents: Sequence[Imported]
-    skipped: Sequence[str]
-    """One line for each document of a folder that seems to have results and could not be read."""
-    without_results: int
-    """Markdown files of folders that have no results."""
-
-
 def import_files(
     sources: Sequence[Path],
     out: Path,
@@ -71,9 +60,11 @@ def import_files(
     force: bool = False,
     own: OwnFacts | None = None,
     titles: Mapping[str, str] | None = None,
-) -> Import:
+) -> tuple[Sequence[Imported], Sequence[str], int]:
     """Read documents, and folders of them, and write each to `out/NAME/published.json`, with the user's own facts.
 
+    Returns the documents, a line for each one of a folder that seems to have results and could not be read, and the
+    number of those without results.
     UserError, and nothing written, if a document that is named cannot be read or has no results, if no document of a
     folder has any, or if a file exists already and `force` is not set.
     """
@@ -122,7 +113,7 @@ def import_files(
             raise UserError(f"{folder}: cannot create: {error.strerror or error}") from None
     for document, content in zip(imported, contents, strict=True):
         write_bytes(document.target, content)
-    return Import(documents=imported, skipped=skipped, without_results=without)
+    return imported, skipped, without
 
 
 def published_in(sources: Sequence[Path], library: Library) -> Published:

@@ -105,12 +105,12 @@ def figure(text: str, header: str = "") -> Figure | None:
     unit = (match[3] or "").strip() or None
     if number(match[1]) is None or (unit is not None and len(unit) > 40) or (match[2] and unit == "%"):
         return None
-    scale = _scale(match[2], unit, header, percent)
+    scale, digits = _scale(match[2], unit, header, percent), match[1].replace(",", "")
     value = computed(expression.rpartition("=")[2]) if expression else None
     return Figure(
         text=text,
-        value=_scaled(match[1], scale),
-        printed=match[1].replace(",", ""),
+        value=float(Decimal(digits) * Decimal(repr(scale))),  # 36.1 x 0.01 is 0.361
+        printed=digits,
         scale=scale,
         unit=unit or ("%" if percent else None),
         expression=expression.strip() or None,
@@ -128,23 +128,8 @@ def _scale(magnitude: str | None, unit: str | None, header: str, percent: bool) 
     return _MAGNITUDES[headed[1].lower()] if headed else 1.0
 
 
-def _scaled(digits: str, scale: float) -> float:
-    """Printed digits times a power of ten, computed in decimals: 36.1 x 0.01 is 0.361."""
-    return float(Decimal(digits.replace(",", "")) * Decimal(repr(scale)))
-
-
 def computed(expression: str) -> float | None:
     """The value of an expression of numbers, + - * / and brackets; None for anything else or if not finite."""
-    tree = _parsed(expression)
-    try:
-        value = math.nan if tree is None else _value(tree)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def _parsed(expression: str) -> ast.expr | None:
-    """The syntax tree of an expression, whose tokens are numbers, signs and brackets alone; None for anything else."""
     text = _UNITS.sub("", expression) if len(expression) <= MAX_EXPRESSION else ""
     if _TOKEN.sub("", text).strip():
         return None
@@ -153,9 +138,10 @@ def _parsed(expression: str) -> ast.expr | None:
         for match in _TOKEN.finditer(text)
     )
     try:
-        return ast.parse(" ".join(tokens), mode="eval").body
-    except (SyntaxError, MemoryError, RecursionError):
+        value = _value(ast.parse(" ".join(tokens), mode="eval").body)
+    except (SyntaxError, MemoryError, RecursionError, ValueError, ZeroDivisionError, OverflowError):
         return None
+    return value if math.isfinite(value) else None
 
 
 def _value(tree: ast.expr) -> float:

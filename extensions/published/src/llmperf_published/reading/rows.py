@@ -13,7 +13,7 @@ from llmperf_published.reading.own_facts import on_own_device, stated_of
 from llmperf_published.reading.sections import Contents
 from llmperf_published.reading.settings import precision_in, stated
 from llmperf_published.reading.vocabulary import column_meaning
-from llmperf_published.types.document import Note, PublishedRow, TableRow
+from llmperf_published.types.document import Note, PublishedRow
 from llmperf_published.types.row import PublishedBatch, PublishedLayout
 
 
@@ -38,9 +38,12 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             continue
         group = None
         for number, row in enumerate(table.rows):
-            if (heading := _group(row)) is not None:
-                group = heading or group
-                continue
+            first, *others = (plain(cell) for cell in row.cells or ("",))
+            if not withheld(first) and all(map(withheld, others)):
+                machine_of_row = hardware(first, None)
+                if not (machine_of_row.nodes or machine_of_row.devices_per_node):
+                    group = first  # the heading of the rows below it
+                    continue
             text = " | ".join(row.cells)
             if all(withheld(plain(cell)) for cell in row.cells):
                 contents.missing(row.line, text, "expected a result, found a row of empty cells")
@@ -60,15 +63,6 @@ def rows(document: Document) -> Iterator[PublishedRow]:
             elif not all(map(withheld, cells)):
                 reason = "expected a column that is known; its cells are kept"
                 contents.missing(table.line, plain(column.header) or f"column {place + 1}, without a header", reason)
-
-
-def _group(row: TableRow) -> str | None:
-    """The text of a row that is a heading of rows below it: one cell that names no machine, and no other text."""
-    first = plain(row.cells[0]) if row.cells else ""
-    if withheld(first) or not all(withheld(plain(cell)) for cell in row.cells[1:]):
-        return None
-    where = hardware(first, None)
-    return None if where.nodes or where.devices_per_node else first
 
 
 def _row(document: Document, index: int, number: int, group: str | None) -> PublishedRow:

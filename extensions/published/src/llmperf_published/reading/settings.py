@@ -80,19 +80,14 @@ def assignments(text: str) -> Assignments:
     if len(text) > MAX_TEXT:
         result.rest.append(text[MAX_TEXT:])
     for match in _ASSIGNMENT.finditer(remaining):
-        _enter(match["name"].strip(), match["value"].strip("\"'"), result)
+        name, value = match["name"].strip(), match["value"].strip("\"'")
+        if result.options.setdefault(name, value) != value:
+            result.rest.append(f"{name}={value}")
+        elif (known := setting(name)) is not None:
+            result.settings.setdefault(known, value)
     leftover = _ASSIGNMENT.sub(",", remaining)
     result.rest += [word for part in re.split(r"[,;()]", leftover) if not withheld(word := part.strip(" =\"'.+"))]
     return result
-
-
-def _enter(name: str, value: str, result: Assignments) -> None:
-    if name in result.options and result.options[name] != value:
-        result.rest.append(f"{name}={value}")
-        return
-    result.options[name] = value
-    if (known := setting(name)) is not None:
-        result.settings.setdefault(known, value)
 
 
 def batch_claim(value: str) -> Claim | None:

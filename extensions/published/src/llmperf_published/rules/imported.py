@@ -16,8 +16,7 @@ from llmperf_published.reading.document import MAX_BYTES, import_document, publi
 from llmperf_published.reading.library_match import Known, frameworks
 from llmperf_published.reading.sections import Contents, section_again, table_again
 from llmperf_published.rules.vendors import vendors
-from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.row import OwnFacts
+from llmperf_published.types.document import Published
 
 _OWN_COLUMNS = ("config_name", "fix_hp")
 """Columns that tables about other matters do not have."""
@@ -66,26 +65,22 @@ def imported_again(published: Published) -> Published:
         again = replace(again, vendor=published.vendor)
     if len(again.rows) != len(published.rows):
         return again
+    known = _known().with_own(published.own)
+    cases = [None, *(case.name for case in known.cases)]
     rows = []
     for row, found in zip(again.rows, published.rows, strict=True):
-        known = _beyond_library(row, found, published.own)
+        # another library may have models and cases that are not in this one
+        if row.framework is None and found.framework not in frameworks():
+            row = replace(row, framework=found.framework)
+        if row.model is None and found.model not in known.models.values():
+            row = replace(row, model=found.model)
+        if row.case is None and found.case not in cases:
+            row = replace(row, case=found.case, dataset=found.dataset, variant=found.variant, fix_hp=found.fix_hp)
         if not vendor_known:  # its plugin found the devices
             named = {name: getattr(found.hardware, name) for name in ("configuration", "device", "device_model")}
-            known = replace(known, hardware=replace(known.hardware, **named))
-        rows.append(known)
+            row = replace(row, hardware=replace(row.hardware, **named))
+        rows.append(row)
     return replace(again, rows=tuple(rows))
-
-
-def _beyond_library(row: PublishedRow, found: PublishedRow, own: OwnFacts | None) -> PublishedRow:
-    """Keep names of models and cases that are not in this library: another library may have them."""
-    known = _known().with_own(own)
-    if row.framework is None and found.framework not in frameworks():
-        row = replace(row, framework=found.framework)
-    if row.model is None and found.model not in known.models.values():
-        row = replace(row, model=found.model)
-    if row.case is None and found.case not in [None, *(one.name for one in known.cases)]:
-        row = replace(row, case=found.case, dataset=found.dataset, variant=found.variant, fix_hp=found.fix_hp)
-    return row
 
 
 def plugins(published: Published) -> Iterator[tuple[str, str]]:

@@ -13,7 +13,6 @@ from llmperf_published.reading.settings import layout_in
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import row_rule, rule
 from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.row import Figure
 
 DEGREES = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_degree")
 BINARY = {1e3: 2**10 / 1e3, 1e6: 2**20 / 1e6, 1e9: 2**30 / 1e9}
@@ -83,9 +82,11 @@ def claims_hold(published: Published) -> Iterator[Violation]:
                 yield f"{path}/global_batch", Text("{}, {}", message, line)
             if sequences is None and stated and stated.value:
                 sequences, because = int(stated.value), Text("{} sequences", stated.text)
-            if claim.tokens and sequences and batch.seq_len and not _admits(claim.tokens, sequences * batch.seq_len):
+            tokens = sequences * batch.seq_len if sequences and batch.seq_len else 0
+            binary = tokens / BINARY.get(claim.tokens.scale, 1.0) if claim.tokens else 0
+            if claim.tokens and tokens and not (claim.tokens.admits(tokens) or claim.tokens.admits(binary)):
                 because = Text("{} x {} tokens", because, batch.seq_len)
-                message = Text("expected {} ({}), found {!r}", sequences * batch.seq_len, because, claim.text)
+                message = Text("expected {} ({}), found {!r}", tokens, because, claim.text)
                 yield f"{path}/tokens", Text("{}, {}", message, line)
     stated_batch = published.defaults.global_batch
     by_default = [
@@ -98,10 +99,6 @@ def claims_hold(published: Published) -> Iterator[Violation]:
         expected = Text("expected {} (micro batch x gradient accumulation x data parallel)", row.batch.global_batch)
         found = Text("{}, found {} by default, {}", expected, stated_batch, Text("line {}", row.line))
         yield "/defaults/global_batch", found
-
-
-def _admits(told: Figure, tokens: int) -> bool:
-    return told.value is None or told.admits(tokens) or told.admits(tokens / BINARY.get(told.scale, 1.0))
 
 
 @rule("LP113", "warning", "The document's formula gives the global batch of its rows")

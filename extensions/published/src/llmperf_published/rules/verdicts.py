@@ -95,30 +95,6 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
 
 def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
     """Missing facts that its MFU would have to be computed from."""
-    yield from _missing_figures(published, row)
-    machine = machine_of(published, row)
-    if machine is None:
-        yield _no_machine(published, row)
-    elif not machine.peaks(dtypes_of(row)):
-        said = row.precision or row.precision_text
-        say = Text("say it: `llmperf import --precision NAME`")
-        own = Text(WITH_ADVICE, Text("no precision is named"), say)
-        yield own if said is None else Text("no peak is known for precision {}", shown(said))
-    if row.model is None:
-        if withheld(row.model_text or ""):
-            none, say = Text("no model is named"), Text("say it: `llmperf import --model NAME`")
-        else:
-            none = Text("model {} is not in the library", shown(row.model_text))
-            say = Text("a model of your own: `llmperf import --model FILE`")
-        yield Text(WITH_ADVICE, none, say)
-    elif not row_flops(published, row).known:
-        yield Text("FLOPs per token of {} are unknown in this case", row.model)
-    printed = row.metrics.mfu is not None and row.metrics.mfu.stated
-    if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
-        yield from _origins(published, row, machine, machine.peaks(dtypes_of(row))[0] if machine.own_file else None)
-
-
-def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
     metrics, cells = row.metrics, published.cells(row)
     if per_device(row) is None:
         if "throughput" in metrics.other:
@@ -141,6 +117,26 @@ def _missing_figures(published: Published, row: PublishedRow) -> Iterator[str]:
         yield Text("its MFU is not understood") if "mfu" in cells else Text("no MFU is printed")
     elif not metrics.mfu.stated:
         yield Text("its MFU is withheld")
+    machine = machine_of(published, row)
+    if machine is None:
+        yield _no_machine(published, row)
+    elif not machine.peaks(dtypes_of(row)):
+        said = row.precision or row.precision_text
+        say = Text("say it: `llmperf import --precision NAME`")
+        own = Text(WITH_ADVICE, Text("no precision is named"), say)
+        yield own if said is None else Text("no peak is known for precision {}", shown(said))
+    if row.model is None:
+        if withheld(row.model_text or ""):
+            none, say = Text("no model is named"), Text("say it: `llmperf import --model NAME`")
+        else:
+            none = Text("model {} is not in the library", shown(row.model_text))
+            say = Text("a model of your own: `llmperf import --model FILE`")
+        yield Text(WITH_ADVICE, none, say)
+    elif not row_flops(published, row).known:
+        yield Text("FLOPs per token of {} are unknown in this case", row.model)
+    printed = row.metrics.mfu is not None and row.metrics.mfu.stated
+    if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
+        yield from _origins(published, row, machine, machine.peaks(dtypes_of(row))[0] if machine.own_file else None)
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
