@@ -37,6 +37,7 @@ MAX_STANDINGS = 60
 IDENTITY = ("precision", "seq_len", "global_batch", "dataset")
 """Parts of a contract that its heading always names."""
 LOOKS = "Pale bars are not verified, dotted bars are estimated, bars with a dashed edge are disturbed or computed."
+HOW_TO_READ = "How to read the bars"
 RANKS = "token/p/s: tokens per second of one rank, which has a whole device unless the row says otherwise."
 """Unit of the throughput."""
 

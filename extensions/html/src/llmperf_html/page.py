@@ -17,7 +17,7 @@ from llmperf.types import Row, Sheet
 from llmperf_compare.comparison import compare, speed_line
 from llmperf_compare.ranking import Entry, Standing, standings
 
-from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, arranged, standings_html
+from llmperf_html.bars import HOW_TO_READ, LOOKS, RANKS, VERDICT_LEGEND, Links, arranged, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, IN_USE_BY_ALL, LABELS, MEMORY, WORDS, document
 from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
@@ -85,7 +85,7 @@ def _body(bars: str, data: Mapping[str, Any], sheets: Sequence[Sheet], language:
 <div id="answer"><h2>{text("Results")}</h2>
 {foreword}{verdicts}
 <div class="tools" id="choices"></div><div id="chart"></div>
-<p class="note">{notes}</p>
+<details class="fold"><summary>{text(HOW_TO_READ)}</summary><p class="note">{notes}</p></details>
 {bars}</div>
 <section id="runs"><h2>{text(WORDS["overview"])}</h2>
 {currencies}<div id="table"></div></section>

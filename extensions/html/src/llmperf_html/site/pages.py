@@ -9,7 +9,16 @@ from llmperf.reporting import PERCENT, STEP_SECONDS, UNKNOWN, finding_text, roun
 from llmperf.types import Rounding, Section
 from llmperf_compare.ranking import Entry, Standing
 
-from llmperf_html.bars import LOOKS, RANKS, VERDICT_LEGEND, Links, signature_text, standing_html, standings_html
+from llmperf_html.bars import (
+    HOW_TO_READ,
+    LOOKS,
+    RANKS,
+    VERDICT_LEGEND,
+    Links,
+    signature_text,
+    standing_html,
+    standings_html,
+)
 from llmperf_html.document import WORDS
 from llmperf_html.run import curve_data, first_of_each_key, is_folded, key_figures
 from llmperf_html.run_curves import curves_of
@@ -139,7 +148,8 @@ def _index(frame: Frame, content: Content) -> str:
 def _explained(frame: Frame) -> Html:
     looks = " ".join(map(frame.word, (BARS, LOOKS, RANKS)))
     lines: list[Child] = [frame.word(COMPARABLE), element("br"), looks, element("br"), frame.word(VERDICT_LEGEND)]
-    return element("p", lines, class_="note")
+    return element("details", [element("summary", frame.word(HOW_TO_READ)), element("p", lines, class_="note")],
+                   class_="fold")  # fmt: skip
 
 
 def _links_of(content: Content, up: str) -> Links:

@@ -133,7 +133,9 @@ llmperf.bars = (function () {
       item.append(label, track, make("span", one.cell.querySelector(".value").textContent, "value"));
       list.append(item);
     }
-    place.replaceChildren(make("h2", name + ": " + head.textContent), rows.length ? list : make("p", wrong ? words.all_wrong : words.nothing, "note"));
+    const title = make("h2", name + ": " + head.textContent);
+    if (!model && llmperf.data.models.length > 1) title.append(make("span", llmperf.filled(words.one_of_models, { count: llmperf.data.models.length }), "contract"));
+    place.replaceChildren(title, rows.length ? list : make("p", wrong ? words.all_wrong : words.nothing, "note"));
   }
 
   function chooser(models) {
