@@ -52,10 +52,10 @@ def error_of(task, plan, device):
     from unittest import mock
 
     import torch
-    from llmperf_torchkit import feed
+    from llmperf_torchkit.trainer import Feed
 
     with mock.patch.object(torch.Tensor, "to", lambda tensor, *_, **__: tensor):
-        assert feed.Feed(plan, torch.device("accel", 0)).next()[0].device.type == "cpu"
+        assert Feed(plan, torch.device("accel", 0)).next()[0].device.type == "cpu"
         with program.plugin_of(task).llmperf_build_trainer(plan, device) as trainer:
             try:
                 trainer.train_step()

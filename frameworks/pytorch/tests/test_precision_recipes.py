@@ -97,7 +97,7 @@ def test_blocks_are_rounded_with_a_scale_of_their_own():
 @pytest.mark.slow
 def test_gradients_of_emulated_blocks_are_close_to_those_of_the_product():
     import torch
-    from llmperf_pytorch.decoder.feed_forward import Projection
+    from llmperf_pytorch.decoder.mixture import Projection
     from llmperf_pytorch.models import BlockwiseProjection
 
     torch.manual_seed(0)

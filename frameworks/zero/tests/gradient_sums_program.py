@@ -15,8 +15,8 @@ def relative_error(task):
     """Norm of the difference to the exact sum / norm of the exact sum."""
     import torch
     from deepspeed.utils import safe_get_full_grad
-    from llmperf_torchkit.feed import Feed
     from llmperf_torchkit.losses import mean_cross_entropy
+    from llmperf_torchkit.trainer import Feed
 
     plan = shared.make_plan(task)
     with shared.plugin_of(task).llmperf_build_trainer(plan, shared.TestDevice("cpu")) as trainer:

@@ -16,7 +16,7 @@ def llmperf_loggers() -> list[Logger]:
     """TensorBoard, MLflow, Weights & Biases and OpenMetrics; their libraries are imported when one is opened."""
     from llmperf.types import Logger
 
-    from llmperf_tracking.opening import LIBRARIES, opened
+    from llmperf_tracking.run_log import LIBRARIES, opened
 
     return [
         Logger(name=name, value="FILE" if name == "openmetrics" else "DIR", open=partial(opened, name))

@@ -10,11 +10,10 @@ from typing import Any
 import llmperf
 import torch
 from llmperf.types import Device, Layout, Model, Plan, StepOutput
-from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_token_losses
 from llmperf_torchkit.precision import set_matmul_precision
 from llmperf_torchkit.processes import join_ranks, joined, leave_ranks, torch_device
-from llmperf_torchkit.trainer import TorchTrainer
+from llmperf_torchkit.trainer import Feed, TorchTrainer
 from llmperf_torchkit.weights import fill_part
 from megatron.core import parallel_state
 from megatron.core.distributed import DistributedDataParallel, finalize_model_grads

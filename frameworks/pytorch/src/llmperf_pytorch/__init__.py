@@ -23,16 +23,15 @@ from typing import TYPE_CHECKING
 from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
-    from llmperf_torchkit.feed import Feed as Feed
     from llmperf_torchkit.losses import StepSums as StepSums
     from llmperf_torchkit.losses import deferred as deferred
     from llmperf_torchkit.losses import mean_cross_entropy as mean_cross_entropy
     from llmperf_torchkit.operations import TorchOperations as TorchOperations
-    from llmperf_torchkit.optimizers import adamw as adamw
-    from llmperf_torchkit.optimizers import adamw_kernel as adamw_kernel
-    from llmperf_torchkit.optimizers import parameter_groups as parameter_groups
-    from llmperf_torchkit.optimizers import set_learning_rate as set_learning_rate
+    from llmperf_torchkit.precision import adamw as adamw
+    from llmperf_torchkit.precision import adamw_kernel as adamw_kernel
+    from llmperf_torchkit.precision import parameter_groups as parameter_groups
     from llmperf_torchkit.precision import rest_dtype as rest_dtype
+    from llmperf_torchkit.precision import set_learning_rate as set_learning_rate
     from llmperf_torchkit.precision import set_matmul_precision as set_matmul_precision
     from llmperf_torchkit.processes import join_ranks as join_ranks
     from llmperf_torchkit.processes import joined as joined
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
     from llmperf_torchkit.processes import torch_device as torch_device
     from llmperf_torchkit.profiling import profiled_steps as profiled_steps
     from llmperf_torchkit.tracing.data_parallel import BucketedModule as BucketedModule
+    from llmperf_torchkit.trainer import Feed as Feed
     from llmperf_torchkit.trainer import TorchTrainer as TorchTrainer
     from llmperf_torchkit.weights import count_parameters as count_parameters
     from llmperf_torchkit.weights import fill_weights as fill_weights

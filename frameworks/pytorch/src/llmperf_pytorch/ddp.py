@@ -9,12 +9,10 @@ import torch
 from llmperf import learning_rate
 from llmperf.types import Device, Plan, StepOutput
 from llmperf.types.records import DeferredScalar
-from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import StepSums, deferred, to_come
-from llmperf_torchkit.optimizers import adamw, set_learning_rate
-from llmperf_torchkit.precision import held_dtype, rest_dtype, set_matmul_precision
+from llmperf_torchkit.precision import adamw, held_dtype, rest_dtype, set_learning_rate, set_matmul_precision
 from llmperf_torchkit.processes import join_ranks, joined, leave_ranks, torch_device
-from llmperf_torchkit.trainer import TorchTrainer, Waits
+from llmperf_torchkit.trainer import Feed, TorchTrainer, Waits
 from llmperf_torchkit.weights import count_parameters
 from torch.nn.parallel import DistributedDataParallel
 

@@ -18,8 +18,7 @@ from typing import Any
 
 import torch
 from llmperf.types import Device, Plan, RunSpec
-from llmperf_torchkit.optimizers import adamw_of
-from llmperf_torchkit.precision import default_dtype, held_dtype, rest_dtype
+from llmperf_torchkit.precision import adamw_of, default_dtype, held_dtype, rest_dtype
 from llmperf_torchkit.weights import Shard, count_parameters, local_part, total_norm
 from torch.distributed import device_mesh
 from torch.distributed.device_mesh import DeviceMesh

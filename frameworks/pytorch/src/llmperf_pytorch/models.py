@@ -22,7 +22,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selective_checkpoint_contexts
 
-from llmperf_pytorch.decoder.feed_forward import Projection
+from llmperf_pytorch.decoder.mixture import Projection
 from llmperf_pytorch.decoder.model import LanguageModel
 from llmperf_pytorch.kernels.choice import NONE_FUSED, Kernels
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from llmperf_torchkit.tracing import step
-from llmperf_torchkit.tracing.kernels import attention_by_pairs, visible_pairs
+from llmperf_torchkit.tracing.stand_ins import attention_by_pairs, visible_pairs
 
 from llmperf_pytorch import attention
 

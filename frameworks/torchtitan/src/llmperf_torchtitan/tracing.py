@@ -12,7 +12,7 @@ import torch._utils
 from llmperf.types import Plan, StepTrace
 from llmperf_torchkit import compiled
 from llmperf_torchkit.tracing.device import NAME
-from llmperf_torchkit.tracing.kernels import attention_by_pairs, visible_pairs
+from llmperf_torchkit.tracing.stand_ins import attention_by_pairs, visible_pairs
 from llmperf_torchkit.tracing.step import Build, traced_step
 from torch._subclasses.fake_tensor import unset_fake_temporarily
 from torch.distributed.pipelining import PipelineStage

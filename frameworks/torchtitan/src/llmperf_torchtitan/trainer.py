@@ -10,11 +10,10 @@ from typing import Any
 import llmperf
 import torch
 from llmperf.types import Device, Model, Plan, StepOutput
-from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred, record_logits
 from llmperf_torchkit.precision import set_matmul_precision
 from llmperf_torchkit.processes import joined, leave_ranks, meet_as_agent_says, own_rank, set_timeouts, torch_device
-from llmperf_torchkit.trainer import TorchTrainer
+from llmperf_torchkit.trainer import Feed, TorchTrainer
 from llmperf_torchkit.weights import Shard, fill_part
 from torchtitan.distributed import ParallelDims
 from torchtitan.distributed import utils as titan_distributed

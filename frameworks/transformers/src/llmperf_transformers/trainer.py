@@ -16,8 +16,7 @@ from llmperf_pytorch.fsdp import settle_shards
 from llmperf_pytorch.models import blocks_of
 from llmperf_torchkit.compiled import compile_blocks
 from llmperf_torchkit.losses import mean_cross_entropy
-from llmperf_torchkit.optimizers import adamw_kernel
-from llmperf_torchkit.precision import held_dtype
+from llmperf_torchkit.precision import adamw_kernel, held_dtype
 from llmperf_torchkit.weights import Shard, count_parameters, fill_part
 from torch import nn
 from transformers import AutoConfig, AutoModelForCausalLM

@@ -22,12 +22,17 @@ from llmperf.types import Device, Plan, RunSpec, StepOutput
 from llmperf_pytorch.decoder.mixture import expert_tokens
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_pytorch.models import construct_model
-from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import StepSums, deferred
-from llmperf_torchkit.optimizers import adamw, parameter_groups, set_learning_rate
-from llmperf_torchkit.precision import default_dtype, rest_dtype, set_matmul_precision
+from llmperf_torchkit.precision import (
+    adamw,
+    default_dtype,
+    parameter_groups,
+    rest_dtype,
+    set_learning_rate,
+    set_matmul_precision,
+)
 from llmperf_torchkit.processes import joined, leave_ranks, torch_device
-from llmperf_torchkit.trainer import TorchTrainer
+from llmperf_torchkit.trainer import Feed, TorchTrainer
 from llmperf_torchkit.weights import count_parameters, fill_parameter, fill_slice
 
 from llmperf_zero.config import CONFIG

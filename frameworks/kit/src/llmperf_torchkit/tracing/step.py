@@ -53,9 +53,9 @@ def traced_step(
     """
     from llmperf_torchkit.tracing.data_parallel import bucketed_data_parallel
     from llmperf_torchkit.tracing.fusion import chains_of_compiled_blocks, with_recomputed_activations
-    from llmperf_torchkit.tracing.kernels import kernels_of_accelerators
     from llmperf_torchkit.tracing.stand_ins import (
         conversion_of_modules,
+        kernels_of_accelerators,
         meshes_with_ranks,
         no_communication,
         no_data,

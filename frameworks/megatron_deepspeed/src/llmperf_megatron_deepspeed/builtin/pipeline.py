@@ -8,7 +8,7 @@ import torch
 from deepspeed.pipe import LayerSpec, PipelineModule, TiedLayerSpec
 from deepspeed.runtime.pipe.topology import PipelineParallelGrid, PipeModelDataParallelTopology
 from llmperf.types import Layout, Model, RunSpec
-from llmperf_pytorch.decoder.feed_forward import gated_activation
+from llmperf_pytorch.decoder.mixture import gated_activation
 from llmperf_pytorch.kernels.choice import Kernels
 from llmperf_torchkit.compiled import compile_blocks
 from llmperf_torchkit.precision import default_dtype, rest_dtype

@@ -9,12 +9,10 @@ import torch
 from llmperf import learning_rate
 from llmperf.types import Device, Plan, StepOutput
 from llmperf_pytorch.kernels.choice import Kernels
-from llmperf_torchkit.feed import Feed
 from llmperf_torchkit.losses import deferred
-from llmperf_torchkit.optimizers import adamw, set_learning_rate
-from llmperf_torchkit.precision import set_matmul_precision
+from llmperf_torchkit.precision import adamw, set_learning_rate, set_matmul_precision
 from llmperf_torchkit.processes import joined, leave_ranks, torch_device
-from llmperf_torchkit.trainer import TorchTrainer
+from llmperf_torchkit.trainer import Feed, TorchTrainer
 from llmperf_zero.config import CONFIG
 from llmperf_zero.deepspeed_import import check_gradients, deepspeed, init_ranks, reset_step_count
 

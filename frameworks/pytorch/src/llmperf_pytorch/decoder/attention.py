@@ -9,7 +9,7 @@ from llmperf.types import Model
 from torch import nn
 
 from llmperf_pytorch.attention import attend
-from llmperf_pytorch.decoder.feed_forward import Projection
+from llmperf_pytorch.decoder.mixture import Projection
 from llmperf_pytorch.decoder.positions import Positions
 from llmperf_pytorch.kernels.choice import Kernels, norm_of
 

@@ -11,8 +11,7 @@ from torch import nn
 from torch.nn import functional
 
 from llmperf_pytorch.decoder.attention import attention_layer
-from llmperf_pytorch.decoder.feed_forward import FeedForward, Projection
-from llmperf_pytorch.decoder.mixture import MixtureLayer
+from llmperf_pytorch.decoder.mixture import FeedForward, MixtureLayer, Projection
 from llmperf_pytorch.decoder.positions import PositionEncoding, Positions
 from llmperf_pytorch.kernels.choice import Kernels, norm_of
 from llmperf_pytorch.kernels.cross_entropy import linear_cross_entropy
