@@ -34,7 +34,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "vendors/kunlunxin": 300,
     "vendors/nvidia": 950,
     "vendors/rocm": 350,
-    "frameworks/kit": 3450,
+    "frameworks/kit": 3400,
     "frameworks/lora": 1150,
     "frameworks/megatron_core": 850,
     "frameworks/megatron_deepspeed": 1850,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2000,
     "extensions/zh": 50,
-    "outside tests": 93300,
+    "outside tests": 93250,
     "tests": 49450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
