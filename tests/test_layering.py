@@ -30,6 +30,7 @@ SHARED = {
     "llmperf_compare": {"llmperf_trace"},
     "llmperf_estimate": {"llmperf_compare", "llmperf_huggingface", "llmperf_inspect", "llmperf_trace"},
     "llmperf_lora": {"llmperf_datasets", "llmperf_huggingface"},
+    "llmperf_trace": {"llmperf_compare"},
     "llmperf_transformers": {"llmperf_huggingface"},
     "llmperf_fuzz": {"llmperf_inspect"},
     "llmperf_html": {"llmperf_compare", "llmperf_verify"},

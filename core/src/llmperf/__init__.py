@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from llmperf.cli.output import page_width as page_width
     from llmperf.cli.output import print_facts as print_facts
     from llmperf.cli.output import print_json as print_json
-    from llmperf.cli.output import print_page as print_page
     from llmperf.cli.output import print_table as print_table
     from llmperf.cli.output import print_text as print_text
     from llmperf.cli.output import wide_option as wide_option
@@ -139,6 +138,7 @@ _MOVED = {
     "open_encoder": "llmperf_datasets.text.open_encoder",
     "opened_results": "llmperf_compare.documents.opened_results",
     "opened_sheets": "llmperf_compare.documents.opened_results",
+    "print_page": "llmperf_compare.page.print_page",
     "recorded_steps": "llmperf_compare.steps.recorded_steps",
     "tool_output": "llmperf_vendorkit.tool_output",
     "trace_ranks": "llmperf_estimate.traced_ranks.trace_ranks",

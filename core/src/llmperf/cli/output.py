@@ -16,7 +16,6 @@ from llmperf.reporting.language import language_option as language_option
 from llmperf.reporting.language import reader_language
 
 if TYPE_CHECKING:
-    from llmperf.reporting.page import Line, Page
     from llmperf.types.sheet import Column
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -134,57 +133,3 @@ def print_table(
     click.echo(table.text)
     for line in left_out_text(table, language, remedy):
         print_text(f"\n{line}")
-
-
-def print_page(page: Page, wanted: str, language: str, wide: bool = False) -> None:
-    """A page as text within the width of the terminal, or as Markdown."""
-    from llmperf.reporting.text_table import wrapped_cell
-    from llmperf.reporting.words import word
-
-    if wanted == "markdown":
-        from llmperf.reporting.page import markdown_page
-
-        click.echo(markdown_page(page, language), nl=False)
-        return
-    width, mark = page_width(), "：" if language == "zh" else ": "
-
-    def block(lines: Sequence[Line]) -> list[str]:
-        """Lines in the colour of their meaning, broken between words where the terminal is narrower."""
-        shown = []
-        for line in lines:
-            text = f"{word('warning', language)}{mark}{line.text}" if line.tone == "warning" else line.text
-            parts = [text] if width is None else wrapped_cell(text, width)
-            if line.tone == "warning":
-                prefix, colon, rest = parts[0].partition(mark)
-                shown += [f"{painted('warning', prefix)}{colon}{rest}", *parts[1:]]
-            else:
-                shown += [painted(line.tone, part) for part in parts]
-        return shown
-
-    table = _page_table(page, page_width(wide), language) if page.columns else []
-    blocks = [block(page.about), block(page.answers), table, block(page.warnings), block(page.notes)]
-    click.echo("\n\n".join("\n".join(lines) for lines in blocks if lines))
-
-
-def _page_table(page: Page, width: int | None, language: str) -> list[str]:
-    """The lines of the table of a page, with a heading above each of its groups."""
-    from dataclasses import replace
-
-    from llmperf.reporting.terminal import left_out_text
-    from llmperf.reporting.text_table import laid_out, wrapped_cell
-    from llmperf.reporting.words import word
-
-    def fitting(text: str) -> list[str]:
-        return [text] if width is None else wrapped_cell(text, width)
-
-    columns = [replace(column, title=word(column.title, language)) for column in page.columns]
-    table = laid_out(columns, page.rows, width, painted, one_line=bool(page.groups))
-    lines = table.text.split("\n")
-    if page.groups:
-        lines, rows = lines[: -len(page.rows)], lines[-len(page.rows) :]
-        for title, count in page.groups:
-            lines += ["", *(click.style(part, bold=True) for part in fitting(title)), *rows[:count]]
-            rows = rows[count:]
-    for line in left_out_text(table, language, "--wide, --format json"):
-        lines += ["", *(painted("context", part) for part in fitting(line))]
-    return lines

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from llmperf.reporting.exports import sheet_values as sheet_values
     from llmperf.reporting.language import language_of_locale as language_of_locale
     from llmperf.reporting.language import language_option as language_option
+    from llmperf.reporting.markdown import markdown_table as markdown_table
     from llmperf.reporting.markdown import render_results as render_results
     from llmperf.reporting.markdown import rendered_again as rendered_again
     from llmperf.reporting.overview import COMPUTED_MFU as COMPUTED_MFU
@@ -38,9 +39,6 @@ if TYPE_CHECKING:
     from llmperf.reporting.overview import model_text as model_text
     from llmperf.reporting.overview import ordered as ordered
     from llmperf.reporting.overview import overview_cells as overview_cells
-    from llmperf.reporting.page import MAX_LINE as MAX_LINE
-    from llmperf.reporting.page import Line as Line
-    from llmperf.reporting.page import Page as Page
     from llmperf.reporting.reported_documents import archive_kind as archive_kind
     from llmperf.reporting.reported_documents import document_path as document_path
     from llmperf.reporting.reported_documents import folder_of as folder_of
@@ -53,7 +51,10 @@ if TYPE_CHECKING:
     from llmperf.reporting.safe_text import printable as printable
     from llmperf.reporting.terminal import card as card
     from llmperf.reporting.terminal import closing_lines as closing_lines
+    from llmperf.reporting.terminal import left_out_text as left_out_text
+    from llmperf.reporting.text_table import laid_out as laid_out
     from llmperf.reporting.text_table import sparkline as sparkline
+    from llmperf.reporting.text_table import wrapped_cell as wrapped_cell
     from llmperf.reporting.words import finding_text as finding_text
     from llmperf.reporting.words import sentence as sentence
     from llmperf.reporting.words import value_text as value_text
@@ -81,6 +82,7 @@ _MOVED = {
         "documents": "read_baselines read_results results_and_others summaries",
         "finding_formats": "answer_findings",
         "kind_texts": "disturbed_lines",
+        "page": "MAX_LINE Line Page",
         "prices": "one_model",
         "ranking": "Entry Interval Standing standings",
         "scaling": "SCALING_ASSUMES SCALING_COLUMN with_scaling",

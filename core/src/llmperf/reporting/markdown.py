@@ -42,7 +42,7 @@ class MarkdownReporter:
         columns = columns_of(rows)
         headers = [column.title for column in columns.values()]
         lines = [f"# {word(TITLE, language)}, {count}", ""]
-        lines += table(headers, (overview_cells(row, columns, language) for row in rows), language)
+        lines += markdown_table(headers, (overview_cells(row, columns, language) for row in rows), language)
         for note in notes(rows, columns, language):
             lines += ["", markdown_text(note)]
         lines += [*_findings_of_all(rows, language), ""]
@@ -95,7 +95,7 @@ def _section(section: Section, language: str) -> Iterator[str]:
     if section.rows or section.records or section.lines:
         yield ""
     if section.key in AS_TABLES:
-        yield from table(
+        yield from markdown_table(
             ("item", "value"),
             ((word(row.label, language), value_text(row, language)) for row in section.rows),
             language,
@@ -110,7 +110,7 @@ def _section(section: Section, language: str) -> Iterator[str]:
     if section.records:
         headers = [row.label for row in section.records[0]]
         records = ([value_text(row, language) for row in record] for record in section.records)
-        yield from table(headers, records, language)
+        yield from markdown_table(headers, records, language)
     if section.lines:
         yield ""
     for line in section.lines:
@@ -118,7 +118,7 @@ def _section(section: Section, language: str) -> Iterator[str]:
         yield f"    {' ' * indent}{printable(line)}"
 
 
-def table(
+def markdown_table(
     headers: Sequence[str], rows: Iterable[Sequence[str]], language: str, right: Sequence[bool] = ()
 ) -> Iterator[str]:
     """The lines of a table; columns of figures are aligned to the `right`."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from string import ascii_uppercase
 
 import click
-from llmperf import language_option, print_json, print_page, run_folders, warn
+from llmperf import language_option, print_json, run_folders, warn
 from llmperf.errors import UserError
 
 from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
@@ -17,6 +17,7 @@ from llmperf_compare.copies import distinct_results, refuse_shared_runs
 from llmperf_compare.documents import read_baselines, read_results
 from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side, compared, compared_with_figures, side_of
 from llmperf_compare.options import Share, answer_format_options, baselines
+from llmperf_compare.page import print_page
 
 EXAMPLES = """\b
 Examples:

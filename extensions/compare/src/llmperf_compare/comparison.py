@@ -10,7 +10,9 @@ from math import comb, floor, log10
 from statistics import NormalDist, median
 from typing import Literal
 
-from llmperf.reporting import Line, sentence
+from llmperf.reporting import sentence
+
+from llmperf_compare.page import Line
 
 LEVEL = 0.05
 """A difference is significant if chance alone gives one so large less often than this."""

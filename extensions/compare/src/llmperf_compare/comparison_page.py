@@ -7,11 +7,8 @@ from dataclasses import replace
 from statistics import median
 
 from llmperf.reporting import (
-    MAX_LINE,
     UNKNOWN,
     Column,
-    Line,
-    Page,
     contract_parts,
     figure_rows,
     part,
@@ -26,6 +23,7 @@ from llmperf_compare.comparison import HOW, speed_line
 from llmperf_compare.differences import difference_lines
 from llmperf_compare.kind_texts import baseline_lines, disturbed_lines, group_text, mixture, runs_text
 from llmperf_compare.kinds import AgainstReference, BaselineComparison, Side
+from llmperf_compare.page import MAX_LINE, Line, Page
 
 COMPARED = (
     "tokens_per_second_per_device",

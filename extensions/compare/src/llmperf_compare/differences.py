@@ -6,8 +6,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from llmperf.reporting import MAX_LINE, Line, printable, result_sheet, sentence
+from llmperf.reporting import printable, result_sheet, sentence
 from llmperf.types import Result
+
+from llmperf_compare.page import MAX_LINE, Line
 
 MOST_PACKAGES = 3
 """Packages that are named, the framework's first; of others only the number."""

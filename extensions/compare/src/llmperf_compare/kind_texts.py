@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from llmperf.reporting import (
-    MAX_LINE,
     Kind,
-    Line,
     devices,
     disturbances,
     disturbed,
@@ -28,6 +26,7 @@ from llmperf.types import Result
 from llmperf.types.result import OTHER_CPU_SHARE
 
 from llmperf_compare.kinds import BaselineComparison, Group, Side
+from llmperf_compare.page import MAX_LINE, Line
 
 SHOWN_RUNS = 3
 """Runs that one warning names."""

@@ -9,7 +9,6 @@ from typing import Any
 
 from llmperf.reporting import (
     IN_TABLE,
-    MAX_LINE,
     UNKNOWN,
     mostly_disturbed,
     overview_cells,
@@ -26,6 +25,7 @@ from llmperf.types import Row, Sheet
 
 from llmperf_compare.cost import Costing, Rates, cost_rows, rates_of, training_rows
 from llmperf_compare.kinds import AnyComparison, Group
+from llmperf_compare.page import MAX_LINE
 from llmperf_compare.ranking import Entry, Standing, contract_of, standings
 from llmperf_compare.scaling import scaling_rows
 

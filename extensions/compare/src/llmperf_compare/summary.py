@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 import click
-from llmperf import language_option, print_json, print_page, print_table, print_text, run_folders, warn, wide_option
+from llmperf import language_option, print_json, print_table, print_text, run_folders, warn, wide_option
 from llmperf.errors import UserError
 from llmperf.reporting import disturbed, leaves, sheets_of, value_text, word
 from llmperf.types import Result, Section
@@ -21,6 +21,7 @@ from llmperf_compare.documents import read_baselines, read_results, results_and_
 from llmperf_compare.kind_texts import group_text
 from llmperf_compare.kinds import RunComparison, compared_with_figures, compared_with_runs, grouped
 from llmperf_compare.options import Share, answer_format_options, baselines, cost_options
+from llmperf_compare.page import print_page
 from llmperf_compare.prices import matched_prices
 from llmperf_compare.ranked_kinds import (
     ComparedKind,

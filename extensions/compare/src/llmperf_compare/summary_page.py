@@ -7,12 +7,9 @@ from itertools import groupby
 
 from llmperf.reporting import (
     COMPUTED_MFU,
-    MAX_LINE,
     THROUGHPUT,
     UNKNOWN,
     Column,
-    Line,
-    Page,
     has_computed_mfu,
     in_order,
     layout,
@@ -40,6 +37,7 @@ from llmperf_compare.kind_texts import (
     short_text,
 )
 from llmperf_compare.kinds import AnyComparison, BaselineComparison, Group, RunComparison
+from llmperf_compare.page import MAX_LINE, Line, Page
 from llmperf_compare.ranked_kinds import (
     ComparedKind,
     ImportedRow,

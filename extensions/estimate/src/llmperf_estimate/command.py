@@ -18,7 +18,6 @@ from llmperf import (
     planned_case,
     print_facts,
     print_json,
-    print_page,
     print_text,
     warn,
     wide_option,
@@ -128,6 +127,11 @@ def command(
 
         costing = costing_for(prices, train_tokens, warn)
     if on is not None and ("," in on or on.partition(":")[0] == "all"):
+        if find_spec("llmperf_compare") is None:
+            needed = f"llmperf-compare; install it with: {install_own('llmperf-compare')}"
+            raise UserError(f"--on {on}: machines are ranked on a page of {needed}")
+        from llmperf_compare.page import print_page
+
         from llmperf_estimate.side_by_side import ranking_page, side_by_side
 
         if rates_file is not None:

@@ -6,13 +6,16 @@ import io
 from contextlib import nullcontext, redirect_stdout
 from math import log
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
-from llmperf import install_own, json_option, language_option, print_json, print_page, run_folders, warn, write_bytes
+from llmperf import install_own, json_option, language_option, print_json, run_folders, warn, write_bytes
 from llmperf.errors import UserError
-from llmperf.reporting import Page
 
 from llmperf_estimate.explain import Explanation
+
+if TYPE_CHECKING:
+    from llmperf_compare.page import Page
 
 EXAMPLES = """\b
 Examples:
@@ -51,6 +54,8 @@ def command(name: str, against: str, figure: str, output: Path | None, language:
     is no cause.
     """
     try:
+        from llmperf_compare.page import print_page
+
         from llmperf_estimate.explain import explained
         from llmperf_estimate.explain_sides import side_of
     except ModuleNotFoundError as error:
@@ -71,7 +76,8 @@ def command(name: str, against: str, figure: str, output: Path | None, language:
 
 def page(found: Explanation, language: str) -> Page:
     """The answer in one sentence, then a row for each factor with its evidence."""
-    from llmperf.reporting import MAX_LINE, UNKNOWN, Column, Line, Page, printable, sentence, word
+    from llmperf.reporting import UNKNOWN, Column, printable, sentence, word
+    from llmperf_compare.page import MAX_LINE, Line, Page
 
     def shown(value: float) -> str:
         return f"{100 * value:.4g} %" if found.figure == "MFU" else f"{value:,.5g}"

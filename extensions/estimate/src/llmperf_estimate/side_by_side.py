@@ -11,9 +11,10 @@ from typing import Any
 
 from llmperf import catalogued_names, planned_case
 from llmperf.errors import LlmperfError, UserError
-from llmperf.reporting import AMOUNT, MAX_LINE, PERCENT, Column, Line, Page, money, printable, rounded, sentence, word
+from llmperf.reporting import AMOUNT, PERCENT, Column, money, printable, rounded, sentence, word
 from llmperf.types import Plan, PlannedCase
 from llmperf_compare.cost import Costing
+from llmperf_compare.page import MAX_LINE, Line, Page
 
 from llmperf_estimate.any_model import SIZE
 from llmperf_estimate.estimate import EstimateOptions, estimate

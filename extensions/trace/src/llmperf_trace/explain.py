@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import click
-from llmperf import print_json, print_page, warn
+from llmperf import print_json, warn
 from llmperf.errors import UserError
 from llmperf.types import Result
+from llmperf_compare.page import print_page
 
 from llmperf_trace.chrome_traces import TraceOperations, is_trace, read_trace
 from llmperf_trace.differences import PartDifference, TraceDifference, largest_first, trace_difference, traced_run

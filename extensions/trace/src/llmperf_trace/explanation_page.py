@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from llmperf.reporting import UNKNOWN, Column, Line, Page, printable
+from llmperf.reporting import UNKNOWN, Column, printable
+from llmperf_compare.page import Line, Page
 
 from llmperf_trace.chrome_traces import TraceOperations
 from llmperf_trace.differences import SOURCE, PartDifference, TraceDifference, TracedRun, is_explained, summed
