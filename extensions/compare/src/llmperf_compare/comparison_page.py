@@ -6,17 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
-from llmperf.reporting import (
-    UNKNOWN,
-    Column,
-    contract_parts,
-    figure_rows,
-    part,
-    printable,
-    sentence,
-    shown,
-    word,
-)
+from llmperf.reporting import UNKNOWN, Column, contract_parts, figure_rows, part, printable, sentence, shown, word
 from llmperf.types import Row
 
 from llmperf_compare.comparison import HOW, speed_line

@@ -8,15 +8,7 @@ from typing import Literal
 
 import click
 from llmperf import page_width, painted
-from llmperf.reporting import (
-    Column,
-    laid_out,
-    left_out_text,
-    markdown_table,
-    markdown_text,
-    word,
-    wrapped_cell,
-)
+from llmperf.reporting import Column, laid_out, left_out_text, markdown_table, markdown_text, word, wrapped_cell
 
 Tone = Literal["", "faster", "slower", "failed", "warning", "context"]
 """Meaning of a line, which determines its colour."""
