@@ -37,10 +37,11 @@ def test_a_real_line_is_read_by_its_profile(entry):
 
 def test_the_last_line_of_a_step_that_is_drawn_again_has_its_loss():
     reader = Reader([find_profile("lightning")])
-    for line in (LIGHTNING, LIGHTNING.replace("0.289", "0.268"), LIGHTNING.replace("24/32", "25/32")):
+    reset, other = LIGHTNING.replace("24/32", "0/32"), LIGHTNING.replace("0.289", "0.268")
+    for line in (LIGHTNING, other, reset, LIGHTNING.replace("24/32", "25/32")):
         reader.add(line, float(reader.lines))
     steps = [(step.at, step.values["step"], step.values["loss"]) for step in reader.best().steps]
-    assert steps == [(0, 56, 0.268), (2, 57, 0.289)]
+    assert steps == [(0, 56, 0.268), (3, 57, 0.289)]
 
 
 def test_the_bar_of_a_download_is_not_the_bar_of_the_training():

@@ -79,6 +79,8 @@ class Reading:
                 self.steps, self._total, self._before = [], total, None
             if total != self._total:
                 return  # another progress bar, such as that of an evaluation
+        if self.profile.redrawn and self.steps and values.get("step") == 0:
+            return  # a bar that is set back before it gets the number of the next epoch
         self.score += len(values)
         self._trained = self._trained or "loss" in values
         for name in OF_RUN:
