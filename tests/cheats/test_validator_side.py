@@ -8,12 +8,12 @@ import tarfile
 from dataclasses import replace
 
 import pytest
-from llmperf import own_config
 from llmperf.files import json_files
 from llmperf.types import Result
 from llmperf_verify.documents import Impossible
 from llmperf_verify.rerun_plan import plan_rerun
 from llmperf_verify.signed import signature_check
+from llmperf_verify.ssh_signatures import trusted_keys
 
 VALID = "raise SystemExit(0)\n"
 
@@ -73,7 +73,7 @@ def test_configuration_beside_the_documents(forged, monkeypatch):
     )
     monkeypatch.chdir(forged)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(forged / "none"))
-    assert own_config().allowed_signers("signers") is None
+    assert trusted_keys("signers") is None
     result = json_files.load(forged / "result.json", Result)
     contract = replace(result.contract, precision="fp32", dataset="synthetic")
     assert plan_rerun(replace(result, contract=contract), 2, "pytorch").plan.interpreter is None

@@ -6,11 +6,10 @@ from itertools import product
 from math import prod
 
 import pytest
-from llmperf.accounting.counting import attention_terms, convention_of, flops_by, forward_flops, known_conventions
+from llmperf.accounting.counting import attention_terms, flops_by, forward_flops, known_conventions
 from llmperf.accounting.flops import count_flops
 from llmperf.accounting.parameters import count_parameters, stage_parameters
 from llmperf.cases.library import library
-from llmperf.errors import UserError
 from llmperf.types import Latent, Mixture, Workload
 
 NAMES = sorted(library().paths("models"))
@@ -42,11 +41,11 @@ def at_4096(name):
     ],
 )
 def test_gflop_per_token_as_torchtitan_and_megatron_core_count(name, full, causal):
-    for convention, printed in (("torchtitan", full), ("Megatron-Core", causal)):
-        counted = flops_by(convention_of(convention), model(name), Workload(seq_len=4096)).flops / 1e9
+    for convention, printed in (("full", full), ("megatron_core", causal)):
+        counted = flops_by(known_conventions()[convention], model(name), Workload(seq_len=4096)).flops / 1e9
         assert f"{counted:.{len(printed.partition('.')[2])}f}" == printed, convention
     if name == "qwen3_30b_a3b":
-        at_8192 = flops_by(convention_of("torchtitan"), model(name), Workload(seq_len=8192)).flops
+        at_8192 = flops_by(known_conventions()["full"], model(name), Workload(seq_len=8192)).flops
         assert f"{at_8192 / 1e9:.2f}" == "37.58"
 
 
@@ -173,25 +172,3 @@ def test_formulas_compute_to_their_figure(name, adapters):
         text = re.sub(r"\((\d+) - (\d+)\)", lambda found: str(int(found[1]) - int(found[2])), text)
         value = sum(prod(float(factor) for factor in term.split(" x ")) for term in text.split(" + "))
         assert value == pytest.approx(counted.flops, rel=1e-9), counted.formula
-
-
-def test_conventions_are_also_given_by_their_choices():
-    workload = Workload(seq_len=4096)
-    chosen = flops_by(convention_of("without_embedding+causal"), model("llama2_7b"), workload)
-    assert chosen.flops == at_4096("llama2_7b").of("causal").flops
-    total = flops_by(convention_of("total+none"), model("mixtral_8x7b"), workload)
-    assert total.flops == 6 * count_parameters(model("mixtral_8x7b")).total
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("torchtitn", "unknown convention 'torchtitn'"),
-        ("active+cuasal", "unknown choice of attention 'cuasal'"),
-        ("nominl+causal", "unknown choice of weights 'nominl'"),
-        ("active+causal+hfu", "expected WEIGHTS+ATTENTION"),
-    ],
-)
-def test_unknown_conventions_name_the_closest(text, message):
-    with pytest.raises(UserError, match=re.escape(message)):
-        convention_of(text)

@@ -3,7 +3,11 @@
 import json
 
 import pytest
+from llmperf.accounting import count_parameters, flops_by, known_conventions
+from llmperf.cases.library import library
 from llmperf.cli.main import call
+from llmperf.types import Workload
+from llmperf_compare.convert import convention_of
 
 LLAMA = ["--model", "llama3_1_8b", "--seq-len", "8192"]
 
@@ -22,6 +26,9 @@ def run(capsys, *words):
         (["half", *LLAMA], "FIGURE: expected a number above 0 with %, TFLOP/s or tokens/s"),
         (["0", *LLAMA], "FIGURE: expected a number above 0"),
         (["9", *LLAMA, "--to", "megatron-coer"], "did you mean 'megatron-core'?"),
+        (["9", *LLAMA, "--to", "active+cuasal"], "unknown choice of attention 'cuasal'"),
+        (["9", *LLAMA, "--to", "nominl+causal"], "unknown choice of weights 'nominl'"),
+        (["9", *LLAMA, "--to", "active+causal+hfu"], "expected WEIGHTS+ATTENTION"),
         (["9", *LLAMA, "--peak", "H100"], "--peak: expected TFLOP/s or DEVICE:DTYPE"),
         (["9", *LLAMA, "--peak", "0"], "--peak: expected TFLOP/s above 0"),
     ],
@@ -59,3 +66,10 @@ def test_the_formula_is_shown(capsys):
     assert "\ncausal (nearly Megatron-Core, nearly NeMo)" in out
     assert "6 x (8,030,261,248 - 525,336,576) + 6 x 32 x 4,096 x 8,192" in out
     assert "/ 989.4 TFLOP/s = 55.5" in out
+
+
+def test_conventions_are_also_given_by_their_choices():
+    model, workload = library().model("llama2_7b"), Workload(seq_len=4096)
+    chosen = flops_by(convention_of("without_embedding+causal"), model, workload)
+    assert chosen.flops == flops_by(known_conventions()["causal"], model, workload).flops
+    assert flops_by(convention_of("total+none"), model, workload).flops == 6 * count_parameters(model).total

@@ -8,7 +8,6 @@ from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.accounting.counting import Convention as Convention
-    from llmperf.accounting.counting import convention_of as convention_of
     from llmperf.accounting.counting import flops_by as flops_by
     from llmperf.accounting.counting import forward_flops as forward_flops
     from llmperf.accounting.counting import known_conventions as known_conventions

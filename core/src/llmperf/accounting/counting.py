@@ -15,10 +15,9 @@ from __future__ import annotations
 from functools import cache
 from math import prod
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal
 
 from llmperf.accounting.parameters import count_parameters
-from llmperf.errors import UserError, unknown
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
 from llmperf.types.flop_counts import Workload
@@ -27,7 +26,6 @@ from llmperf.types.models import Model
 
 Weights = Literal["nominal", "total", "active", "without_embedding", "multiplied"]
 Attention = Literal["none", "full", "causal", "windowed", "half_windows"]
-RECOMPUTE = "recompute"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,29 +62,6 @@ def known_conventions() -> dict[str, Convention]:
     path = Path(__file__).parents[1] / "data" / "conventions.toml"
     tables = read_toml(path)
     return {name: convert({"name": name, **table}, Convention, str(path)) for name, table in tables.items()}
-
-
-def convention_of(text: str, where: str = "convention") -> Convention:
-    """A convention by its name, by the name of a program that uses it, or by its choices.
-
-    Choices are `WEIGHTS+ATTENTION` or `WEIGHTS+ATTENTION+recompute`. UserError with the closest name otherwise.
-    """
-    named = {convention.name: convention for convention in known_conventions().values()}
-    for convention in known_conventions().values():
-        named |= {name.casefold(): convention for name in convention.known_as}
-    if text.casefold() in named:
-        return named[text.casefold()]
-    if "+" not in text:
-        raise unknown(where, "convention", text, named)
-    weights, attention, *more = text.split("+")
-    if more not in ([], [RECOMPUTE]):
-        raise UserError(f"{where}: expected WEIGHTS+ATTENTION or WEIGHTS+ATTENTION+{RECOMPUTE}, found {text!r}")
-    if weights not in get_args(Weights):
-        raise unknown(where, "choice of weights", weights, get_args(Weights))
-    if attention not in get_args(Attention):
-        raise unknown(where, "choice of attention", attention, get_args(Attention))
-    choices = {"name": text, "weights": weights, "attention": attention, "recompute": bool(more)}
-    return convert(choices, Convention, where)
 
 
 PADDED = "attention, and all work on padding: the tokens of each record are not known"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from llmperf.cases.fields import check_table
 from llmperf.errors import UserError, unknown
@@ -30,18 +30,6 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrustedKeys:
-    """`[trust]`: files of allowed signers, as ssh-keygen(1) describes them, relative to the configuration file."""
-
-    signers: str | None = None
-    """Keys of those who hand in results, as `llmperf validate --signers`."""
-    witnesses: str | None = None
-    """Keys of trusted runners, as `llmperf validate --witnesses`."""
-    verifiers: str | None = None
-    """Keys of those whose verifications reports name."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Tables:
     """Tables of `llmperf.toml`."""
 
@@ -55,8 +43,8 @@ class Tables:
     """Containers of `--container-image` for launchers that start none themselves."""
     launchers: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Options by the name of the launcher, which checks them."""
-    trust: TrustedKeys = TrustedKeys()
-    """Whose signatures count."""
+    trust: Mapping[str, Any] = field(default_factory=dict)
+    """Whose signatures count. The package that verifies them checks it."""
     data: Mapping[str, DataSource] = field(default_factory=dict)
     """Locations of data sets on this machine, by the name in `contract.dataset`, for `llmperf validate --rerun`."""
     prices: Mapping[str, Any] = field(default_factory=dict)
@@ -84,16 +72,6 @@ class UserConfig:
             return _executable(Path(text).expanduser(), "--python", here), None
         where = f"--python: {self.path}" if self.path else f"--python: no {NAME} here"
         raise unknown(where, "environment", text, environments)
-
-    def allowed_signers(self, which: Literal["signers", "witnesses", "verifiers"]) -> Path | None:
-        """A file of `[trust]`; None if it is not configured. UserError if it does not exist."""
-        name: str | None = getattr(self.tables.trust, which)
-        if name is None or self.path is None:
-            return None
-        path = self.path.parent / Path(name).expanduser()
-        if not path.is_file():
-            raise UserError(f"{self.path}: trust.{which}: expected a file of allowed signers, found no file {path}")
-        return path
 
     def host_names(self, text: str) -> tuple[str, ...]:
         """The hosts of `--hosts a,b`, in which a name from `[hosts]` means all hosts of that group."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import click
-from llmperf import Finite, json_option, model_names, print_json, whole_library_for
-from llmperf.accounting import Convention, convention_of, flops_by, known_conventions
+from llmperf import Finite, convert, json_option, model_names, print_json, whole_library_for
+from llmperf.accounting import Convention, flops_by, known_conventions
 from llmperf.errors import UserError, unknown
 from llmperf.types import Dtype, Model, Workload
 from llmperf.validation import installed_vendors, vendor_catalogue
@@ -143,3 +143,26 @@ def converted(
         "mfu": None if peak is None else rate / peak,
         "how": how,
     }
+
+
+def convention_of(text: str, where: str = "convention") -> Convention:
+    """A convention by its name, by the name of a program that uses it, or by its choices.
+
+    Choices are `WEIGHTS+ATTENTION` or `WEIGHTS+ATTENTION+recompute`. UserError with the closest name otherwise.
+    """
+    named = {convention.name: convention for convention in known_conventions().values()}
+    for convention in known_conventions().values():
+        named |= {name.casefold(): convention for name in convention.known_as}
+    if text.casefold() in named:
+        return named[text.casefold()]
+    if "+" not in text:
+        raise unknown(where, "convention", text, named)
+    choices, (weights, attention, *more) = get_type_hints(Convention), text.split("+")
+    if more not in ([], ["recompute"]):
+        raise UserError(f"{where}: expected WEIGHTS+ATTENTION or WEIGHTS+ATTENTION+recompute, found {text!r}")
+    if weights not in get_args(choices["weights"]):
+        raise unknown(where, "choice of weights", weights, get_args(choices["weights"]))
+    if attention not in get_args(choices["attention"]):
+        raise unknown(where, "choice of attention", attention, get_args(choices["attention"]))
+    table = {"name": text, "weights": weights, "attention": attention, "recompute": bool(more)}
+    return convert(table, Convention, where)

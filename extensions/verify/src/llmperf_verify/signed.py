@@ -6,12 +6,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from llmperf import own_config
 from llmperf.errors import UserError
 from llmperf.types import Row, Text
 
 from llmperf_verify.sigstore_bundles import Identity, bundle_path, verify
-from llmperf_verify.ssh_signatures import Namespace, check_allowed_signers, signature_path, verified
+from llmperf_verify.ssh_signatures import Namespace, check_allowed_signers, signature_path, trusted_keys, verified
 from llmperf_verify.verification import Level, LevelCheck
 
 
@@ -30,7 +29,7 @@ def signature_check(
         return LevelCheck(level=level, outcome="failed", message=Text("expected a signature {}, found none", names))
     try:
         signature = verified(signed, namespace, allowed)
-        configured = None if allowed else own_config().allowed_signers("witnesses" if witness else "signers")
+        configured = None if allowed else trusted_keys("witnesses" if witness else "signers")
         if configured is not None:  # nobody asked for it: its signer counts if the user's `[trust]` knows the key
             with suppress(UserError):
                 signature = verified(signed, namespace, configured)

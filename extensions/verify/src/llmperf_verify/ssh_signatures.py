@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal
 
-from llmperf import open_regular, printable, read_bytes, write_bytes
+from llmperf import open_regular, own_config, printable, read_bytes, read_options, write_bytes
 from llmperf.errors import UserError
 from llmperf.types import Text
 
@@ -97,6 +97,30 @@ def verified(path: Path, namespace: Namespace, signers: Path | None) -> Signatur
             )
         )
     raise UserError(Text("{}: expected a key of {} for {}, found {}", signature, signers, namespace, key))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrustedKeys:
+    """`[trust]`: files of allowed signers, as ssh-keygen(1) describes them, relative to the configuration file."""
+
+    signers: str | None = None
+    """Keys of those who hand in results, as `llmperf validate --signers`."""
+    witnesses: str | None = None
+    """Keys of trusted runners, as `llmperf validate --witnesses`."""
+    verifiers: str | None = None
+    """Keys of those whose verifications reports name."""
+
+
+def trusted_keys(which: Literal["signers", "witnesses", "verifiers"]) -> Path | None:
+    """A file of `[trust]` in the user's own configuration; None without one. UserError if it does not exist."""
+    config = own_config()
+    name: str | None = getattr(read_options(config.tables.trust, TrustedKeys, f"{config.path}: trust"), which)
+    if name is None or config.path is None:
+        return None
+    path = config.path.parent / Path(name).expanduser()
+    if not path.is_file():
+        raise UserError(f"{config.path}: trust.{which}: expected a file of allowed signers, found no file {path}")
+    return path
 
 
 def check_allowed_signers(path: Path, where: str) -> None:

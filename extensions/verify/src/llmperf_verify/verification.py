@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from llmperf import __version__, encode_pretty, own_config, sha256, utc_time, write_bytes
+from llmperf import __version__, encode_pretty, sha256, utc_time, write_bytes
 from llmperf.errors import UserError
 from llmperf.types import Text
 
 from llmperf_verify.documents import ARCHIVES, VERIFICATION, load
-from llmperf_verify.ssh_signatures import signature_path, verified
+from llmperf_verify.ssh_signatures import signature_path, trusted_keys, verified
 
 Level = Literal["consistent", "spot-checked", "rerun", "challenged", "signed", "witnessed"]
 """A level of verification; `docs/trust.md` says what each proves."""
@@ -187,7 +187,7 @@ def _signer(path: Path) -> str | None:
     """Who signed a verification, by the user's configuration; UserError for a wrong signature."""
     if not signature_path(path, "llmperf-verification").is_file():
         return None
-    verifiers = own_config().allowed_signers("verifiers")
+    verifiers = trusted_keys("verifiers")
     try:
         return verified(path, "llmperf-verification", verifiers).principal
     except UserError:
