@@ -28,52 +28,45 @@ IN_LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_
 
 def published_sheets(document: Published, path: Path, findings: Sequence[Finding]) -> Iterator[Sheet]:
     """One sheet for each published row, with its own findings and those of the whole document."""
-    verdicts = judged(document)[1]
+
+    def verdict_of(sheet: Sheet) -> Verdict:
+        line, outcome, why = (part.value for part in sheet.cell("status").parts)
+        reasons = why.values if isinstance(why, Text) else (why,)
+        return Verdict(line=int(str(line)), outcome=outcome, why=reasons)  # type: ignore[arg-type]
+
     source = Source(
         kind="published",
         path=path,
         document=document,
         markdown=lambda language: published_markdown(document, language),
-        closing=lambda sheets: closing([_verdict_of(sheet) for sheet in sheets]),
+        closing=lambda sheets: closing([verdict_of(sheet) for sheet in sheets]),
     )
-    for index, (row, verdict) in enumerate(zip(document.rows, verdicts, strict=True)):
+    for index, (row, verdict) in enumerate(zip(document.rows, judged(document)[1], strict=True)):
         own = tuple(
             finding for finding in findings
             if not finding.path.startswith("/rows/") or finding.path.startswith(f"/rows/{index}/")
         )  # fmt: skip
+        errors, warnings = (sum(one.severity == kind for one in own) for kind in ("error", "warning"))
+        if verdict.outcome == "wrong":  # it has its errors even if so many are alike that the findings do not list them
+            errors = max(errors, len(verdict.why))
+        batch = {"seq_len": row.batch.seq_len, "global_batch": row.batch.global_batch}
         yield Sheet(
             name=f"{document.source.name}:{row.line}",
             title=f"{model(row)}: {device(document, row)}",
             source=source,
             overview=(
-                *_overview(document, row, verdict, path.parent.name, _errors(own, verdict)),
-                Row(
-                    key="warnings",
-                    label="validation warnings",
-                    value=sum(finding.severity == "warning" for finding in own),
-                ),
+                *_overview(document, row, verdict, path.parent.name, errors),
+                Row(key="warnings", label="validation warnings", value=warnings),
                 Row(key="peak_confidence", label="confidence of the peak", value=peak_confidence(verdict)),
                 Row(key="vendor", label="vendor", value=vendor_of(document, row)),
                 *_computed_mfu(document, row),
             ),
             sections=partial(_sections, document, row, verdict),
             findings=own,
-            contract=_contract(row),
+            contract=_known({"model": row.model or row.model_text, **_named_settings(row), **batch}),
             setting=_setting(document, row),
             measured=False,
         )
-
-
-def _verdict_of(sheet: Sheet) -> Verdict:
-    line, outcome, why = (part.value for part in sheet.cell("status").parts)
-    reasons = why.values if isinstance(why, Text) else (why,)
-    return Verdict(line=int(str(line)), outcome=outcome, why=reasons)  # type: ignore[arg-type]
-
-
-def _errors(own: Sequence[Finding], verdict: Verdict) -> int:
-    """A wrong row has its errors even if so many are alike that the findings no longer list them."""
-    listed = sum(finding.severity == "error" for finding in own)
-    return max(listed, len(verdict.why)) if verdict.outcome == "wrong" else listed
 
 
 def _overview(published: Published, row: PublishedRow, verdict: Verdict, document: str, errors: int) -> Iterator[Row]:
@@ -174,12 +167,6 @@ def _text(value: object) -> str:
 
 def _named_settings(row: PublishedRow) -> Mapping[str, str | None]:
     return {"dataset": row.dataset or row.dataset_text, "precision": row.precision or row.precision_text}
-
-
-def _contract(row: PublishedRow) -> dict[str, str]:
-    """The contract as far as the document says it."""
-    batch = {"seq_len": row.batch.seq_len, "global_batch": row.batch.global_batch}
-    return _known({"model": row.model or row.model_text, **_named_settings(row), **batch})
 
 
 def _setting(document: Published, row: PublishedRow) -> dict[str, str]:

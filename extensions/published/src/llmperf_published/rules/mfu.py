@@ -46,13 +46,27 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
             because = Text("{} x {:.3g} / {:.4g}, the peak in 16 bits, nominal", each.text, flops["nominal"], half[0])
             yield "metrics/mfu", Text("expected at most {} ({}), found {}", share, because, mfu.text)
     peaks = machine.peaks(dtypes_of(row))
-    agrees = any(mfu_agrees(mfu, each, one, peak) for one in flops.values() for peak in peaks)
-    if peaks and not agrees and why_open(published, row, mfu, each, peaks) is None:
+    if peaks and not agreements(published, row) and why_open(published, row, mfu, each, peaks) is None:
         own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
         because = Text("{} x {:.3g} / {:.4g}, nominal{}", each.text, flops["nominal"], peaks[-1], own)
         hint = _hint(mfu, each, flops["nominal"], machine, peaks)
         expected = _percent(each, flops["nominal"] / peaks[-1])
         yield "metrics/mfu", Text("expected {} ({}), found {}{}", expected, because, mfu.text, hint)
+
+
+def agreements(published: Published, row: PublishedRow) -> list[tuple[str, float, str]]:
+    """Conventions, peaks and devices by which the MFU of a row is right."""
+    mfu, each, machine, dtypes = row.metrics.mfu, per_device(row), machine_of(published, row), dtypes_of(row)
+    if mfu is None or not mfu.stated or each is None or machine is None:
+        return []
+    of_devices = ((one.model, Machine(machine.catalogue, [one]).peaks(dtypes)) for one in machine.devices)
+    peaks = sorted((peak, model) for model, peaks in of_devices for peak in peaks)
+    return [
+        (name, peak, model)
+        for name, flops in row_flops(published, row).known.items()
+        for peak, model in peaks
+        if mfu_agrees(mfu, each, flops, peak)
+    ]
 
 
 def per_device(row: PublishedRow) -> Figure | None:
@@ -106,12 +120,8 @@ def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, peaks: Sequ
 
 @row_rule("LP312", "warning", "A published MFU is by the nominal convention")
 def mfu_is_nominal(published: Published, row: PublishedRow) -> Iterator[Violation]:
-    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-    if mfu is None or not mfu.stated or each is None or machine is None:
-        return
-    flops, peaks = row_flops(published, row).known, machine.peaks(dtypes_of(row))
-    by = [name for name, one in flops.items() if any(mfu_agrees(mfu, each, one, peak) for peak in peaks)]
-    if by and "nominal" not in by:
+    mfu, by = row.metrics.mfu, dict.fromkeys(name for name, _, _ in agreements(published, row))
+    if mfu and by and "nominal" not in by:
         known = known_conventions()  # an extension's own convention has its name alone
         titles = (known[name].title if name in known else name for name in by)
         found = Text("found {}, which is that of {}", mfu.text, " or ".join(titles))

@@ -14,7 +14,7 @@ from llmperf.validation import installed_vendors, judgement, printable, shown, v
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.rules.flops import model_of, row_flops
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
-from llmperf_published.rules.mfu import computed_mfu, mfu_agrees, per_device, why_open
+from llmperf_published.rules.mfu import agreements, computed_mfu, per_device, why_open
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -44,7 +44,7 @@ def verdicts(published: Published, findings: Iterable[Finding]) -> tuple[Verdict
         verdict = _verdict(published, row, errors.get(index))
         family = (row.hardware.device_model or row.hardware.device, row.hardware.device_memory)
         if verdict.outcome == "agrees":
-            devices = _fitting(published, row)
+            devices = {model for _, _, model in agreements(published, row)}
             fitting[family] = fitting.get(family, devices) & devices
         judged_rows.append((family, verdict))
     why = Text(WITH_ADVICE, Text("rows of one device agree only on different ones"), SAY_DEVICE)
@@ -62,29 +62,20 @@ def judged(published: Published) -> tuple[tuple[Finding, ...], tuple[Verdict, ..
     return result.findings, result.verdicts
 
 
-def _fitting(published: Published, row: PublishedRow) -> set[str]:
-    """The devices whose peak makes its MFU right by some convention."""
-    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-    if mfu is None or each is None or machine is None:
-        return set()
-    return {
-        device.model
-        for device in machine.devices
-        for peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
-        if any(mfu_agrees(mfu, each, flops, peak) for flops in row_flops(published, row).known.values())
-    }
-
-
 def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | None) -> Verdict:
     if errors:
         return Verdict(line=row.line, outcome="wrong", why=tuple(dict.fromkeys(errors)))
     try:
         missing = tuple(_missing(published, row))
-        how = None if missing else _how(published, row)
-        if how is not None:
-            return Verdict(line=row.line, outcome="agrees", why=how)
         mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
         if not missing and mfu is not None and each is not None and machine is not None:
+            if found := agreements(published, row):
+                name, rate, _ = found[0]
+                models = dict.fromkeys(model for how, peak, model in found if (how, peak) == (name, rate))
+                by = Text("MFU by the {} convention, of {:.4g} TFLOP/s", name, rate / 1e12)
+                by = Text("{}, if on {}", by, " or ".join(models)) if len(models) < len(machine.devices) else by
+                why = (by, *_origins(published, row, machine, rate))
+                return Verdict(line=row.line, outcome="agrees", why=why)
             reason = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
             missing = (reason or Text("the rule on its MFU was not applied"),)
     except PluginError as error:
@@ -153,28 +144,6 @@ def _no_machine(published: Published, row: PublishedRow) -> str:
         return Text("the plugin of vendor {} cannot be asked", vendor)
     named = where.device_model or where.device
     return Text("its device is unknown") if named is None else Text("{} publishes no device {}", vendor, shown(named))
-
-
-def _how(published: Published, row: PublishedRow) -> tuple[str, ...] | None:
-    """By which convention and peak the MFU of a row is right, and where that peak is from; None where it is by none."""
-    mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-    assert mfu is not None
-    assert each is not None
-    assert machine is not None
-    peaks = machine.peaks(dtypes_of(row))
-    for name, flops in row_flops(published, row).known.items():
-        for peak in peaks:
-            if mfu_agrees(mfu, each, flops, peak):
-                how = Text("MFU by the {} convention, of {:.4g} TFLOP/s", name, peak / 1e12)
-                named = [
-                    device.model
-                    for device in machine.devices
-                    if peak in Machine(machine.catalogue, [device]).peaks(dtypes_of(row))
-                ]
-                if len(named) < len(machine.devices):
-                    how = Text("{}, if on {}", how, " or ".join(named))
-                return how, *_origins(published, row, machine, peak)
-    return None
 
 
 def _origins(published: Published, row: PublishedRow, machine: Machine, rate: float | None) -> Iterator[str]:
