@@ -13,7 +13,7 @@ from llmperf.errors import UserError
 from llmperf_schemas import PUBLISHED_SCHEMA
 
 from llmperf_published.reading.library_match import Known, framework_name
-from llmperf_published.reading.machine import configuration_names
+from llmperf_published.reading.machine import CONFIGURATION, configuration_name
 from llmperf_published.reading.markdown import CSV, Block, blocks, csv_blocks, normal
 from llmperf_published.reading.names import publishing, vendors_named
 from llmperf_published.reading.row_settings import batch_defaults, formula, strategy
@@ -88,7 +88,8 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
     )
     results = tuple(rows(document))
     entries = [entry for section in parts.sections for entry in section.entries]
-    names = [name for entry in entries for name in configuration_names(entry.text, entry.line)]
+    matches = ((match, entry) for entry in entries for match in CONFIGURATION.finditer(entry.text[:4000]))
+    names = [configuration_name(match[0], entry.line) for match, entry in matches]
     return Published(
         schema=PUBLISHED_SCHEMA,
         provenance="imported",

@@ -56,7 +56,7 @@ _NO_DEVICE = re.compile(
 )
 """Words beside counts that name no device."""
 
-_NAME = re.compile(r"(?<![A-Za-z0-9])config_[A-Za-z0-9_.\-]{1,120}", re.IGNORECASE)
+CONFIGURATION = re.compile(r"(?<![A-Za-z0-9])config_[A-Za-z0-9_.\-]{1,120}", re.IGNORECASE)
 _DEGREES = re.compile(r"(TP|PP|DP|SH|SP|EP|CP|MP)(\d{1,4})")
 _MEMORY = r"16|24|32|40|48|64|80|94|96|128|141|144|192|256|288"
 """Existing memory sizes in GB: A10080G is an A100 of 80 GB, H20141G an H20 of 141 GB."""
@@ -140,7 +140,18 @@ def machine(
     """
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if stated(entry.text)}
     model = models.pop() if len(models) == 1 else None if models else stated_device
-    where = _with_counts(hardware(_configuration_cell(by_name), model), by_name)
+    where = hardware(_configuration_cell(by_name), model)
+    # columns count where the configuration does not; `2` nodes and `8` GPUs may be 2x8 or 2x4
+    counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
+    nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
+    clear = each is not None or nodes in (None, 1)
+    own_count = where.devices if clear or _COUNTED.search(where.configuration or "") else None
+    devices = own_count or counts["world_size"] or (counts["device_count"] if clear else None)
+    if each is None and nodes and devices and devices % nodes == 0:
+        each = devices // nodes
+    elif nodes is None and each and counts["devices_per_node"] and devices and devices % each == 0:
+        nodes = devices // each
+    where = replace(where, nodes=nodes, devices_per_node=each, devices=devices)
     own = hardware(by_name.get("device"), None)  # a column `Accelerator` beside `Hardware`
     if where.device is None and own.device and not in_place_of_a_device(where.configuration or ""):
         where = replace(where, device=own.device, device_memory=where.device_memory or own.device_memory)
@@ -167,23 +178,6 @@ def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
         return machine
     counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
     return counts if whole(normal(counts)) is None and hardware(counts, None).world_size else None
-
-
-def _with_counts(where: PublishedHardware, by_name: Mapping[str, str]) -> PublishedHardware:
-    """The machine with the columns that count, where its configuration does not.
-
-    With `2` nodes and `8` GPUs the devices of each node stay unknown: the machine may be 2x8 or 2x4.
-    """
-    counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
-    nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
-    clear = each is not None or nodes in (None, 1)
-    own = None if where.devices and not clear and _COUNTED.search(where.configuration or "") is None else where.devices
-    devices = own or counts["world_size"] or (counts["device_count"] if clear else None)
-    if each is None and nodes and devices and devices % nodes == 0:
-        each = devices // nodes
-    elif nodes is None and each and counts["devices_per_node"] and devices and devices % each == 0:
-        nodes = devices // each
-    return replace(where, nodes=nodes, devices_per_node=each, devices=devices)
 
 
 def _may_be(model: str | None, where: PublishedHardware) -> bool:
@@ -221,11 +215,6 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     if count and where.nodes and where.devices_per_node is None:
         problems.append((count, "expected devices in all or in each node, and a word that says which"))
     return problems
-
-
-def configuration_names(text: str, line: int) -> list[ConfigurationName]:
-    """Every configuration that a text names."""
-    return [configuration_name(match[0], line) for match in _NAME.finditer(text[:4000])]
 
 
 def configuration_name(text: str, line: int) -> ConfigurationName:

@@ -122,42 +122,38 @@ def cells_of(by_name: Mapping[str, str]) -> Cells:
     cells = Cells(by_name)
     if framework := settings.stated(by_name.get("framework")):
         cells.problems.append((framework, "expected the framework above the table, not in a column"))
-    for name in ("fix_hp", "parallel", "precision"):
-        if name in by_name:
-            _enter(settings.assignments(by_name[name]), name, cells)
+    for column in [name for name in ("fix_hp", "parallel", "precision") if name in by_name]:
+        assigned = settings.assignments(by_name[column])
+        for name, value in assigned.options.items():
+            if cells.options.setdefault(name, value) != value:
+                cells.problems.append((f"{name}={value}", f"expected {cells.options[name]}, as in another cell"))
+        for name in sorted((NUMBERS | set(SWITCHES)).intersection(assigned.settings)):
+            if expected := settings.expected_value(name, assigned.settings[name]):
+                cells.problems.append((f"{name}={assigned.settings[name]}", f"expected {expected}"))
+                cells.unclear.add(name)
+        cells.settings = assigned.settings | cells.settings
+        cells.claims += assigned.claims
+        if column in _EXPECTED and settings.degrees(by_name[column]) is None:
+            unset = (text for text in assigned.rest if settings.layout_in(text) == PublishedLayout())
+            odd = [text for text in unset if settings.precision_in(text) is None]
+            cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
     for name in dict.fromkeys((*BATCH, *settings.LAYOUT, *OTHER_DEGREES, *SWITCHES, *COUNTS)):
-        value = settings.stated(by_name.get(name))
-        if value is None or (name in COUNTS and hardware(value, None).world_size):
+        text = settings.stated(by_name.get(name))
+        if text is None or (name in COUNTS and hardware(text, None).world_size):
             continue  # `8x A100` below `GPUs`
-        if name == "sharding_degree" and value == "0":
+        if name == "sharding_degree" and text == "0":
             continue  # `FSDP` 0: it is not used
-        claim = settings.batch_claim(value) if name == "global_batch" else None
+        claim = settings.batch_claim(text) if name == "global_batch" else None
         if claim is not None:  # a rule compares it with the other settings
             cells.claims.append(claim)
-        elif expected := settings.expected_value(name, value):
-            cells.problems.append((value, f"expected {expected} for {name}"))
+        elif expected := settings.expected_value(name, text):
+            cells.problems.append((text, f"expected {expected} for {name}"))
             cells.unclear.add(name)
             continue
-        before = cells.settings.setdefault(name, value)
-        if before != value and settings.setting_number(name, before) != settings.setting_number(name, value):
-            cells.problems.append((value, f"expected {before} for {name}, as in another cell"))
+        before = cells.settings.setdefault(name, text)
+        if before != text and settings.setting_number(name, before) != settings.setting_number(name, text):
+            cells.problems.append((text, f"expected {before} for {name}, as in another cell"))
     return cells
-
-
-def _enter(assigned: settings.Assignments, column: str, cells: Cells) -> None:
-    for name, value in assigned.options.items():
-        if cells.options.setdefault(name, value) != value:
-            cells.problems.append((f"{name}={value}", f"expected {cells.options[name]}, as in another cell"))
-    for name in sorted((NUMBERS | set(SWITCHES)).intersection(assigned.settings)):
-        if expected := settings.expected_value(name, assigned.settings[name]):
-            cells.problems.append((f"{name}={assigned.settings[name]}", f"expected {expected}"))
-            cells.unclear.add(name)
-    cells.settings |= {name: value for name, value in assigned.settings.items() if name not in cells.settings}
-    cells.claims += assigned.claims
-    if column in _EXPECTED and settings.degrees(cells.by_name[column]) is None:
-        unset = (text for text in assigned.rest if settings.layout_in(text) == PublishedLayout())
-        odd = [text for text in unset if settings.precision_in(text) is None]
-        cells.problems += [(", ".join(odd), f"{_EXPECTED[column]} in this cell")] * bool(odd)
 
 
 def layout(cells: Cells, default: PublishedLayout, name: ConfigurationName | None) -> PublishedLayout:

@@ -97,10 +97,7 @@ def heading_kind(text: str) -> HeadingKind | None:
 
 def names_inference(text: str) -> bool:
     """Check whether a heading or header is on inference and not also on training."""
-    return _names_inference(_lower(text))
-
-
-def _names_inference(words: str) -> bool:
+    words = _lower(text)
     return phrase("inference").search(words) is not None and phrase("training").search(words) is None
 
 
@@ -113,7 +110,7 @@ def is_on_inference(heading: str, headers: Sequence[str], rows: Sequence[Sequenc
         return True
     texts = {cell[:400] for cells in rows for cell in cells}
     return any(
-        phrase("test").fullmatch(words) or phrase("engine").search(words) or _names_inference(words)
+        phrase("test").fullmatch(words) or phrase("engine").search(words) or names_inference(words)
         for words in map(_lower, texts)
     )
 

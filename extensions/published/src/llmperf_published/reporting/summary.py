@@ -14,7 +14,7 @@ from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, counted, judged
 from llmperf_published.types.document import Published, PublishedRow
-from llmperf_published.types.row import Figure
+from llmperf_published.types.row import Figure, PublishedMetrics
 
 JudgedRow = tuple[PublishedRow, Verdict, float | None]
 """A row, its verdict, and its MFU as llmperf computes it, if it can."""
@@ -42,19 +42,17 @@ def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], 
     name, vendor, device = key
     count = counted(verdict for _, verdict, _ in rows)
     best = _best(rows)
-    speed = mfu = None
-    if best is not None:
-        speed, mfu = best[0].metrics.tokens_per_second_per_device, best[0].metrics.mfu
+    metrics = best[0].metrics if best else PublishedMetrics()
     return (
         Row(key="model", label="model", value=name),
         Row(key="device", label="device", value=device),
         Row(key="vendor", label="vendor", value=vendor),
-        _figure("best_tokens_per_second_per_device", "best token/p/s", speed),
+        _figure("best_tokens_per_second_per_device", "best token/p/s", metrics.tokens_per_second_per_device),
         Row(key="agree", label="agree", value=count["agrees"]),
         Row(key="wrong", label="wrong", value=count["wrong"]),
         Row(key="not_checked", label="not checked", value=count["not checked"]),
         Row(key="rows", label="rows", value=len(rows)),
-        _figure("best_mfu", "its MFU", mfu),
+        _figure("best_mfu", "its MFU", metrics.mfu),
         Row(key="best_mfu_computed", label="MFU computed", value=best and best[2], rounding=PERCENT),
         Row(key="documents", label="documents", value=documents),
         Row(key="best_verdict", label="its verdict", value=best and best[1].outcome, own_words=True),
