@@ -132,7 +132,17 @@ def command(
         shipped = fitting(frozenset(squeezed(column.header) for column in table.columns))
         if shipped is not None:
             click.echo(printable(f"{source}:{table.line}: columns as in the profile {shipped.path.stem}"), err=True)
-    _print_unread(imported)
+    for document in imported:
+        unread = document.published.unread
+        about = [item for item in unread if document.published.is_about_results(item)]
+        about = list(unread) if len(unread) - len(about) <= MAX_OTHER_LINES else about
+        for item in about:
+            text = " ".join(item.text[:121].split())
+            text = text if len(text) <= 120 else text[:120] + "..."
+            click.echo(printable(f"{document.source}:{item.line}: {item.reason}: {text}"), err=True)
+        if more := len(unread) - len(about):
+            others = f"{more} more that are not about results, listed under unread in {document.target}"
+            click.echo(printable(f"{document.source}: {others}"), err=True)
     for text in skipped:
         click.echo(f"skipped: {printable(text)}", err=True)
     if without:
@@ -144,27 +154,6 @@ def command(
     for header in profile.columns if profile else ():
         if squeezed(header) not in printed:
             click.echo(printable(f"{profile_file}: no table has a column {header!r}"), err=True)
-
-
-def _print_unread(imported: Sequence[Imported]) -> None:
-    """List on standard error what was not understood, one line each, in the form `file:line: reason: text`.
-
-    If a long document has many such lines that are not about its results, they are only counted.
-    """
-    from llmperf import printable
-
-    for document in imported:
-        unread = document.published.unread
-        listed = [item for item in unread if document.published.is_about_results(item)]
-        if len(unread) - len(listed) <= MAX_OTHER_LINES:
-            listed = list(unread)
-        for item in listed:
-            text = " ".join(item.text[:121].split())
-            text = text if len(text) <= 120 else text[:120] + "..."
-            click.echo(printable(f"{document.source}:{item.line}: {item.reason}: {text}"), err=True)
-        if more := len(unread) - len(listed):
-            others = f"{more} more that are not about results, listed under unread in {document.target}"
-            click.echo(printable(f"{document.source}: {others}"), err=True)
 
 
 def _unused(own: OwnFacts | None, options: Mapping[str, str | None], imported: Sequence[Imported]) -> Iterator[str]:

@@ -6,7 +6,8 @@ Only names that the library has count; a similar name matches nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib.metadata import entry_points
@@ -59,20 +60,17 @@ class Known:
 
     @classmethod
     def of(cls, library: Library) -> Known:
-        """The models and cases of a library, without files that cannot be read."""
-        names = [name for name in library.paths("models") if _readable(library.model, name)]
-        titles = {_model_key(library.model(name).title): name for name in names}
-        cases = tuple(library.case(name) for name in library.paths("cases") if _readable(library.case, name))
-        return cls({**titles, **{_model_key(name): name for name in names}}, cases)
-
-
-def _readable(read: Callable[[str], object], name: str) -> bool:
-    """Check whether a file of an installed package can be read; `llmperf models` and `cases` name the others."""
-    try:
-        read(name)
-    except UserError:
-        return False
-    return True
+        """The models and cases of a library, without files that cannot be read: `llmperf models` names these."""
+        titles: dict[str, str] = {}
+        names: dict[str, str] = {}
+        cases: list[Case] = []
+        for name in library.paths("models"):
+            with suppress(UserError):
+                titles[_model_key(library.model(name).title)] = names[_model_key(name)] = name
+        for name in library.paths("cases"):
+            with suppress(UserError):
+                cases.append(library.case(name))
+        return cls(titles | names, tuple(cases))
 
 
 def model_name(text: str | None, group: str | None, known: Known) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -54,10 +55,7 @@ def own_facts(
     if said or profile is not None:
         constants = {name: text for name, text in (profile.constants if profile else {}).items() if name not in said}
         vendor = said.get("vendor") or constants.get("vendor")
-
-        def checked(values: Mapping[str, str], where: str) -> dict[str, Any]:
-            return _checked(values, where, vendor, library, names, devices)
-
+        checked = partial(_checked, vendor=vendor, library=library, models=names, own=devices)
         by = ["by " + " ".join(f"--{name.replace('_', '-')} {value}" for name, value in said.items())] * bool(said)
         rows = {}
         if profile is not None:

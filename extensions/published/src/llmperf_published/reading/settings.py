@@ -162,13 +162,14 @@ def layout_of(short: Mapping[str, int]) -> PublishedLayout:
 
 def merged(layouts: Sequence[PublishedLayout]) -> PublishedLayout:
     """Each degree from the first layout that states it."""
-    known: dict[str, int] = {}
-    for name in (*LAYOUT, "sharding_stage"):
-        stated = next((value for layout in layouts if (value := getattr(layout, name)) is not None), None)
-        if stated is not None:
-            known[name] = stated
+    known = {
+        name: value
+        for layout in reversed(layouts)
+        for name in (*LAYOUT, "sharding_stage")
+        if (value := getattr(layout, name)) is not None
+    }
     other = {name: value for layout in reversed(layouts) for name, value in layout.other.items()}
-    return PublishedLayout(**known, other=other)  # type: ignore[arg-type]
+    return PublishedLayout(**known, other=other)
 
 
 def stage_in(value: str) -> Stage | None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from llmperf.reporting import markdown_text, word
 
 from llmperf_published.reading.vocabulary import vocabulary
-from llmperf_published.types.document import Entry, Published, Section, Table
+from llmperf_published.types.document import Published, Section, Table
 
 WHOLE = 20_000
 """Characters of a cell or a line: as many as are read."""
@@ -27,28 +27,20 @@ def published_markdown(published: Published, language: str = "en") -> str:
     lines = [f"### {_escaped(published.title)}", ""]
     names = {entry.line: entry.name for one in published.sections if one.kind == "general" for entry in one.entries}
     parts: list[Section | Table] = [*published.sections, *published.tables]
+    into = language if translated else None
     for part in sorted(parts, key=lambda one: one.line):
         if isinstance(part, Table):
-            lines += _table(part, names, language if translated else None)
+            lines += _table(part, names, into)
         elif part.kind != "general":
-            lines += _section(part, language if translated else None)
+            lines += [f"#### {_escaped(word(_HEADINGS[part.kind], into) if into else part.heading)}", ""]
+            for entry in part.entries:
+                label = f"{_escaped(_title(entry.name, entry.label, into))}: " if entry.label else ""
+                lines.append(f"- {label}{_escaped(entry.text)}")
+            lines.append("")
     lines += _remarks("Notes", [(one.line, one.text) for one in published.notes], language)
     unread = [(one.line, f"{one.text} ({one.reason})") for one in published.unread]
     lines += _remarks("Not understood", unread, language)
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _section(section: Section, language: str | None) -> Iterator[str]:
-    heading = section.heading if language is None else word(_HEADINGS[section.kind], language)
-    yield from (f"#### {_escaped(heading)}", "")
-    yield from (f"- {_entry(one, language)}" for one in section.entries)
-    yield ""
-
-
-def _entry(entry: Entry, language: str | None) -> str:
-    if not entry.label:
-        return _escaped(entry.text)
-    return f"{_escaped(_title(entry.name, entry.label, language))}: {_escaped(entry.text)}"
 
 
 def _title(name: str | None, printed: str, language: str | None, part: str = "titles") -> str:
@@ -63,19 +55,14 @@ def _table(table: Table, names: Mapping[int, str | None], language: str | None) 
     if language is not None and table.kind in _HEADINGS:
         heading = word(_HEADINGS[table.kind], language)
     yield from (f"#### {_escaped(heading)}", "")
-    headers = [_title(one.name, one.header, language) for one in table.columns]
-    yield _row(headers)
-    yield "|" + " --- |" * len(headers)
+    rows: list[Sequence[str]] = [[_title(one.name, one.header, language) for one in table.columns]]
     for row in table.rows:
         cells = row.cells
         if table.kind == "general" and cells:
             cells = (_title(names.get(row.line), cells[0], language, "metric_titles"), *cells[1:])
-        yield _row(cells)
-    yield ""
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(cell, cells)) + " |"
+        rows.append(cells)
+    lines = ["| " + " | ".join(map(cell, cells)) + " |" for cells in rows]
+    yield from (lines[0], "|" + " --- |" * len(table.columns), *lines[1:], "")
 
 
 def cell(raw: str) -> str:
