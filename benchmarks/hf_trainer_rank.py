@@ -78,19 +78,10 @@ def main() -> None:
     model = LlamaForCausalLM(config)
     fill_weights(model, plan.spec.model, contract.seed)
     if contract.lora is not None:
-        from peft import LoraConfig, get_peft_model
+        from llmperf_lora.adapters import peft_config
+        from peft import get_peft_model
 
-        lora = contract.lora
-        model = get_peft_model(
-            model,
-            LoraConfig(
-                r=lora.rank,
-                lora_alpha=lora.alpha,
-                lora_dropout=lora.dropout,
-                target_modules=list(lora.target_modules),
-                task_type="CAUSAL_LM",
-            ),
-        )
+        model = get_peft_model(model, peft_config(contract.lora, "CAUSAL_LM"))
     Trainer(model=model, args=arguments, train_dataset=Sequences(), callbacks=[watch]).train()
     seconds, cpu_seconds = (late - early for early, late in zip(watch.start, watch.end, strict=True))
     print(json.dumps({"seconds": seconds, "cpu_seconds": cpu_seconds}))

@@ -47,7 +47,7 @@ NEEDS = {
 }
 """Programs that need what is not here: that they start is all that can be checked."""
 PARTS = {
-    *("cluster_trial.py", "published_rows.py", "ranks.py"),
+    *("published_rows.py", "ranks.py"),
     *("gpu_checks.py", "gpu_probes.py", "gpu_steps.py"),
     *("hf_trainer_rank.py", "llmperf_rank.py", "torchtitan_rank.py"),
 }

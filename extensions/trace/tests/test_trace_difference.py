@@ -11,7 +11,7 @@ from llmperf.runfolder import filenames
 from llmperf.types import ProfiledOperation, StepProfile
 from llmperf.types.records import ProfileRecord
 from llmperf_trace.differences import TracedRun, trace_difference
-from llmperf_trace.explanation_page import explanation_page
+from llmperf_trace.explain import explanation_page
 
 
 def profile(step=1.0, mm=0.5, add=0.2, attention=0.0, communication=0.1, idle=0.1):

@@ -2,20 +2,150 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
 from llmperf import print_json, warn
 from llmperf.errors import UserError
+from llmperf.reporting import UNKNOWN, Column, printable
 from llmperf.types import Result
-from llmperf_compare.page import print_page
+from llmperf_compare.page import Line, Page, print_page
 
 from llmperf_trace.chrome_traces import TraceOperations, is_trace, read_trace
-from llmperf_trace.differences import PartDifference, TraceDifference, largest_first, trace_difference, traced_run
-from llmperf_trace.explanation_page import explanation_page, operations_page
+from llmperf_trace.differences import (
+    SOURCE,
+    PartDifference,
+    TraceDifference,
+    TracedRun,
+    is_explained,
+    largest_first,
+    summed,
+    trace_difference,
+    traced_run,
+)
 
-SOURCE = "Chrome traces"
+MOST_OPERATIONS = 12
+"""Rows of single operations; JSON has all."""
+MOST_NAME = 60
+NAMED_SHARE = 0.05
+"""Kinds that account for less of the difference are in the table alone."""
+HOW = (
+    f"from {SOURCE}, which the hashes of the result cover; each side by one run, that with the median traced step; a"
+    " profiler slows steps down: compare the differences, not the times"
+)
+HOW_TRACES = (
+    "from the Chrome traces, which no hash of a result covers; times of operations that went on at the same time are"
+    " added up, so that the sum is not the time of a step; of calls on the host, each without those that it makes"
+)
+
+
+def explanation_page(name: str, reference: str, found: TraceDifference) -> Page:
+    """The difference of two sides by kind of operation and by operation; both add up to that of the traced steps."""
+    shown, others = found.parts[:MOST_OPERATIONS], found.parts[MOST_OPERATIONS:]
+    kinds = [*(_row(part.name, part, found) for part in found.kinds), _row("traced step", found.step, found)]
+    operations = [_row(f"{printable(part.name, MOST_NAME)} ({part.kind})", part, found) for part in shown]
+    if others:
+        operations.append(_row(f"{len(others)} others", summed("others", others), found))
+    return Page(
+        title=f"Why {name} and {reference} differ",
+        about=tuple(
+            Line(text=f"{side}: {_traced(run)}") for side, run in ((reference, found.reference), (name, found.run))
+        ),
+        answers=(Line(text=_answer(name, reference, found)),),
+        columns=_columns("of a traced step", name, reference, "share"),
+        rows=tuple(map(tuple, [*kinds, *operations])),
+        groups=(("by kind", len(kinds)), ("by operation", len(operations))),
+        warnings=tuple(_warnings(found)),
+        notes=(Line(text=HOW, tone="context"),),
+    )
+
+
+def operations_page(traces: Mapping[str, tuple[Path, TraceOperations]], parts: Sequence[PartDifference]) -> Page:
+    """The operations of two sides, the reference first, by name, in their Chrome traces."""
+    shown, others = parts[:MOST_OPERATIONS], parts[MOST_OPERATIONS:]
+    rows = [summed("all operations", parts), *shown, *([summed(f"{len(others)} others", others)] if others else [])]
+    about = []
+    for side, (path, trace) in traces.items():
+        steps = f"means of {trace.marked_steps} steps" if trace.marked_steps else "of the whole trace"
+        on = "kernels on the device" if trace.clock == "device" else "calls on the host"
+        about.append(Line(text=f"{side}: {printable(str(path))}: {on}, {steps}"))
+    notes = [
+        Line(text=f"{side}: {note}", tone="warning") for side, (_, trace) in traces.items() for note in trace.notes
+    ]
+    (reference, (_, theirs)), (name, (_, run)) = traces.items()
+    if run.clock != theirs.clock:
+        text = f"{reference}'s times are those of the {theirs.clock}, {name}'s those of the {run.clock}"
+        notes.append(Line(text=text, tone="warning"))
+    return Page(
+        title=f"Operations of {name} and {reference} in their Chrome traces",
+        about=tuple(about),
+        columns=_columns("operation", name, reference),
+        rows=tuple((printable(part.name, MOST_NAME), *_figures(part)) for part in rows),
+        warnings=tuple(notes),
+        notes=(Line(text=HOW_TRACES, tone="context"),),
+    )
+
+
+def _columns(first: str, name: str, reference: str, *further: str) -> tuple[Column, ...]:
+    titles = [f"{reference}, ms", f"{name}, ms", f"{name} - {reference}, ms", f"{reference}, calls", f"{name}, calls"]
+    columns = [Column(title=title, importance=place, right=True) for place, title in enumerate([*titles, *further], 2)]
+    return (Column(title=first, importance=1, wraps=18), *columns)
+
+
+def _figures(part: PartDifference) -> list[str]:
+    calls = (f"{each:,.5g}" if each or part.calls else UNKNOWN for each in (part.reference_calls, part.calls))
+    return [_ms(part.reference_seconds), _ms(part.seconds), _signed(part.difference), *calls]
+
+
+def _traced(run: TracedRun) -> str:
+    traced = f"{printable(run.run_id)}: traced step {_ms(run.profile.step_seconds)} ms"
+    known = "" if run.measured_seconds is None else f", measured step {_ms(run.measured_seconds)} ms"
+    return traced + (known and f"{known} (median, without the profiler)")
+
+
+def _answer(name: str, reference: str, found: TraceDifference) -> str:
+    """The whole difference in one sentence, with the kinds that account for most of it."""
+    whole = found.step.difference
+    causes = [
+        f"{part.name} {_signed(part.difference)} ms"
+        for part in found.kinds
+        if abs(part.difference) >= NAMED_SHARE * abs(whole) and part.difference
+    ]
+    longer = f"{_ms(abs(whole))} ms {'longer' if whole > 0 else 'shorter'}"
+    return f"{name}'s traced step is {longer} than {reference}'s: {', '.join(causes) or 'no cause'}"
+
+
+def _warnings(found: TraceDifference) -> Iterator[Line]:
+    ours, theirs = found.run.profile, found.reference.profile
+    if ours.clock != theirs.clock:
+        text = f"the times of operations are those of the {ours.clock} on one side, of the {theirs.clock} on the other"
+        yield Line(text=text, tone="warning")
+    if found.run.measured_seconds is None or found.reference.measured_seconds is None:
+        return
+    measured = found.run.measured_seconds - found.reference.measured_seconds
+    if not is_explained(found.step.difference, measured):
+        text = (
+            f"the measured steps differ by {_signed(measured)} ms, the traced ones by {_signed(found.step.difference)}"
+            " ms: this does not explain the measured difference; trace more steps on a quiet machine"
+        )
+        yield Line(text=text, tone="warning")
+
+
+def _row(name: str, part: PartDifference, found: TraceDifference) -> list[str]:
+    share = found.share(part)  # no -0.0
+    return [name, *_figures(part), UNKNOWN if share is None else f"{round(100 * share, 1) + 0.0:.1f} %"]
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:,.2f}"
+
+
+def _signed(seconds: float) -> str:
+    return f"{1e3 * seconds:+,.2f}"
+
+
+TRACES = "Chrome traces"
 """Where the figures of files are from."""
 
 
@@ -78,7 +208,7 @@ def compared_trace_files(
     parts = {name: _parts(sides[name], sides[reference]) for name in further}
     if wanted == "json":
         known = {name: side.document(folders[name]) for name, side in sides.items()}
-        both = {name: {"source": SOURCE, "traced": known[name], "reference": known[reference]} for name in further}
+        both = {name: {"source": TRACES, "traced": known[name], "reference": known[reference]} for name in further}
         compared = {name: both[name] | {"operations": [part.document() for part in parts[name]]} for name in further}
         print_json({"reference": reference, "sides": known, "chrome_traces": compared})
         return True

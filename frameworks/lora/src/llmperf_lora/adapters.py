@@ -18,7 +18,7 @@ from typing import Any
 
 import llmperf
 import torch
-from llmperf.types import RunSpec
+from llmperf.types import Lora, RunSpec
 from peft import LoraConfig, PeftModel, get_peft_model
 from peft.tuners.lora.layer import Linear
 from peft.utils import get_peft_model_state_dict
@@ -38,24 +38,25 @@ def adapt(model: torch.nn.Module, spec: RunSpec, *, single_precision: bool) -> P
     assert lora is not None  # held by the plan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # peft asks transformers for a name that it is about to change
-        # peft's configuration of a contract; without a task, so that peft passes inputs on as they are
-        adapted = get_peft_model(
-            model,
-            LoraConfig(
-                r=lora.rank,
-                lora_alpha=lora.alpha,
-                lora_dropout=lora.dropout,
-                target_modules=list(lora.target_modules),
-                bias="none",
-            ),
-            autocast_adapter_dtype=single_precision,
-        )
+        adapted = get_peft_model(model, peft_config(lora), autocast_adapter_dtype=single_precision)
     for name, parameter in adapted.named_parameters():
         if parameter.requires_grad:
             fill_adapter(name, parameter, spec.contract.seed)
     keeps_products = spec.tuning.gradient_checkpointing and spec.tuning.recompute == "operations"
     make_lean(adapted, in_place=not keeps_products)
     return adapted.train()
+
+
+def peft_config(lora: Lora, task: str | None = None) -> LoraConfig:
+    """peft's configuration of a contract; without a task, peft passes inputs on as they are."""
+    return LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=list(lora.target_modules),
+        bias="none",
+        task_type=task,
+    )
 
 
 def canonical(name: str) -> str:

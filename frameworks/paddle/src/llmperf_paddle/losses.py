@@ -11,21 +11,27 @@ from llmperf.types.records import DeferredScalar
 from paddle.nn import functional
 
 
-class DeviceScalar:
-    """A number being copied to the host without anyone waiting for it."""
+class HostCopy:
+    """Numbers being copied to the host without anyone waiting for them."""
 
     __slots__ = ("_copied", "_event")
 
-    def __init__(self, value: paddle.Tensor) -> None:
-        number = value.detach().astype("float32").reshape([])
-        pinned = value.place.is_gpu_place()
-        self._copied = number._copy_to(paddle.CUDAPinnedPlace(), False) if pinned else number
+    def __init__(self, values: paddle.Tensor) -> None:
+        numbers = values.detach().astype("float32")
+        pinned = values.place.is_gpu_place()
+        self._copied = numbers._copy_to(paddle.CUDAPinnedPlace(), False) if pinned else numbers
         self._event = paddle.device.Event()
         self._event.record()
 
     def ready(self) -> bool:
         """Check whether the device has reached it."""
         return bool(self._event.query())
+
+    def tolist(self) -> list[float]:
+        """All numbers, when they have arrived."""
+        self._event.synchronize()
+        values: list[float] = self._copied.tolist()
+        return values
 
     def __float__(self) -> float:
         self._event.synchronize()
@@ -42,12 +48,12 @@ def skipped(scaler: Any) -> bool | DeferredScalar | None:
     found = getattr(scaler, "_cache_found_inf", None)
     if not isinstance(found, paddle.Tensor):
         return None if found is None else bool(found)
-    return bool(found.item()) if found.place.is_cpu_place() else DeviceScalar(found)
+    return bool(found.item()) if found.place.is_cpu_place() else HostCopy(found)
 
 
 def deferred(value: paddle.Tensor) -> float | DeferredScalar:
     """A number for `StepOutput`: at once where it is on the host, else as it comes."""
-    return float(value.item()) if value.place.is_cpu_place() else DeviceScalar(value)
+    return float(value.item()) if value.place.is_cpu_place() else HostCopy(value)
 
 
 PART_BYTES = 2**26
@@ -61,8 +67,7 @@ class SequenceLosses:
 
     def __init__(self) -> None:
         self._rows: list[paddle.Tensor] = []
-        self._copied: paddle.Tensor | None = None
-        self._arrived: paddle.device.Event | None = None
+        self._copied: paddle.Tensor | HostCopy | None = None
 
     def add(self, token_losses: paddle.Tensor) -> None:
         """A micro batch: the loss of each token, [batch, seq_len]."""
@@ -70,25 +75,14 @@ class SequenceLosses:
 
     def copy(self) -> None:
         """After the step: copy them to the host without waiting."""
-        if not self._rows:
-            return
-        losses = paddle.concat(self._rows)
-        self._rows = []
-        if not losses.place.is_gpu_place():
-            self._copied = losses
-            return
-        self._copied = losses._copy_to(paddle.CUDAPinnedPlace(), False)
-        self._arrived = paddle.device.Event()
-        self._arrived.record()
+        if self._rows:
+            losses = paddle.concat(self._rows)
+            self._rows = []
+            self._copied = losses if losses.place.is_cpu_place() else HostCopy(losses)
 
     def values(self) -> Sequence[float] | None:
         """Mean cross entropy of each sequence, in nats per token; None if there are none."""
-        if self._arrived is not None:
-            self._arrived.synchronize()
-        if self._copied is None:
-            return None
-        values: list[float] = self._copied.tolist()
-        return values
+        return None if self._copied is None else self._copied.tolist()
 
 
 _recorded: SequenceLosses | None = None
