@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2000,
     "extensions/zh": 50,
-    "outside tests": 93200,
+    "outside tests": 93150,
     "tests": 49450,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
