@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ SHARED = (EVENTS, *NAMES)
 """Begins of names that every run has: its folder names it."""
 STEPS = ("train/global_step", "trainer/global_step", "global_step", "iteration_step", "step", "_step", "Step")
 """Columns of the step, the best first: `_step` of Weights & Biases counts calls of `log`."""
-MAX_BYTES = 2**27
+MAX_BYTES, MAX_ROWS = 2**26, 1_000_000
 MAX_EVENT_BYTES = 2**24
 Row = Mapping[str, Any]
 
@@ -43,24 +43,28 @@ def are_scalars(path: Path) -> bool:
 
 def scalar_lines(path: Path) -> Iterator[str]:
     """One line for each record with a step, of the columns that a log profile reads. UserError for another file."""
-    rows: Sequence[Row]
+    source: Iterable[Row]
     if path.stat().st_size > MAX_BYTES:
         raise UserError(f"{path}: expected at most {MAX_BYTES} bytes, found more")
     if path.name.startswith(EVENTS):
-        rows = list(_events(path))
+        source = _events(path)
     elif path.suffix.lower() == ".csv":
-        rows = list(_table(path))
+        source = _table(path)
     elif path.name == STATE:
-        rows = decode(path.read_bytes(), _State, str(path)).log_history
+        source = decode(path.read_bytes(), _State, str(path)).log_history
     else:
         texts = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
-        rows = [decode(text, dict[str, Any], f"{path}: record {number}") for number, text in enumerate(texts, 1)]
+        source = (decode(text, dict[str, Any], f"{path}: record {number}") for number, text in enumerate(texts, 1))
+    known = _known()
+    wanted = known.union(STEPS)
+    rows = [{name: value for name, value in row.items() if name in wanted} for row in islice(source, MAX_ROWS + 1)]
+    if len(rows) > MAX_ROWS:
+        raise UserError(f"{path}: expected at most {MAX_ROWS} records, found more")
     step = next((name for name in STEPS if any(name in row for row in rows)), None)
     if step is None:
         raise UserError(f"{path}: expected records with a step ({', '.join(STEPS)}), found none")
-    known = _known()
     for row in rows:
-        numbers = {name: value for name, value in row.items() if type(value) in (int, float) and isfinite(value)}
+        numbers = {name: value for name, value in row.items() if type(value) in (int, float) and abs(value) < 1e300}
         if step in numbers:
             yield str({"step": numbers.pop(step), **{name: numbers[name] for name in numbers if name in known}})
 
