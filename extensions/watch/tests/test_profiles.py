@@ -72,6 +72,7 @@ def test_lines_of_other_ranks_are_no_steps_and_a_number_that_goes_back_is_a_new_
     {
         "x: 1,234,567": 1234567, "x: 1,23": 1, "x: 12.5K ": 12500, "x: 3GiB": 3, "x: 1e-3,": 0.001, "x: -2": -2,
         "x: 1.5M": 1.5e6, "x: '0.5'": 0.5, "x: nan": None, "x: ": None, "max: 3": None, "x: .": None,
+        f"x: {'9' * 30}": None,
     }.items(),
 )  # fmt: skip
 def test_numbers(tmp_path, text, number):

@@ -64,7 +64,8 @@ def scalar_lines(path: Path) -> Iterator[str]:
     if step is None:
         raise UserError(f"{path}: expected records with a step ({', '.join(STEPS)}), found none")
     for row in rows:
-        numbers = {name: value for name, value in row.items() if type(value) in (int, float) and abs(value) < 1e300}
+        numbers = {name: float(value) for name, value in row.items()
+                   if type(value) in (int, float) and abs(value) < 1e300}  # fmt: skip
         if step in numbers:
             yield str({"step": numbers.pop(step), **{name: numbers[name] for name in numbers if name in known}})
 
