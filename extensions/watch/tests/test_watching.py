@@ -78,6 +78,7 @@ def test_what_cannot_be_is_an_error_and_mfu_needs_four_facts(watched, capfdbinar
     capfdbinary.readouterr()
     code = call(["validate", str(path)])
     assert (code == 1) == (headline["value"] > 1)
+    assert b"WATCH4 warning expected about " in capfdbinary.readouterr().out
 
 
 def test_a_program_without_a_profile_gives_no_figure(watched):

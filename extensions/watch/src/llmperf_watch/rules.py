@@ -73,3 +73,16 @@ def printed_agrees(watched: Watched) -> Iterator[Violation]:
             expected, found = f"{ours.median:.6g}", f"{theirs.median:.6g}"
             message = Text("expected about {} ({}), found {}", expected, ours.source, found)
             yield f"/figures/printed/{name}/median", message
+
+
+@rule("WATCH4", "warning", "The FLOP/s that the program prints follow a convention", KIND)
+def printed_flops_follow(watched: Watched) -> Iterator[Violation]:
+    printed = watched.figures.printed.get("flops_per_second_per_device")
+    each, mfu = watched.figures.tokens_per_second_per_device, watched.figures.mfu
+    if printed is not None and each is not None and mfu:
+        rates = {count.convention: each.mean * count.flops_per_token for count in mfu}
+        name = min(rates, key=lambda name: abs(rates[name] - printed.mean))
+        if not any(close(value, rates[name], AGREE) for value in (printed.mean, printed.median)):
+            expected, found = f"{rates[name]:.4g}", f"{printed.mean:.4g}"
+            message = Text("expected about {} ({}, the nearest convention), found {}", expected, name, found)
+            yield "/figures/printed/flops_per_second_per_device/mean", message
