@@ -20,33 +20,6 @@ from .levels import claims_beside, first_error
 
 COMPILER = shutil.which("cc") or shutil.which("gcc")
 CONTROLLER = Path(__file__).parents[2] / "core" / "tests" / "stub" / "run_controller.py"
-SLOW_CLOCK = """
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <time.h>
-int clock_gettime(clockid_t clock, struct timespec *now) {
-    static int (*real)(clockid_t, struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "clock_gettime");
-    int status = real(clock, now);
-    long long nanoseconds = now->tv_sec * 1000000000LL + now->tv_nsec;
-    if (clock == CLOCK_MONOTONIC) nanoseconds /= 2;
-    now->tv_sec = nanoseconds / 1000000000LL;
-    now->tv_nsec = nanoseconds % 1000000000LL;
-    return status;
-}
-int clock_nanosleep(clockid_t clock, int flags, const struct timespec *until, struct timespec *left) {
-    static int (*real)(clockid_t, int, const struct timespec *, struct timespec *);
-    if (!real) real = dlsym(RTLD_NEXT, "clock_nanosleep");
-    if (clock != CLOCK_MONOTONIC || !(flags & TIMER_ABSTIME)) return real(clock, flags, until, left);
-    struct timespec now;
-    clock_gettime(clock, &now);
-    long long nanoseconds = (until->tv_sec - now.tv_sec) * 1000000000LL + until->tv_nsec - now.tv_nsec;
-    if (nanoseconds <= 0) return 0;
-    struct timespec wait = {nanoseconds / 1000000000LL, nanoseconds % 1000000000LL};
-    return real(clock, 0, &wait, left);
-}
-"""
-"""A sleep stands for work: it takes as long as without the library."""
 SLOW_PYTHON = """
 import time
 real, real_ns = time.monotonic, time.monotonic_ns
@@ -85,8 +58,7 @@ def assert_rerun_is_slower(stub_plan, folder):
 @pytest.mark.skipif(COMPILER is None, reason="needs a C compiler")
 def test_clock_slowed_by_a_preloaded_library(stub_plan, tmp_path):
     """LD_PRELOAD slows the clock of llmperf, its agents and its ranks."""
-    source, library = tmp_path / "slow.c", tmp_path / "slow.so"
-    source.write_text(SLOW_CLOCK)
+    source, library = Path(__file__).with_name("slow_clock.c"), tmp_path / "slow.so"
     subprocess.run([COMPILER, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     median, codes = median_with(stub_plan(steps=12, step_seconds=0.1), tmp_path, LD_PRELOAD=str(library))
     assert median < 0.095

@@ -182,13 +182,6 @@ def test_a_reason_with_control_characters_is_printable_and_short(stage):
     assert any(r"\x1b]0;title" in line for line in lines)
 
 
-def test_many_figures_of_one_check_are_compared_quickly():
-    figures = [[figure(value=float(place % 97), device=place) for place in range(20_000)]]
-    began = time.monotonic()
-    assert len(list(compared(figures))) == 20_000
-    assert time.monotonic() - began < 60
-
-
 @pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 6])
 def test_a_figure_is_compared_with_the_median_of_the_others(count):
     values = [float(value) for value in (5, 1, 4, 1, 9, 2)[:count]]

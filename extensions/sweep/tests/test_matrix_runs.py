@@ -14,7 +14,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf_sweep.matrix_file import Cell, Matrix
 from llmperf_sweep.matrix_folder import MatrixFolder, document_of, made_for_matrix
-from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, line, runs_of
+from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, runs_of
 
 
 class Killed(BaseException):
@@ -115,13 +115,6 @@ def test_refused_cells_do_not_stop_the_others(tmp_path):
     assert finished
     assert order == [(1, 1), (3, 1)]
     assert (whole.runs, whole.complete, whole.refused) == (2, 2, 1)
-
-
-def test_time_left_follows_the_costs():
-    assert line([(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) == pytest.approx((1.0, 2.0))
-    assert line([(2.0, 5.0)]) == (0.0, 2.5)
-    assert line([(1.0, 5.0), (2.0, 3.0)]) == (4.0, 0.0)
-    assert line([(1.0, 1.0), (2.0, 8.0)])[0] == 0
 
 
 def test_a_second_controller_is_refused(tmp_path):

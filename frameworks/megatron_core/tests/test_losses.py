@@ -1,15 +1,16 @@
 """megatron-core trains as our own blocks do, in every layout that gloo allows."""
 
+from pathlib import Path
+
+import llmperf
 import pytest
 
 pytestmark = pytest.mark.slow
 
-QWEN3 = {"family": "qwen3", "qk_norm": "head", "head_width": 32}
-MIXTURE = {"family": "qwen3_moe", "qk_norm": "head", "mixture": {"experts": 4, "top_k": 2, "expert_width": 32}}
-STRETCHED = {"rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 16,
-                              "low_frequency": 1.0, "high_frequency": 4.0}}  # fmt: skip
-MODELS = {"llama": {}, "tied": {"tied_embeddings": True}, "qwen3": QWEN3, "mixture": MIXTURE, "balanced": MIXTURE,
-          "stretched": STRETCHED}  # fmt: skip
+FACTS = llmperf.read_toml(Path(__file__).parents[2] / "model_kinds.toml")
+MIXTURE = FACTS["mixture"]
+MODELS = {"llama": {}, "tied": {"tied_embeddings": True}, "qwen3": FACTS["qwen3"], "mixture": MIXTURE,
+          "balanced": MIXTURE, "stretched": FACTS["llama3"]}  # fmt: skip
 SEQUENCE = {"tensor_parallel": 2, "sequence_parallel": True}
 LAYOUTS = {
     ("llama", "data"): {"micro_batch": 1},

@@ -1,5 +1,8 @@
 """Every layout of the built-in engine trains as one plain process does."""
 
+from pathlib import Path
+
+import llmperf
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
@@ -7,35 +10,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(420)]
 STEPS = {"steps": 5}
 GROUPED = {"layers": 4}
 TIED = {"layers": 4, "tied_embeddings": True}
-CHATGLM = {"family": "chatglm", "attention_bias": ["q", "k", "v"], "rotated_share": 0.5, "rotated_pairs": "neighbours"}
-QWEN_3 = {
-    "family": "qwen3",
-    "head_width": 32,
-    "qk_norm": "head",
-    "rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 32, "low_frequency": 1.0,
-                     "high_frequency": 4.0},
-}  # fmt: skip
-GEMMA_3 = {
-    "family": "gemma3",
-    "qk_norm": "head",
-    "window": 16,
-    "window_pattern": ["window", "full"],
-    "query_scale_width": 24,
-    "activation": "geglu",
-    "norms_per_block": 4,
-    "norm_offset": True,
-    "window_rope_theta": 1000.0,
-    "rope_scaling": {"method": "linear", "factor": 8.0},
-    "tied_embeddings": True,
-    "embedding_scale": 8.0,
-}
-SINKS = {
-    "sinks": True,
-    "activation": "swiglu_clamped",
-    "attention_bias": ["q", "k", "v", "o"],
-    "feed_forward_bias": True,
-}
-KINDS = {"ChatGLM": CHATGLM, "Qwen3": QWEN_3, "Gemma 3": GEMMA_3, "sinks": SINKS}
+FACTS = llmperf.read_toml(Path(__file__).parents[2] / "model_kinds.toml")
+TIED_GEMMA = {**FACTS["gemma3"], "tied_embeddings": True}
+KINDS = {"ChatGLM": FACTS["chatglm"], "Qwen3": FACTS["llama3"] | FACTS["qwen3"], "Gemma 3": TIED_GEMMA,
+         "sinks": FACTS["sinks"]}  # fmt: skip
 OF_KINDS = {
     "ChatGLM": ("TP2",),
     "Qwen3": ("TP2 accumulated", "TP2SP overlapped checkpointed"),

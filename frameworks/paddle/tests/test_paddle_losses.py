@@ -1,8 +1,10 @@
 """Every layout trains as one process does, holds what it should, and one process trains as PyTorch does."""
 
+from pathlib import Path
 from statistics import fmean
 from types import SimpleNamespace
 
+import llmperf
 import pytest
 
 pytestmark = pytest.mark.slow
@@ -14,25 +16,8 @@ DECAY = {"lr": 3e-3, "schedule": "cosine", "warmup_steps": 2, "clip_norm": 0.5, 
 """Strong enough for a norm weight that decays to show."""
 SLICED = {"segment_size": 1024}
 TIED = {"tied_embeddings": True}
-LLAMA_3 = {
-    "rope_scaling": {"method": "llama3", "factor": 8.0, "original_positions": 32, "low_frequency": 1.0,
-                     "high_frequency": 4.0},
-}  # fmt: skip
-CHATGLM = {"family": "chatglm", "attention_bias": ["q", "k", "v"], "rotated_share": 0.5, "rotated_pairs": "neighbours"}
-QWEN_3 = {"family": "qwen3", "head_width": 32, "qk_norm": "head"}
-GEMMA_3 = {
-    "family": "gemma3",
-    "qk_norm": "head",
-    "window": 16,
-    "window_pattern": ["window", "full"],
-    "query_scale_width": 24,
-    "activation": "geglu",
-    "norms_per_block": 4,
-    "norm_offset": True,
-    "window_rope_theta": 1000.0,
-    "rope_scaling": {"method": "linear", "factor": 8.0},
-    "embedding_scale": 8.0,
-}
+FACTS = llmperf.read_toml(Path(__file__).parents[2] / "model_kinds.toml")
+LLAMA_3, CHATGLM, QWEN_3, GEMMA_3 = (FACTS[name] for name in ("llama3", "chatglm", "qwen3", "gemma3"))
 
 
 def task(model=None, options=None, **tuning):

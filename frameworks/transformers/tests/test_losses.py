@@ -1,17 +1,15 @@
 """Model classes of transformers train as our own blocks do, on one rank or several."""
 
+from pathlib import Path
+
+import llmperf
 import pytest
 
 pytestmark = pytest.mark.slow
 
-QWEN3 = {"family": "qwen3", "qk_norm": "head", "head_width": 32, "tied_embeddings": True}
-MIXTURE = {"family": "qwen3_moe", "qk_norm": "head", "mixture": {"experts": 4, "top_k": 2, "expert_width": 32}}
-GPT_OSS = {
-    "family": "gpt_oss", "sinks": True, "window": 16, "window_pattern": ["window", "full"],
-    "activation": "swiglu_clamped", "attention_bias": ["q", "k", "v", "o"],
-    "mixture": {"experts": 4, "top_k": 2, "expert_width": 32, "router_bias": True, "expert_bias": True},
-}  # fmt: skip
-MODELS = {"llama": {}, "qwen3": QWEN3, "mixture": MIXTURE, "gpt_oss": GPT_OSS}
+FACTS = llmperf.read_toml(Path(__file__).parents[2] / "model_kinds.toml")
+QWEN3, MIXTURE = {**FACTS["qwen3"], "tied_embeddings": True}, FACTS["mixture"]
+MODELS = {"llama": {}, "qwen3": QWEN3, "mixture": MIXTURE, "gpt_oss": FACTS["gpt_oss"]}
 WAYS = {
     "ddp": {"tuning": {"micro_batch": 2}},
     "fsdp2": {"tuning": {"sharding_stage": 3, "micro_batch": 1}},

@@ -24,46 +24,7 @@ UP_SECONDS = 120.0
 NULL_DEVICE = os.makedev(1, 3)
 """In place of a GPU's device file."""
 
-CONFIG = """\
-ClusterName=llmperf
-SlurmctldHost={control}({subnet}.1)
-SlurmctldPort=26817
-SlurmdPort=26818
-SlurmUser=root
-SlurmdUser=root
-AuthType=auth/munge
-AuthInfo=socket={folder}/munge/sock
-CryptoType=crypto/munge
-ProctrackType=proctrack/linuxproc
-TaskPlugin=task/none
-JobAcctGatherType=jobacct_gather/none
-AccountingStorageType=accounting_storage/none
-SelectType=select/cons_tres
-SelectTypeParameters=CR_Core_Memory
-SlurmdParameters=config_overrides
-MpiDefault=none
-GresTypes=gpu
-ReturnToService=2
-SlurmdTimeout=10
-KillWait=10
-OverTimeLimit=0
-InactiveLimit=0
-MinJobAge={min_job_age}
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
-SchedulerParameters=sched_interval=2,bf_interval=2,preempt_youngest_first
-StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool-%n
-SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd-%n.pid
-SlurmctldLogFile={folder}/log/slurmctld.log
-SlurmdLogFile={folder}/log/slurmd-%n.log
-{nodes}
-PartitionName=work Nodes=ALL Default=YES MaxTime=30 State=UP
-PartitionName=low Nodes=ALL MaxTime=30 State=UP PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
-PartitionName=lowcancel Nodes=ALL MaxTime=30 State=UP PriorityTier=1 PreemptMode=CANCEL GraceTime=10
-PartitionName=high Nodes=ALL MaxTime=30 State=UP PriorityTier=10
-"""
+CONFIG = Path(__file__).with_name("slurm.conf").read_text()
 
 
 def missing():
