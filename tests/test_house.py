@@ -48,7 +48,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "launchers/ray": 700,
     "launchers/remote": 2650,
     "launchers/slurm": 800,
-    "launchers/ssh": 500,
+    "launchers/ssh": 450,
     "extensions/compare": 3950,
     "extensions/datasets": 500,
     "extensions/estimate": 4200,
@@ -68,7 +68,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 2000,
     "extensions/zh": 50,
     "outside tests": 93150,
-    "tests": 49450,
+    "tests": 49300,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
