@@ -40,11 +40,21 @@ def misfits(row: PublishedRow, vendor: str | None, result: Result) -> tuple[str,
     where, contract = row.hardware, result.contract
     device = where.device_model or where.device or where.configuration
     precision = contract.precision in dtypes_of(row)
+    # a row without a case counts as one on the same framework; a variant also as the case named after its own
+    named_after = row.variant and result.case.startswith(f"{row.case}_")
+    same_case = row.case == result.case or (named_after and row.batch.global_batch == result.batch.global_batch)
+    same_case = same_case if row.case else row.framework == result.tuning.framework
+    # by the names that the vendor's plugin publishes; a row that names only a family fits each device of it
+    own, printed = result.hardware.device_model, where.device_model
+    vendors = vendor_catalogue(result.hardware.vendor)
+    ours = vendors.exact(own) if vendors else None
+    same_name = printed and normalised(printed, result.hardware.vendor) == normalised(own, result.hardware.vendor)
+    same_device = bool(same_name or (vendors and ours and ours in devices_of(vendors, row)))
     checks = {
         "model": (row.model == result.model.name, row.model or row.model_text, result.model.name),
-        "case": (_same_case(row, result), row.case or row.framework, result.case),
+        "case": (same_case, row.case or row.framework, result.case),
         "vendor": (vendor in (None, result.hardware.vendor), vendor, result.hardware.vendor),
-        "device": (_same_device(row, result), device, result.hardware.device_model),
+        "device": (same_device, device, result.hardware.device_model),
         "precision": (precision, row.precision or row.precision_text, contract.precision),
         "sequence length": (row.batch.seq_len == result.batch.seq_len, row.batch.seq_len, result.batch.seq_len),
         "devices": (where.world_size == result.parallelism.world_size, where.world_size, result.parallelism.world_size),
@@ -77,24 +87,6 @@ def throughput(row: PublishedRow) -> float | None:
     if each is not None and each.value is not None:
         return each.value or None
     return whole.value / number if whole is not None and whole.value and number else None
-
-
-def _same_case(row: PublishedRow, result: Result) -> bool:
-    """A row without a case counts as one on the same framework; a variant also as the case named after its own."""
-    if row.case is None:
-        return row.framework == result.tuning.framework
-    named_after = row.variant and result.case.startswith(f"{row.case}_")
-    return row.case == result.case or (named_after and row.batch.global_batch == result.batch.global_batch)
-
-
-def _same_device(row: PublishedRow, result: Result) -> bool:
-    """By the names that the vendor's plugin publishes; a row that names only a family fits each device of it."""
-    hardware, name = result.hardware, row.hardware.device_model
-    if name and normalised(name, hardware.vendor) == normalised(hardware.device_model, hardware.vendor):
-        return True
-    catalogue = vendor_catalogue(hardware.vendor)
-    ours = catalogue.exact(hardware.device_model) if catalogue else None
-    return catalogue is not None and ours is not None and ours in devices_of(catalogue, row)
 
 
 def _pair(name: str, theirs: object, ours: object) -> str:

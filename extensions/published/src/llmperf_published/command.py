@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,8 @@ def command(
     from llmperf_published.reading.own_facts import own_facts
     from llmperf_published.reading.profile import Profile, fitting, named, proposal
     from llmperf_published.reading.vocabulary import squeezed
-    from llmperf_published.rules.vendors import vendor_of, vendor_of_all, vendors
-    from llmperf_published.rules.verdicts import closing, counted, judged
+    from llmperf_published.rules.vendors import is_comparison, vendor_of, vendors
+    from llmperf_published.rules.verdicts import closing, judged
 
     profile = None if profile_file is None else Profile.read(named(profile_file))
     if propose:
@@ -106,13 +107,15 @@ def command(
     listed: list[dict[str, Any]] = []
     cells: list[list[Any]] = []
     for document, judgements in zip(imported, verdicts, strict=True):
-        published, count, paths = document.published, counted(judgements), (str(document.source), str(document.target))
+        published, count = document.published, Counter(one.outcome for one in judgements)
+        paths = str(document.source), str(document.target)
+        whose = None if is_comparison(published) else published.vendor
         rows = [
             {"case": row.case, "vendor": vendor_of(published, row), "model": row.model, "variant": row.variant}
             | verdict.document()
             for row, verdict in zip(published.rows, judgements, strict=True)
         ]
-        listed.append({"source": paths[0], "target": paths[1], "vendor": vendor_of_all(published), "rows": rows,
+        listed.append({"source": paths[0], "target": paths[1], "vendor": whose, "rows": rows,
                        "notes": len(published.notes), "unread": published.unread})  # fmt: skip
         cases = sorted({row.case for row in published.rows if row.case})
         names = dict.fromkeys(row.model or row.model_text or "unknown" for row in published.rows)

@@ -44,8 +44,13 @@ def import_document(data: bytes, name: str, known: Known) -> Published:
     else:
         found, count = _text_blocks(data, name)
     parts = contents(found, known.titles)
+    headings = [section.heading for section in parts.sections]
+    headings += [table.heading for table in parts.tables if table.heading]
+    texts = headings or [column.header for table in parts.tables for column in table.columns] or [parts.title]
+    chinese = 2 * sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts)
+    language: Literal["en", "zh"] = "zh" if chinese >= (len(texts) if headings else 1) else "en"
     digest = hashlib.sha256(data).hexdigest()
-    source = Source(name=PurePath(name).name, sha256=digest, lines=count, language=_language(parts))
+    source = Source(name=PurePath(name).name, sha256=digest, lines=count, language=language)
     return published_of(parts, source, known)
 
 
@@ -109,15 +114,6 @@ def published_of(parts: Contents, source: Source, known: Known) -> Published:
         unread=tuple(sorted(parts.unread, key=lambda unread: unread.line)),
         own=known.own,
     )
-
-
-def _language(parts: Contents) -> Literal["en", "zh"]:
-    """The language of most headings of sections and tables; without headings, that of the columns."""
-    headings = [section.heading for section in parts.sections]
-    headings += [table.heading for table in parts.tables if table.heading]
-    texts = headings or [column.header for table in parts.tables for column in table.columns] or [parts.title]
-    chinese = sum(bool(re.search("[\u4e00-\u9fff]", text)) for text in texts)
-    return "zh" if 2 * chinese >= (len(texts) if headings else 1) else "en"
 
 
 def _vendor(parts: Contents, results: Sequence[PublishedRow], stated: Stated | None, name: str) -> str | None:

@@ -17,8 +17,7 @@ from llmperf.errors import UserError
 from llmperf_published.reading.document import MAX_BYTES, import_document
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.markdown import plain
-from llmperf_published.reading.sections import is_inference
-from llmperf_published.reading.vocabulary import names_inference
+from llmperf_published.reading.vocabulary import is_on_inference, names_inference
 from llmperf_published.types.document import Published
 from llmperf_published.types.row import OwnFacts
 
@@ -154,7 +153,7 @@ def _tables_text(published: Published) -> str:
         if names_inference(table.heading):
             tables.append(f"line {table.line}: inference, below {table.heading[:60]!r}")
             continue
-        if is_inference(table):
+        if is_on_inference(table):
             tables.append(f"line {table.line}: inference, not training")
             continue
         unknown = [repr(plain(column.header)[:40]) for column in table.columns if column.name is None]
@@ -226,12 +225,8 @@ def _safe(name: str) -> str:
 
 def _markdown(root: Path) -> Iterator[Path]:
     """The Markdown files of a folder in a fixed order, without hidden files and folders."""
-
-    def cannot_read(error: OSError) -> None:
-        raise UserError(f"{error.filename}: {error.strerror}")
-
-    count = 0
-    for folder, folders, files in os.walk(root, onerror=cannot_read):
+    count, closed = 0, list[OSError]()
+    for folder, folders, files in os.walk(root, onerror=closed.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(folder, name)
@@ -240,3 +235,5 @@ def _markdown(root: Path) -> Iterator[Path]:
                 if count > MAX_FILES:
                     raise UserError(f"{root}: more than {MAX_FILES} Markdown files, the most that are read")
                 yield path
+    for error in closed:
+        raise UserError(f"{error.filename}: {error.strerror}")

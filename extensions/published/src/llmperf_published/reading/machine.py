@@ -140,7 +140,15 @@ def machine(
     """
     models = {entry.text for entry in contents.entries("hardware", "accelerator") if stated(entry.text)}
     model = models.pop() if len(models) == 1 else None if models else stated_device
-    where = hardware(_configuration_cell(by_name), model)
+    cell = by_name.get("configuration") or by_name.get("device")
+    if not cell:
+        # `System` may name software: it counts with a vendor, counted devices, or a device that a vendor publishes
+        cell = by_name.get("machine", "")
+        found = hardware(cell, None)
+        if not vendors_named(cell) and not (found.device and (found.devices or publishing(found.device))):
+            cell = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
+            cell = cell if whole(normal(cell)) is None and hardware(cell, None).world_size else None
+    where = hardware(cell, model)
     # columns count where the configuration does not; `2` nodes and `8` GPUs may be 2x8 or 2x4
     counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
     nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
@@ -162,22 +170,6 @@ def machine(
     if other_size or other_vendor or not _may_be(model, where):
         return replace(where, device_model=None)
     return where
-
-
-def _configuration_cell(by_name: Mapping[str, str]) -> str | None:
-    """The cell that names the machine.
-
-    A column such as `System` may name software: it counts if it names a vendor, as `DGX-H100` does, devices with their
-    number, as `4xA10G` does, or a device that a vendor publishes.
-    """
-    if known := by_name.get("configuration") or by_name.get("device"):
-        return known
-    machine = by_name.get("machine", "")
-    where = hardware(machine, None)
-    if vendors_named(machine) or (where.device and (where.devices or publishing(where.device))):
-        return machine
-    counts = by_name.get("device_count", "")  # `2x4` and `8x H100` below `GPUs`
-    return counts if whole(normal(counts)) is None and hardware(counts, None).world_size else None
 
 
 def _may_be(model: str | None, where: PublishedHardware) -> bool:

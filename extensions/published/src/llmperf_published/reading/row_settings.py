@@ -63,8 +63,7 @@ def batch_defaults(contents: Contents) -> PublishedBatch:
 
 
 def _batch_default(contents: Contents, name: str) -> int | None:
-    values = (default_of(entry.text, name) for entry in contents.entries("batch", name))
-    return next((value for value in values if value is not None), None)
+    return next(filter(None, (default_of(entry.text, name) for entry in contents.entries("batch", name))), None)
 
 
 def strategy(contents: Contents) -> PublishedLayout:
@@ -78,11 +77,8 @@ def strategy(contents: Contents) -> PublishedLayout:
             reason = "expected settings alone such as TP=4, PP=2; a sentence sets nothing"
             contents.missing(entry.line, entry.text, reason)
     result = settings.merged(layouts)
-    return replace(
-        result,
-        tensor_parallel=result.tensor_parallel or _batch_default(contents, "tensor_parallel"),
-        pipeline_parallel=result.pipeline_parallel or _batch_default(contents, "pipeline_parallel"),
-    )
+    degrees = ("tensor_parallel", "pipeline_parallel")
+    return replace(result, **{name: getattr(result, name) or _batch_default(contents, name) for name in degrees})  # type: ignore[arg-type]
 
 
 def formula(contents: Contents) -> Formula | None:

@@ -70,9 +70,7 @@ class Contents:
 
     def missing(self, line: int, text: str, reason: str) -> None:
         """Record something that was not understood."""
-        unread = Unread(line=line, text=text, reason=reason)
-        if unread not in self.unread[-50:]:  # a row with columns of two precisions is read twice
-            self.unread.append(unread)
+        self.unread.append(Unread(line=line, text=text, reason=reason))
 
 
 def contents(blocks: Sequence[Block], titles: Mapping[str, str]) -> Contents:
@@ -181,7 +179,8 @@ def _enter_table(block: Block, above: str, general: Section, result: Contents, t
                 result.missing(row.line, " | ".join(row.cells), reason)
         result.sections.append(replace(general, entries=tuple(entries)))
     elif table.kind == "other":
-        expected = "training results, found inference" if is_inference(table) else "general metrics or of results"
+        found = "training results, found inference" if vocabulary.is_on_inference(table) else None
+        expected = found or "general metrics or of results"
         result.missing(line, " | ".join(headers), f"expected a table of {expected}; its cells are kept")
     for column in table.columns if table.kind == "performance" else ():
         if column.name is None and (repeated := vocabulary.column_meaning(column.title)) is not None:
@@ -222,19 +221,13 @@ def _table_kind(table: Table) -> TableKind:
     if {"item", "value"} <= names or (heading == "general" and len(table.columns) in (2, 3)):
         return "general"
     trained = (SPEEDS | {"loss"}) & names or ("memory" in names and {"fix_hp", "config_name"} & names)
-    if not trained or is_inference(table):
+    if not trained or vocabulary.is_on_inference(table):
         return "other"  # accuracies, the memory of devices
     figures = len(FIGURES & names)
     settings = (vocabulary.SETTINGS | set(vocabulary.OTHER_DEGREES)) & names if SPEEDS & names else frozenset()
     profiled = any(column.read_as for column in table.columns)
     described = profiled or figures >= 2 or CIRCUMSTANCES & names or settings or heading == "performance"
     return "performance" if figures and described else "other"
-
-
-def is_inference(table: Table) -> bool:
-    """Check whether the heading, a column or a row says that a table is on inference."""
-    headers = [column.header for column in table.columns]
-    return vocabulary.is_on_inference(table.heading, headers, [row.cells for row in table.rows])
 
 
 def table_again(table: Table) -> Table:

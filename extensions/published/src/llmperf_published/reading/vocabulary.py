@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any, Literal
 from llmperf import read_toml
 
 from llmperf_published.reading.markdown import normal, plain
+from llmperf_published.types.document import Table
 
 HeadingKind = Literal[
     "title", "environment", "hardware", "software", "parallelism", "optimisation", "running", "batch", "general",
@@ -101,18 +101,16 @@ def names_inference(text: str) -> bool:
     return phrase("inference").search(words) is not None and phrase("training").search(words) is None
 
 
-def is_on_inference(heading: str, headers: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
+def is_on_inference(table: Table) -> bool:
     """Check whether the heading, a header or a cell says that a table is on inference.
 
     A cell may name inference, a program that does nothing else, or a test such as `pp512`.
     """
-    if names_inference(heading) or any(phrase("served").search(_lower(header)) for header in headers):
+    if names_inference(table.heading) or any(phrase("served").search(_lower(one.header)) for one in table.columns):
         return True
-    texts = {cell[:400] for cells in rows for cell in cells}
-    return any(
-        phrase("test").fullmatch(words) or phrase("engine").search(words) or names_inference(words)
-        for words in map(_lower, texts)
-    )
+    texts = map(_lower, {cell[:400] for row in table.rows for cell in row.cells})
+    named = (phrase("test").fullmatch(text) or phrase("engine").search(text) or names_inference(text) for text in texts)
+    return any(named)
 
 
 Scope = Literal["device", "node", "all", "unclear"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import inf
 from pathlib import Path
@@ -12,7 +13,7 @@ from llmperf.types import Row, Section, Verdict
 from llmperf_published.reporting.sheets import device_name, digits, model, value
 from llmperf_published.rules.mfu import computed_mfu
 from llmperf_published.rules.vendors import vendor_of
-from llmperf_published.rules.verdicts import closing, counted, judged
+from llmperf_published.rules.verdicts import closing, judged
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure, PublishedMetrics
 
@@ -40,7 +41,7 @@ def summary(documents: Sequence[tuple[Path, Published]]) -> Section:
 def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], documents: str) -> tuple[Row, ...]:
     """The cells that matter most come first: a narrow terminal leaves out the last ones."""
     name, vendor, device = key
-    count = counted(verdict for _, verdict, _ in rows)
+    count = Counter(verdict.outcome for _, verdict, _ in rows)
     best = _best(rows)
     metrics = best[0].metrics if best else PublishedMetrics()
     return (

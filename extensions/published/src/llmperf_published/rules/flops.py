@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from llmperf.types import Model, Text
+from llmperf.types import Model
 from llmperf.validation import flops_of, known_case, known_model
 
 from llmperf_published.reading.markdown import normal
@@ -32,14 +32,6 @@ class RowFlops:
     length_known: bool = True
     frozen: bool = False
     """Part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
-
-    def unknown(self, low: float, high: float) -> str | None:
-        """Reason why FLOPs per token within these bounds, which no known convention gives, may still be right."""
-        if self.frozen:
-            return Text("part of the model is frozen, so that its FLOPs per token are not known")
-        if self.recomputed is not None and low <= self.recomputed <= high:
-            return Text("it would be that of hfu with the forward recomputed, which is not said")
-        return Text("the sequence length is not known") if not self.length_known and high >= self.least else None
 
 
 def model_of(published: Published, row: PublishedRow) -> Model | None:

@@ -22,8 +22,14 @@ def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure,
     """Unknown fact of a row whose MFU no known convention gives; None where the figure is wrong in any case."""
     flops = row_flops(published, row)
     (low, high), (least, most) = each.bounds, mfu.bounds
-    found = (flops.unknown(least * peak / high, most * peak / low) for peak in peaks if low > 0)
-    return next((reason for reason in found if reason is not None), None)
+    if flops.frozen and low > 0 and peaks:
+        return Text("part of the model is frozen, so that its FLOPs per token are not known")
+    for peak in peaks if low > 0 else ():
+        if flops.recomputed is not None and least * peak / high <= flops.recomputed <= most * peak / low:
+            return Text("it would be that of hfu with the forward recomputed, which is not said")
+        if not flops.length_known and most * peak / low >= flops.least:
+            return Text("the sequence length is not known")
+    return None
 
 
 @row_rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak")

@@ -32,11 +32,6 @@ def checking_vendor(published: Published, row: PublishedRow) -> str | None:
     return vendor_of(published, row) if is_comparison(published) else published.vendor
 
 
-def vendor_of_all(published: Published) -> str | None:
-    """The vendor that a document names for all its rows; None for a comparison of vendors, and where it names none."""
-    return None if is_comparison(published) else published.vendor
-
-
 def is_comparison(published: Published) -> bool:
     """Check whether rows name devices of several vendors, and the title does not say whose document it is."""
     return _vendors(published)[0]
@@ -44,8 +39,8 @@ def is_comparison(published: Published) -> bool:
 
 def vendors(published: Published) -> list[str]:
     """The vendors of the document and, in a comparison, of its rows."""
-    if (vendor := vendor_of_all(published)) is not None:
-        return [vendor]
+    if published.vendor is not None and not is_comparison(published):
+        return [published.vendor]
     return sorted({name for name in _vendors(published)[1].values() if name is not None})
 
 

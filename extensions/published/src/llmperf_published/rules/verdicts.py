@@ -174,14 +174,9 @@ def peak_confidence(verdict: Verdict) -> str | None:
     return "low" if "low" in named else min(named, default=None)
 
 
-def counted(verdicts: Iterable[Verdict]) -> Counter[str]:
-    """How many rows there are of each outcome."""
-    return Counter(one.outcome for one in verdicts)
-
-
 def closing(verdicts: Sequence[Verdict]) -> str:
     """One line on many rows: how many were checked, how many agree, and why the others were not checked."""
-    count = counted(verdicts)
+    count = Counter(one.outcome for one in verdicts)
     reasons_left = (one.why[0] for one in verdicts if one.outcome == "not checked")
     left = Counter(
         str(why.values[0]) if isinstance(why, Text) and why.template == WITH_ADVICE else why for why in reasons_left
