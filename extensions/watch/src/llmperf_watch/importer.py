@@ -12,7 +12,7 @@ from llmperf.errors import UserError
 
 from llmperf_watch.profiles import all_profiles
 from llmperf_watch.reading import Reader
-from llmperf_watch.scalars import SHARED, are_scalars, scalar_lines
+from llmperf_watch.scalars import EVENTS, SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
@@ -29,6 +29,8 @@ class LogImporter:
 
     def claims(self, path: Path) -> bool:
         """Check whether a profile reads a step in the beginning of a file."""
+        if path.is_dir():
+            return next(path.glob(f"{EVENTS}*"), None) is not None
         if not path.is_file() or path.suffix.lower() not in NAMES or are_scalars(path):
             return path.is_file() and are_scalars(path)
         with path.open("rb") as file:
@@ -49,7 +51,8 @@ class LogImporter:
         from llmperf_watch.text import summary_lines
 
         facts = facts_of(_facts(stated))
-        targets = [out / (path.resolve().parent.name if path.name.startswith(SHARED) else path.stem) for path in paths]
+        homes = [path.resolve().parent if path.name.startswith(SHARED) else path for path in paths]
+        targets = [out / (home.resolve().name if home.is_dir() else home.stem) for home in homes]
         for path, target in zip(paths, targets, strict=True):
             if targets.count(target) > 1:
                 raise UserError(f"{path}: expected logs of different names, found two for {target}")
@@ -60,8 +63,8 @@ class LogImporter:
             reader = Reader(all_profiles())
             for line in _lines(path):
                 reader.add(line)
-            read, count = reader.best(), reader.lines
-            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=path)
+            read, count, file = reader.best(), reader.lines, path if path.is_file() else None
+            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=file)
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:
@@ -77,8 +80,9 @@ class LogImporter:
 
 
 def _lines(path: Path) -> Iterator[str]:
-    if are_scalars(path):
-        yield from scalar_lines(path)
+    if path.is_dir() or are_scalars(path):
+        for part in sorted(path.glob(f"{EVENTS}*")) if path.is_dir() else [path]:  # each start has a file
+            yield from scalar_lines(part)
         return
     found: list[str] = []
     cut = Lines(lambda line, _: found.append(line))
