@@ -3,7 +3,6 @@
 import builtins
 import struct
 import sys
-from types import SimpleNamespace
 
 import pytest
 from llmperf.cli.main import call
@@ -11,8 +10,9 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.running.launched import run_plan
-from llmperf.running.observers import Observers, check_logs, opened_logs
+from llmperf.running.observers import Observers
 from llmperf.types import Progress, Result, StepProgress
+from llmperf_tracking.logs import opened_logs
 from llmperf_tracking.run_log import hyperparameters
 
 STEPS = [
@@ -32,7 +32,7 @@ def followed(stub_plan, run_folder):
 
     def follow(log, ended=True):
         plan = stub_plan(ranks=2)
-        ((_, observer),) = opened_logs(load_for("stub", "stub"), [log])
+        ((_, observer),) = opened_logs([log])
         observer.started(plan, run_folder)
         observer.progress(PROGRESS)
         observer.steps(STEPS[:2])
@@ -170,7 +170,7 @@ def test_labels_with_quotes_and_lines_are_escaped(stub_plan, tmp_path, run_folde
 def test_a_run_is_followed_from_its_start_to_its_end(stub_plan, tmp_path):
     plan, plugins, warnings = stub_plan(ranks=2, steps=6), load_for("stub", "stub"), []
     file = tmp_path / "llmperf.prom"
-    observers = Observers(plugins, warnings.append, opened_logs(plugins, [f"openmetrics={file}"]))
+    observers = Observers(plugins, warnings.append, opened_logs([f"openmetrics={file}"]))
     result = run_plan(plan, tmp_path / "run", plugins, observers, warnings.append)
     observers.ended(result, tmp_path / "run")
     known = samples(file.read_text())
@@ -223,9 +223,4 @@ def test_a_missing_library_is_named_with_its_install_command(name, tmp_path, mon
     monkeypatch.delitem(sys.modules, f"llmperf_tracking.{name}_sink", raising=False)
     monkeypatch.setattr(builtins, "__import__", importing)
     with pytest.raises(UserError, match=f"--log {name}: .*pip install {name}"):
-        check_logs([f"{name}={tmp_path}"])
-
-
-def test_an_extension_that_is_not_installed_is_named():
-    with pytest.raises(UserError, match="llmperf-tracking has this logger; install it with: "):
-        opened_logs(SimpleNamespace(collect_items=lambda hook: []), ["tensorboard=x"])
+        opened_logs([f"{name}={tmp_path}"])

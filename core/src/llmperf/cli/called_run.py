@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -34,6 +34,7 @@ class CalledRun(CalledCommand):
 
         super().__init__(ctx)
         self._changes: list[Callable[[PlannedRun], Plan]] = []
+        self._followers: list[Callable[[], Any]] = []
         self.before: list[Callable[[PlannedRun], None]] = []
         """Functions of plugins that are called before each run."""
         if self.values["dry_run"]:
@@ -48,19 +49,18 @@ class CalledRun(CalledCommand):
         """Have each run made by the plan that a function gives for it."""
         self._changes.append(change)
 
+    def follow(self, opened: Callable[[], Any]) -> None:
+        """Have each run followed by the observers that a function gives, with their plugins."""
+        self._followers.append(opened)
+
     def before_each(self, ready: Callable[[PlannedRun], None]) -> None:
         """Have a function called before each run, in the name of the plugin whose options begin."""
         self.before.append(self._blamed(ready, "before a run"))
 
     @cached_property
     def request(self) -> Request:
-        """The request for the options as they are when it is first asked for; UserError for a wrong `--log`."""
-        asked = request(self.values, changes=tuple(self._changes))
-        if asked.options.logs:
-            from llmperf.running.observers import check_logs
-
-            check_logs(asked.options.logs, opening=not self.values["dry_run"])
-        return asked
+        """The request for the options as they are when it is first asked for."""
+        return request(self.values, changes=tuple(self._changes), followers=tuple(self._followers))
 
     @property
     def choice(self) -> RunChoice:

@@ -86,19 +86,14 @@ def device_names(param: click.Parameter) -> Iterable[str]:
     return dict.fromkeys(f"{name}:" for name in short if name)
 
 
-def _offered(hook: str, ending: str = "") -> Complete:
-    @_names
-    def names(param: click.Parameter) -> Iterable[str]:
-        """Shell completion for the names of what the installed plugins give in answer to a hook."""
-        from llmperf.validation.catalogue import open_catalogue
+@_names
+def report_formats(param: click.Parameter) -> Iterable[str]:
+    """Shell completion for --format of reports."""
+    from llmperf.validation.catalogue import open_catalogue
 
-        answers = open_catalogue().plugins.collect_sound(hook, [])
-        return sorted({f"{getattr(given, 'name', '')}{ending}" for _, given in answers})
-
-    return names
-
-
-report_formats, logger_names = _offered("llmperf_reporters"), _offered("llmperf_loggers", "=")
+    return sorted(
+        {str(getattr(each, "name", "")) for _, each in open_catalogue().plugins.collect_sound("llmperf_reporters", [])}
+    )
 
 
 @_names

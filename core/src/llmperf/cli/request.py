@@ -17,8 +17,7 @@ from llmperf.files.text import printable
 
 if TYPE_CHECKING:
     from llmperf.planning.states import Outcome, Request
-    from llmperf.types.commands import PlannedCase, PlannedRun, PlannedTask
-    from llmperf.types.plan import Plan
+    from llmperf.types.commands import PlannedCase, PlannedTask
 
 
 OPTIONS = (
@@ -69,10 +68,8 @@ def request_options(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def request(
-    options: dict[str, Any], on: str | None = None, changes: tuple[Callable[[PlannedRun], Plan], ...] = ()
-) -> Request:
-    """The request for the parsed options."""
+def request(options: dict[str, Any], on: str | None = None, **of_plugins: Any) -> Request:
+    """The request for the parsed options, with what plugins add to `RunOptions`."""
     from pathlib import Path
 
     from llmperf.cases.settings import choices_made
@@ -112,8 +109,7 @@ def request(
         preflight=options["preflight"],
         stall_seconds=options["stall_timeout"],
         startup_seconds=options["startup_timeout"],
-        logs=tuple(options.get("logs", ())),
-        changes=changes,
+        **of_plugins,
     )
     return Request(selection, site, how)
 

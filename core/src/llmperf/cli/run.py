@@ -10,8 +10,7 @@ import click
 
 from llmperf.cli.called_run import CalledRun, RunCommand, warn
 from llmperf.cli.colour import painted, painted_severities
-from llmperf.cli.completion import logger_names
-from llmperf.cli.options import Folder, Utf8
+from llmperf.cli.options import Folder
 from llmperf.cli.output import language_option, print_json, print_table, print_text, verbose_option
 from llmperf.cli.request import request_options, say_what_was_left_out, show_plan
 from llmperf.files.text import printable
@@ -34,7 +33,6 @@ Examples:
   llmperf run default --vendor cpu --devices 1
   llmperf run default --set steps=50 --set micro_batch=4 --repeat 4
   llmperf run llama2_7b_pretrain_zero --set model=llama_tiny --set dataset=synthetic --dry-run
-  llmperf run default --log tensorboard=boards --log openmetrics=llmperf.prom
 """
 
 
@@ -47,8 +45,6 @@ LOG_LINES = 20
 @click.option("--repeat", metavar="N", type=click.IntRange(1, 1000), default=1,
               help="Run this many times and show the spread.")  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show the plan and stop.")
-@click.option("--log", "logs", metavar="NAME=VALUE", type=Utf8(), multiple=True, shell_complete=logger_names,
-              help="Log each run by an extension, such as tensorboard=DIR. May be repeated.")  # fmt: skip
 @click.option("-o", "--out", metavar="DIR", type=Folder(path_type=Path), default=Path("runs"), show_default=True,
               help="Folder for run folders.")  # fmt: skip
 @language_option

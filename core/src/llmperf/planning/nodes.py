@@ -14,7 +14,7 @@ from llmperf.planning.environment_report import reported_by
 from llmperf.planning.host_facts import compact_hosts, this_interpreter
 from llmperf.planning.states import LOCAL, Selection, Site
 from llmperf.planning.vendors import Machine, chosen_machine, machine_elsewhere, this_machine
-from llmperf.plugins.discovery import discover, find
+from llmperf.plugins.discovery import discover, find, names
 from llmperf.plugins.facts import required_problem
 from llmperf.plugins.loading import plugins_for
 from llmperf.plugins.mending import install_own, unmet_problem
@@ -76,8 +76,8 @@ def reach(site: Site, nodes: int) -> Machine:
 def open_launcher(name: str, vendor: str | None) -> OpenLauncher:
     """The launcher of that name, by the package that brings runs to nodes; UserError that names a missing package."""
     package = published().get(("extension", name))
-    absent = package is not None and all((one.role, one.name) != ("extension", name) for one in discover())
-    if package is not None and absent and project_packages()["folders"][package].startswith("launchers/"):
+    known = package is not None and project_packages()["folders"][package].startswith("launchers/")
+    if package is not None and known and name not in names("extension", discover()):
         raise UserError(f"--launcher: {name!r} is a launcher of {package}; install it with: {install_own(package)}")
     plugins, hook, package = plugins_for(), "llmperf_open_launcher", "llmperf-remote"
     if plugins.answers(hook):

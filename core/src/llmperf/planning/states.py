@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
 from llmperf.planning.vendors import Machine
+from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types.commands import PlannedRun
 from llmperf.types.flop_counts import FlopCount
 from llmperf.types.layout import Batch, Layout
 from llmperf.types.models import Model
+from llmperf.types.observing import Observer
 from llmperf.types.plan import Plan
 from llmperf.types.plan_checks import Problem
 from llmperf.types.remote import Containers, OpenLauncher
@@ -96,8 +98,8 @@ class RunOptions:
     """A run in which no rank finishes a step for so long has hung."""
     startup_seconds: float = 1800.0
     """Timeout before the first step and during evaluation."""
-    logs: tuple[str, ...] = ()
-    """Logs of each run: `NAME=VALUE` of `--log`."""
+    followers: tuple[Callable[[], Iterable[tuple[Found, Observer]]], ...] = field(default=(), compare=False, repr=False)
+    """Functions that give further observers of each run, with the plugins that these are of."""
     changes: tuple[Callable[[PlannedRun], Plan], ...] = field(default=(), compare=False, repr=False)
     """Functions by which plugins change the plan of each run."""
 

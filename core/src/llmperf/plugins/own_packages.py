@@ -21,7 +21,7 @@ def project_packages() -> Mapping[str, Any]:
     """The tables of `data/plugins.json`: the packages that this project ships, installed or not.
 
     `plugins` has the plugins by role, each in the distribution `llmperf-NAME`; `catalogues` those that know device
-    models by name; `rules` and `loggers` what each extension offers; `data` the distribution that reads text;
+    models by name; `rules` what each extension offers; `data` the distribution that reads text;
     `documents` the file names of each kind of document that the extension of that name reads, or the one among
     `readers`; `options` the distribution of each option that one adds to a command of core; `languages` that of the
     texts in each language; `sections` those that compute each section of results; `tasks` that of each task of ranks;

@@ -28,12 +28,7 @@ def host_loads(planned: Planned, seconds: float) -> Iterator[Callable[[], Mappin
         sampler = device_sampler(Path(os.devnull), plan, planned.plugins, seconds)
         yield lambda: {"": sampler.look(seconds)}
         return
-    arguments = {
-        "vendor": plan.vendor,
-        "devices": used_devices(plan),
-        "on_cpu": plan.probe.on_cpu,
-        "seconds": seconds,
-    }
+    arguments = {"vendor": plan.vendor, "devices": used_devices(plan), "on_cpu": plan.probe.on_cpu, "seconds": seconds}
     with asking(planned) as nodes:
 
         def look() -> dict[str, LoadBefore]:

@@ -24,7 +24,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.create import load_plan, release
 from llmperf.runfolder.endings import Ending, read_ending
 from llmperf.running.launched import run_plan, save_result
-from llmperf.running.observers import Observers, opened_logs
+from llmperf.running.observers import Observers
 from llmperf.types.commands import PlannedChoice, RunChoice
 from llmperf.types.devices import Dtype
 from llmperf.types.plan import Plan
@@ -77,7 +77,7 @@ def measure_in(
 ) -> Result:
     """Run a plan once in a new folder, whose name becomes the name of the run; otherwise as `measure`."""
     plan = replace(planned.changed().plan, run_id=folder.name, created=utc_time())
-    logs = opened_logs(planned.plugins, planned.resolved.options.logs)
+    logs = [each for opened in planned.resolved.options.followers for each in opened()]
     observers, result = Observers(planned.plugins, warn, logs), None
     with printing_aside():  # observers may print, from threads of their own
         try:

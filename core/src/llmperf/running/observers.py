@@ -8,13 +8,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from llmperf.errors import PluginError, UserError, unknown
-from llmperf.plugins.faults import blaming, described, who
+from llmperf.errors import PluginError
+from llmperf.plugins.faults import described, who
 from llmperf.plugins.found import Found
-from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.plugins.mending import install_own
-from llmperf.plugins.own_packages import project_packages, published
-from llmperf.types.observing import Logger, Observer, Progress, StepProgress
+from llmperf.plugins.loading import Plugins
+from llmperf.types.observing import Observer, Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.result import Result
 
@@ -124,7 +122,10 @@ class Observers:
             _ObserverThread(checked_observer(observer, plugins.who(owner), HOOK), plugins.found(owner), LIMIT_SECONDS)
             for owner, observer in plugins.collect_items(HOOK)
         ]
-        self._threads += [_ObserverThread(observer, found, LOG_LIMIT_SECONDS) for found, observer in logs]
+        self._threads += [
+            _ObserverThread(checked_observer(observer, who(found), "llmperf_loggers"), found, LOG_LIMIT_SECONDS)
+            for found, observer in logs
+        ]
 
     def started(self, plan: Plan, folder: Path) -> None:
         """Start every observer."""
@@ -160,51 +161,3 @@ def checked_observer(observer: Observer, owner: str, hook: str) -> Observer:
         lacks = ", ".join(missing) or "name"
         raise PluginError(f"{owner}: {hook}: expected an Observer, found {type(observer).__name__} without {lacks}")
     return observer
-
-
-LOGGERS = "llmperf_loggers"
-
-
-def check_logs(logs: Sequence[str], *, opening: bool = True) -> None:
-    """UserError, before anything is planned, for a `--log` that cannot be opened; without `opening`, for its name."""
-    if logs and opening:
-        opened_logs(plugins_for(), logs)
-    elif logs:
-        _named_loggers(plugins_for(), logs)
-
-
-def opened_logs(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Observer]]:
-    """New observers of one run, with their plugins; UserError for an unknown name or a value that cannot be used."""
-    opened = []
-    for found, logger, value in _named_loggers(plugins, logs) if logs else ():
-        with blaming(found, LOGGERS, limited=False):
-            observer = logger.open(value)
-        opened.append((found, checked_observer(observer, who(found), LOGGERS)))
-    return opened
-
-
-def _named_loggers(plugins: Plugins, logs: Sequence[str]) -> list[tuple[Found, Logger, str]]:
-    """The loggers that texts `NAME=VALUE` name, with their plugins and values; UserError for an unknown or no value."""
-    loggers: dict[str, tuple[Found, Logger]] = {}
-    for owner, logger in plugins.collect_items(LOGGERS):
-        if not isinstance(logger, Logger):
-            raise PluginError(f"{plugins.who(owner)}: expected a Logger of {LOGGERS}, found {type(logger).__name__}")
-        if logger.name in loggers:
-            raise PluginError(
-                f"{plugins.who(owner)}: {LOGGERS}: logger {logger.name!r} is offered by "
-                f"{loggers[logger.name][0].distribution} too; uninstall one of them"
-            )
-        loggers[logger.name] = plugins.found(owner), logger
-    named = []
-    for text in logs:
-        name, _, value = text.partition("=")
-        if name not in loggers:
-            for extension, offered in project_packages()["loggers"].items():
-                if name in offered and (package := published().get(("extension", extension))) is not None:
-                    raise UserError(f"--log {name}: {package} has this logger; install it with: {install_own(package)}")
-            raise unknown("--log", "logger", name, loggers)
-        found, logger = loggers[name]
-        if not value:
-            raise UserError(f"--log: expected {name}={logger.value}, found {text!r}")
-        named.append((found, logger, value))
-    return named

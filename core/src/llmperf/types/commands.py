@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.types.devices import Probe
     from llmperf.types.documents import FileFindings
     from llmperf.types.node_tasks import NodesChecked, ReachedNodes
+    from llmperf.types.observing import Observer
     from llmperf.types.plan import Plan
     from llmperf.types.plan_checks import Problem
     from llmperf.types.rank_tasks import FinishedTask
@@ -186,6 +187,9 @@ class CalledRun(CalledCommand, Protocol):
 
         The function is called before anything starts, more than once for a run. UserError if the run cannot be so.
         """
+
+    def follow(self, opened: Callable[[], Iterable[tuple[Any, Observer]]]) -> None:
+        """Have each run followed by new observers that a function gives, each with the plugin that it is of."""
 
     def before_each(self, ready: Callable[[Any], None]) -> None:
         """Have a function called with each `PlannedRun` before it starts, which may wait, or raise a LlmperfError."""

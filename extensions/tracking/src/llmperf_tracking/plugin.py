@@ -1,4 +1,4 @@
-"""llmperf extension `tracking`: the loggers of `llmperf run --log NAME=VALUE`."""
+"""llmperf extension `tracking`: `llmperf run --log NAME=VALUE`, and its loggers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from llmperf.types import Logger
+    from llmperf.types import CommandOptions, Logger
+
+
+@hookimpl
+def llmperf_command_options(command: str) -> list[CommandOptions]:
+    """`--log` of `llmperf run`."""
+    if command != "run":
+        return []
+    from llmperf_tracking.logs import options
+
+    return [options()]
 
 
 @hookimpl
