@@ -1,4 +1,4 @@
-"""Read published tables (Markdown, CSV), Chinese or English, and check their figures."""
+"""Read published tables (Markdown, CSV, xlsx), Chinese or English, and check their figures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Examples:
 
 @click.command("import", epilog=EXAMPLES)
 @click.argument(
-    "sources", metavar="README.md|FILE.csv|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
+    "sources", metavar="README.md|FILE.csv|FILE.xlsx|DIR...", nargs=-1, required=True, type=click.Path(path_type=Path)
 )
 @click.option("-o", "--out", metavar="DIR", type=click.Path(path_type=Path, file_okay=False),
               default=Path("imported"), show_default=True, help="In which each document gets a folder.")  # fmt: skip
@@ -68,7 +68,7 @@ def command(
     as_json: bool,
     **statements: str | None,
 ) -> None:
-    """Read published tables of Markdown or CSV, Chinese or English, and write each document as published.json.
+    """Read published tables of Markdown, CSV or xlsx, Chinese or English, and write each document as published.json.
 
     The file is not a result: llmperf measured nothing in it. Text that is not understood is listed with its line on
     standard error, and under `unread` in the document. Either all documents are written or none; Markdown files without

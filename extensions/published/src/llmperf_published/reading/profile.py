@@ -99,9 +99,9 @@ def proposal(published: Published) -> str:
         headers.setdefault(squeezed(column.header), column)
     for column in headers.values():
         header, name = plain(column.header), column.name
-        title = header if name == "throughput" or "(" in header else name  # with its unit
-        if name is None or (name == "throughput" and throughput_words(header).scope in (None, "unclear")):
-            title = None
+        unclear = name is None or (name == "throughput" and throughput_words(header).scope in (None, "unclear"))
+        known = None if unclear else header if name == "throughput" or "(" in header else name  # with its unit
+        title = column.read_as or known
         key, value = (json.dumps(text, ensure_ascii=False) for text in (header, title or "?"))
         lines.append(f"{key} = {value}" if title else f"# {key} = {value}")
     rows = published.rows
