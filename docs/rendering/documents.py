@@ -14,8 +14,7 @@ from llmperf_published.types import document
 from llmperf_verify import challenges, submissions, verification
 from llmperf_verify.first_losses import SequencesRecord
 
-from rendering.docstrings import class_description
-from rendering.fields import Definitions, Schema
+from rendering.fields import Definitions, Schema, class_description
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 KINDS: dict[str, type] = {

@@ -17,7 +17,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.types.models import Model
 from llmperf.types.spec import Case
 
-from rendering.docstrings import field_descriptions
+from rendering.fields import field_descriptions
 from rendering.reference import page, table
 
 

@@ -20,7 +20,7 @@ from llmperf.types.spec import Case, Contract, DataSource, Tuning
 from llmperf_sweep.matrix_file import MatrixFile
 from llmperf_vendorkit.readings import FIGURES, TEXTS
 
-from rendering.docstrings import class_description, field_descriptions
+from rendering.fields import class_description, field_descriptions
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTE = "<!-- Rendered by `./dev python docs/render.py`; edit the docstrings, not this page. -->"
