@@ -52,7 +52,7 @@ def test_rows_of_a_sheet_are_results_and_formulas_have_their_saved_values(workbo
 @pytest.mark.parametrize(
     ("name", "content", "expected"),
     [
-        ("bomb.bin", b"0" * 2**26, "unpacks to more than 32 MiB"),
+        ("bomb.bin", b"0" * 2**26, "more than 4 MiB unpacked"),
         ("xl/workbook.xml", b'<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>', "found a DOCTYPE"),
         ("xl/workbook.xml", '<!DOCTYPE x [<!ENTITY a "b">]><x>&a;</x>'.encode("utf-16"), "found a DOCTYPE"),
         ("xl/workbook.xml", b"<x>", "expected a workbook, found "),
@@ -71,4 +71,4 @@ def test_a_hostile_workbook_is_refused_in_one_line(workbook, capsys, name, conte
 def test_another_file_of_that_name_is_refused(workbook, capsys):
     workbook.write_text("| tokens/s |")
     assert call(["import", "t.xlsx", "--out", "out"]) == 2
-    assert "t.xlsx: expected a workbook, found no zip archive" in capsys.readouterr().err
+    assert "t.xlsx: expected a workbook, found BadZipFile: File is not a zip file" in capsys.readouterr().err
