@@ -47,12 +47,13 @@ def test_a_command_of_two_packages_names_both(install, ran, capsys, monkeypatch)
 
 @pytest.mark.slow
 def test_a_command_of_the_core_cannot_be_replaced(install, ran):
-    install("llmperf-mine", "cases", HELLO, role="command")
-    assert "cases" not in packaged_commands(without=main.COMMANDS)
-    problem = "not used: `llmperf cases` is a command of llmperf-core"
-    assert ran(0, "cases").err == f"llmperf: warning: command 'cases' of llmperf-mine: {problem}\n"
+    install("llmperf-mine", "plan", HELLO, role="command")
+    assert "plan" not in packaged_commands(without=main.COMMANDS)
+    problem = "not used: `llmperf plan` is a command of llmperf-core"
+    planned = ran(0, "plan", "default", "--framework", "pytorch", "--devices", "1").err
+    assert planned == f"llmperf: warning: command 'plan' of llmperf-mine: {problem}\n"
     assert f"broken: {problem}" in ran(0, "plugins").out
-    assert f"command cases of llmperf-mine: {problem}" in ran(1, "doctor").out
+    assert f"command plan of llmperf-mine: {problem}" in ran(1, "doctor").out
 
 
 @pytest.mark.parametrize(
