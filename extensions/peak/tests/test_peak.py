@@ -14,8 +14,8 @@ from llmperf.plugins.loading import load_for
 from llmperf.running.launched import Task
 from llmperf.types import DeviceRates, OperationToTime
 from llmperf_peak import kept_rates
-from llmperf_peak.operations import PeakTask, flops
 from llmperf_peak.plugin import llmperf_measured_rates
+from llmperf_peak.rank import PeakTask, flops
 from llmperf_peak.rates import measured_rates
 
 TODAY = datetime.datetime.now(datetime.timezone.utc).date().isoformat()

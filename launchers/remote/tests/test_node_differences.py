@@ -12,9 +12,17 @@ from llmperf.cli.request import say_what_was_left_out
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.types import DeviceInfo, DeviceSample, Facts, InstalledPlugin, Node, Offers, Probe
-from llmperf_remote.differences import concerns, differences, lines, refuse_one_machine, usual_report
+from llmperf_remote.differences import (
+    Clock,
+    NodeReport,
+    concerns,
+    differences,
+    lines,
+    node_report,
+    refuse_one_machine,
+    usual_report,
+)
 from llmperf_remote.host_facts import NetworkInterface, host_facts
-from llmperf_remote.reports import Clock, NodeReport, node_report
 
 OFFERS = Offers(precisions=("fp32",), runtimes=("torch",), collective_backend="gloo")
 ETH = NetworkInterface(name="eth0", addresses=("10.0.0.1",), up=True, mtu=9000)

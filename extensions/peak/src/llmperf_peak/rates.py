@@ -17,8 +17,7 @@ from llmperf.types.result import OTHER_CPU_SHARE
 from llmperf.validation import known_library
 
 from llmperf_peak.kept_rates import keep
-from llmperf_peak.operations import PeakTask, flops
-from llmperf_peak.rank import HOOK, PeakRecord, TimedOperation
+from llmperf_peak.rank import HOOK, PeakRecord, PeakTask, TimedOperation, flops
 
 COLLECTIVES = {"all_reduce": 2, "all_gather": 1}
 """How often each byte crosses a link, in the limit of many ranks."""

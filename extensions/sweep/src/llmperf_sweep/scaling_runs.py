@@ -13,9 +13,8 @@ from llmperf.errors import UserError
 from llmperf.reporting import PERCENT, THROUGHPUT, UNKNOWN, Column, rounded
 from llmperf.types import CalledRun, Plan, RunChoice, RunSeries
 
-from llmperf_sweep.cell_tables import CellSummary, print_cells
 from llmperf_sweep.efficiency import Measured, Scaling, ScalingDocument, scaling_document
-from llmperf_sweep.matrix import run_cells
+from llmperf_sweep.matrix import CellSummary, print_cells, run_cells
 from llmperf_sweep.matrix_file import Cell, Matrix
 
 MOST_NUMBERS = 100

@@ -177,7 +177,7 @@ class Program:
     def _answered(self, name: str, arguments: Mapping[str, Any]) -> object:
         """The answer to a task by name; UserError if no installed package has it."""
         if name == "report":  # `addresses` are those of all nodes, by rank
-            from llmperf_remote.reports import node_report
+            from llmperf_remote.differences import node_report
 
             return node_report(arguments.get("vendor"), arguments["addresses"][self.node])
         if name == "load":

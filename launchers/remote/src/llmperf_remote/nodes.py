@@ -20,9 +20,18 @@ from llmperf.types.remote import Chooser, Container, NodesCheck
 
 from llmperf_remote.agents import LinkedAgents
 from llmperf_remote.conversation import Conversation
-from llmperf_remote.differences import concerns, described, differences, lines, refuse_one_machine, usual_report
+from llmperf_remote.differences import (
+    NodeReport,
+    ask_for_reports,
+    concerns,
+    described,
+    differences,
+    lines,
+    placed_nodes,
+    refuse_one_machine,
+    usual_report,
+)
 from llmperf_remote.messages import AnyMessage, Piece
-from llmperf_remote.reports import NodeReport, ask_for_reports, placed_nodes
 from llmperf_remote.shipping import Receiver
 
 WHERE = "llmperf.toml: containers"
