@@ -57,7 +57,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/html": 1900,
     "extensions/huggingface": 1000,
     "extensions/inspect": 950,
-    "extensions/peak": 950,
+    "extensions/peak": 900,
     "extensions/published": 5700,
     "extensions/screening": 1450,
     "extensions/scripts": 400,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2000,
     "extensions/zh": 50,
-    "outside tests": 93000,
+    "outside tests": 92950,
     "tests": 49200,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
