@@ -12,7 +12,7 @@ from llmperf_watch import meter
 from llmperf_watch.figures import WARMUP_LEAST, figures_of
 from llmperf_watch.profiles import read_profile
 from llmperf_watch.types import Steps
-from llmperf_watch.watching import without_secrets
+from llmperf_watch.watching import Lines, without_secrets
 
 TRAINER = """
 import sys, time
@@ -217,3 +217,32 @@ def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, 
     (made,) = json.loads(capsys.readouterr().out)
     rates = made["figures"]["tokens_per_second"]
     assert (rates["median"], rates["mean"]) == (pytest.approx(1000), pytest.approx(1000))
+
+
+def test_a_bar_comes_with_its_text_not_with_the_next_one():
+    taken = []
+    lines = Lines(lambda line, at: taken.append((line, at)))
+    for at, data in ((1.0, b"\r1/3"), (2.0, b"\r2/3"), (3.0, b"\r3/"), (3.1, b"3"), (4.0, b"\ndone\n"), (5.0, b"")):
+        lines.add(data, at, final=not data)
+    assert taken == [("1/3", 1.0), ("2/3", 2.0), ("3/3", 3.1), ("done", 4.0)]
+
+
+@pytest.mark.parametrize(("stall", "ramp", "expected"), [(0.0, 0, 87_381.3), (120.0, 0, 56_173.7), (0.0, 20, 87_381.3)],
+                         ids=["steady", "with a pause", "a batch that grows"])  # fmt: skip
+def test_a_log_of_megatron_has_the_tokens_of_its_window(tmp_path, monkeypatch, capsys, stall, ramp, expected):
+    """Steps of 6 s with 128 sequences of 4096 tokens; a pause of 120 s before step 25, or half the batch at first."""
+    seconds, samples = 0.0, 0
+    lines = ["  seq_length ...................................... 4096"]
+    for step in range(1, 41):
+        size = 64 if step <= ramp else 128
+        seconds, samples = seconds + size * 6 / 128 + stall * (step == 25), samples + size
+        at = f"2026-03-01 12:{int(seconds) // 60:02}:{seconds % 60:09.6f}"
+        took = f"elapsed time per iteration (ms): {size * 6000 / 128:.1f}"
+        lines.append(f" [{at}] iteration {step:8d}/      40 | consumed samples: {samples:12d} | {took}"
+                     f" | global batch size: {size:5d} | lm loss: 8.0E+00 |")  # fmt: skip
+    (tmp_path / "train.log").write_text("\n".join(lines))
+    monkeypatch.chdir(tmp_path)
+    assert call(["import", "train.log", "--json"]) == 0
+    (document,) = json.loads(capsys.readouterr().out)
+    assert document["figures"]["tokens_per_second"]["mean"] == pytest.approx(expected, rel=1e-4)
+    assert ("the global batch changes from 64 to 128" in str(document["notes"])) == bool(ramp)

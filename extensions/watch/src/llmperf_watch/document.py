@@ -66,6 +66,9 @@ def document(
         remarks.append(f"no log profile fits the output, so no step was read: {propose}")
     else:
         profile, reported = reading.profile, reading.steps
+        sizes = {step.global_batch for step in reported if step.global_batch}
+        if len(sizes) > 1:
+            remarks.append(_with_tokens(reading, known, min(sizes), max(sizes)))
         for name, value in reading.of_run.items():
             if name not in OPTIONS:
                 continue
@@ -83,6 +86,20 @@ def document(
         log_sha256=None if log is None else llmperf.sha256(log), lines=lines, facts=known, steps=steps,
         figures=figures_of(steps, known, clock), sampled=sampled, notes=tuple(remarks),
     )  # fmt: skip
+
+
+def _with_tokens(reading: Reading, known: Mapping[str, Stated], least: float, most: float) -> str:
+    """Give each step the tokens of its own batch, where the batch changes during the run; what is said of it."""
+    del reading.of_run["global_batch"]
+    stated = known.get("seq_len")
+    seq_len = reading.of_run.get("seq_len") if stated is None else stated.value
+    changes = f"the global batch changes from {least:g} to {most:g} sequences"
+    if not isinstance(seq_len, float | int):
+        return f"{changes}: the tokens of a step are not known without --sequence-length"
+    for step in reading.steps:
+        if step.global_batch:
+            step.values.setdefault("tokens", step.global_batch * seq_len)
+    return f"{changes}: each step has the tokens of its own"
 
 
 def write(watched: Watched, folder: Path) -> Path:

@@ -24,6 +24,7 @@ WARMUP_RULE = (
 STALL_FACTOR = 5
 """A pause is a stall if it is longer than so many times the median."""
 MAX_STALLS = 20
+AS_PRINTED = "as the program printed it"
 PRINTED = (
     *("step_seconds", "tokens_per_second", "tokens_per_second_per_device", "samples_per_second"),
     *("flops_per_second_per_device", "mfu", "memory_bytes"),
@@ -46,9 +47,9 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     kept = list(_after_warmup(steps, attempts, facts))
     pauses = gaps = _gaps(steps, kept, attempts, clock, facts)
     source = "by llmperf's clock" if clock == "llmperf" else "by the times that the program printed with its lines"
-    if clock == "program" and steps.step_seconds:
-        gaps = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
-        pauses, source = pauses or gaps, "step time as the program printed it"
+    if not gaps and clock == "program" and steps.step_seconds:  # which leave pauses out
+        pauses = gaps = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
+        source = "step time as the program printed it"
     lengths = [length for _, _, length in gaps]
     seconds = _spread([each for _, each, _ in gaps], source, [length / each for _, each, length in gaps])
     rates = _rates(steps, gaps, facts)
@@ -57,11 +58,16 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     each = None
     if rates is not None and devices:
         each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices", lengths)
-    elif whole is None and (column := steps.tokens_per_second_per_device):
+    elif column := steps.tokens_per_second_per_device:
         said = [value for place in kept if (value := column[place]) is not None]
-        each = _spread(said, "as the program printed it")
+        each = _spread(said, AS_PRINTED)
+        if devices and whole is None:
+            whole = _spread([value * devices for value in said], f"{AS_PRINTED} x {devices:g} devices")
+    elif whole is None and (column := steps.tokens_per_second):
+        said = [value for place in kept if (value := column[place]) is not None]
+        whole = _spread(said, AS_PRINTED)
         if devices:
-            whole = _spread([value * devices for value in said], f"as the program printed it x {devices:g} devices")
+            each = _spread([value / devices for value in said], f"{AS_PRINTED} / {devices:g} devices")
 
     losses = [loss for loss in steps.loss if loss is not None]
     mfu, no_mfu = _mfu(each, facts)

@@ -41,6 +41,8 @@ class Reported:
     """By field."""
     attempt: int = 0
     """How many times the program had begun again."""
+    global_batch: float | None = None
+    """Sequences of this step, if its line has them."""
 
 
 @dataclass(slots=True)
@@ -83,6 +85,7 @@ class Reading:
             return  # a bar that is set back before it gets the number of the next epoch
         self.score += len(values)
         self._trained = self._trained or "loss" in values
+        size = values.get("global_batch") if "step" in values else None
         for name in OF_RUN:
             if name in values:
                 self.of_run[name] = values.pop(name)
@@ -111,7 +114,7 @@ class Reading:
             self.dropped += 1
             return
         self._before = number
-        self.steps.append(Reported(at, values, attempt))
+        self.steps.append(Reported(at, values, attempt, size))
 
     def _turn(self, values: dict[str, float], total: float | None) -> None:
         """Replace what counts from the start by the number and the tokens of a step."""

@@ -39,16 +39,20 @@ class Lines:
         self._take = take
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._pending = ""
+        self._arrived = 0.0
 
     def add(self, data: bytes, at: float, final: bool = False) -> None:
-        """Take what came at a time."""
-        *lines, self._pending = LINE_END.split(self._pending + self._decoder.decode(data, final))
+        """Take what came at a time. A line came with its last character: a bar ends it only with its next state."""
+        text = self._decoder.decode(data, final)
+        whole_before = (bool(self._pending) and LINE_END.match(text) is not None) or not text
+        first, self._arrived = self._arrived if whole_before else at, at
+        *lines, self._pending = LINE_END.split(self._pending + text)
         if len(self._pending) > MAX_PENDING or final:
             lines.append(self._pending)
             self._pending = ""
-        for line in lines:
+        for place, line in enumerate(lines):
             if line:
-                self._take(line, at)
+                self._take(line, first if place == 0 else at)
 
 
 def watch(command: Sequence[str], take: Callable[[str, float], None], log: Path) -> int:
