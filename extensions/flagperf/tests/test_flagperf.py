@@ -57,6 +57,10 @@ def test_configurations_of_a_folder_become_cases_that_plan(llmperf, training, tm
                  "sharding_degree = 4", "gradient_checkpointing = true",
                  'fused_ops = ["rms_norm"]', "steps = 100"):  # fmt: skip
         assert f"\n{line}\n" in case
+    case = (tmp_path / "cases" / f"{megatron['name']}.toml").read_text()
+    for line in ("lr = 1e-05", "beta2 = 0.98", "eps = 1e-09", "gradient_checkpointing = true"):
+        assert f"{line}\n" in case
+    assert "weight_decay" not in case
     text = llmperf("plan", tmp_path / "cases" / f"{megatron['name']}.toml", "--on", "A100-SXM4-80GB:1x8")[1]
     assert "8 ranks = TP1 x PP1 x DP8" in text
     (training / "README.md").write_text("| tokens/s | MFU |\n|---|---|\n| 3,700 | 49.8% |\n")

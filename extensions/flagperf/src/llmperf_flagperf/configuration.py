@@ -132,11 +132,19 @@ def _of_deepspeed(path: Path) -> dict[str, Value]:
 
     on = [name for name in ("fp16", "bf16") if inside(name, "enabled") is True]
     stage = inside("zero_optimization", "stage")
+    adam = inside("optimizer", "params")
+    adam = adam if isinstance(adam, dict) else {}
+    beta1, beta2 = betas if isinstance(betas := adam.get("betas"), list) and len(betas) == 2 else (None, None)
     found: dict[str, Any] = {
         "batchsize": document.get("train_micro_batch_size_per_gpu"),
         "accumulate_steps": document.get("gradient_accumulation_steps"),
         "gbs": document.get("train_batch_size"),
         "max_grad_norm": document.get("gradient_clipping"),
+        "learning_rate": adam.get("lr"),
+        "adam_beta1": beta1,
+        "adam_beta2": beta2,
+        "adam_eps": adam.get("eps"),
+        "weight_decay": adam.get("weight_decay"),
         "sharding": f"stage{stage}" if stage in (0, 1, 2, 3) else None,
         "precision": on[0] if len(on) == 1 else None,
     }
