@@ -14,6 +14,7 @@ from llmperf_watch.figures import WARMUP_RULE
 from llmperf_watch.types import Spread, Watched
 
 GIB = Rounding(style="significant", digits=3, divisor=2**30)
+CONTRACT = ("model", "precision", "seq_len", "global_batch")
 LABELS = {
     "step_seconds": ("step time", "s", STEP_SECONDS),
     "tokens_per_second": ("tokens/s", "", THROUGHPUT),
@@ -35,6 +36,7 @@ def watched_sheets(watched: Watched, path: Path, findings: Sequence[Finding] = (
             overview=tuple(_overview(watched, path)),
             sections=lambda: _sections(watched),
             findings=tuple(findings),
+            contract={name: text for name in CONTRACT if (text := _fact(watched, name))},
             measured=False,
         )
     ]
@@ -128,7 +130,5 @@ def _spread_row(name: str, spread: Spread) -> Row:
         shown(Row(key=name, label="", value=value, rounding=rounding or AMOUNT))
         for value in (spread.mean, spread.median, spread.p5, spread.p95)
     )
-    text = (
-        f"{mean}; by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}; {spread.source}"
-    )
+    text = f"{mean}{unit and ' '}{unit}; by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}; {spread.source}"
     return Row(key=name, label=label, value=spread.mean, unit=unit, text=text)
