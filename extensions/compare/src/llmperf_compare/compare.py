@@ -77,6 +77,8 @@ def command(
     read = {name: of_path[path] for name, path in named.items()}
     for name in [name for name, results in read.items() if not results]:
         why = f"expected runs, found imported documents; compare runs with them by --baseline {named[name]}"
+        if any(named[name].glob("**/watched.json")):
+            why = "expected runs, found watched programs, which `llmperf report` shows side by side"
         raise UserError(f"{named[name]}: {why}")
     sides = {name: side_of(distinct_results(results), len(results)) for name, results in read.items()}
     for name, side in sides.items():
