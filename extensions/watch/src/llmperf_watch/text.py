@@ -130,5 +130,6 @@ def _spread_row(name: str, spread: Spread) -> Row:
         shown(Row(key=name, label="", value=value, rounding=rounding or AMOUNT))
         for value in (spread.mean, spread.median, spread.p5, spread.p95)
     )
-    text = f"{mean}{unit and ' '}{unit}; by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}; {spread.source}"
+    ends = f"by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}"
+    text = f"{mean}{unit and ' '}{unit}; {ends}; {spread.source}"
     return Row(key=name, label=label, value=spread.mean, unit=unit, text=text)
