@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Literal
 
 from llmperf.accounting import known_conventions
 from llmperf.types import Text, Violation
 
+from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.settings import precisions_in
+from llmperf_published.reading.vocabulary import squeezed
 from llmperf_published.rules import row_rule
 from llmperf_published.rules.flops import row_flops
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, machine_of
@@ -16,6 +20,9 @@ from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure
 
 SPEED = "metrics/tokens_per_second_per_device"
+_OF_A_DEVICE = re.compile("gpu|chip|device|卡")
+MOST_RECOMPUTED = 4 / 3
+"""FLOPs with the whole forward pass recomputed, of those without."""
 
 
 def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
@@ -32,13 +39,19 @@ def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure,
     return None
 
 
-@row_rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak")
+@row_rule("LP311", "error", "A published MFU is token/p/s x FLOPs per token / peak; TFLOP/s likewise")
 def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation]:
     """To the printed digits, by any convention and for any of the devices that the row may mean.
 
     A figure that could be that of a convention whose inputs the document does not say is not wrong. The peak in fewer
     than 16 bits is not below that in 16, so the share is not above the one of that.
     """
+    for header, readings in rates(published, row).items():
+        if readings and all(rate_agrees(published, row, rate) is False for rate in readings):
+            yield (
+                "metrics/other",
+                Text("expected {}, found {}", _right_rate(published, row), f"{header} {readings[0].text}"),
+            )
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     flops = row_flops(published, row).known
     if mfu is None or not mfu.stated or each is None or machine is None or not flops:
@@ -73,6 +86,58 @@ def agreements(published: Published, row: PublishedRow) -> list[tuple[str, float
         for peak, model in peaks
         if mfu_agrees(mfu, each, flops, peak)
     ]
+
+
+def rates(published: Published, row: PublishedRow) -> dict[str, list[Figure]]:
+    """FLOP/s of one device by the header of their column, in each way that the column may be read.
+
+    A header that does not say that it counts one device may count all. None for a unit other than TFLOP/s, and where
+    the number of devices is not known.
+    """
+    found: dict[str, list[Figure]] = {}
+    table = published.tables[row.table] if row.table in range(len(published.tables)) else None
+    for header in [plain(column.title) for column in table.columns if column.name == "flops"] if table else ():
+        figure, devices = row.metrics.other.get(header), row.hardware.world_size
+        if figure is None or figure.value is None:
+            continue
+        counts = (1,) if _OF_A_DEVICE.search(squeezed(header)) else (1, devices) if devices else ()
+        unit = re.match("t(era)?flop", figure.unit or "tflops", re.IGNORECASE)
+        scales = [1e12 / count for count in counts if unit]
+        found[header] = [replace(figure, value=figure.value * scale, scale=figure.scale * scale) for scale in scales]
+    return found
+
+
+def rate_agrees(published: Published, row: PublishedRow, rate: Figure) -> str | Literal[False] | None:
+    """The origin of right FLOP/s: a convention, or `MFU` or `HFU` x peak; False for wrong ones, None for unknown."""
+    each, flops = per_device(row), row_flops(published, row)
+    for name, flops_per_token in flops.known.items():
+        if each is not None and mfu_agrees(rate, each, flops_per_token, 1.0):
+            return name
+    (low, high), products = rate.bounds, _shares_of_peaks(published, row)
+    if name := next((name for name, least, most, _ in products if low <= most and high >= least), ""):
+        return name
+    if products and (high < min(one[1] for one in products) or low > MOST_RECOMPUTED * max(one[2] for one in products)):
+        return False
+    if each is None or not flops.known:
+        return None
+    return False if why_open(published, row, rate, each, [1.0]) is None else None
+
+
+def _shares_of_peaks(published: Published, row: PublishedRow) -> list[tuple[str, float, float, str]]:
+    """FLOP/s by the printed MFU and HFU: the share's name, the least, the most, and the computation in words."""
+    machine = machine_of(published, row)
+    return [
+        (name, share.bounds[0] * peak, share.bounds[1] * peak,
+         f"{(share.value or 0.0) * peak / 1e12:.4g} TFLOP/s ({name} {share.text} x {peak / 1e12:.4g})")
+        for name, share in (("MFU", row.metrics.mfu), ("HFU", row.metrics.hfu)) if share is not None and share.stated
+        for peak in (machine.peaks(dtypes_of(row)) if machine is not None else ())
+    ]  # fmt: skip
+
+
+def _right_rate(published: Published, row: PublishedRow) -> str:
+    """The FLOP/s that a row should print, by its throughput, otherwise by its MFU."""
+    products = _shares_of_peaks(published, row)
+    return _computed(published, row)[1] or products[-1][-1]
 
 
 def per_device(row: PublishedRow) -> Figure | None:
@@ -141,9 +206,12 @@ def within_the_peak(published: Published, row: PublishedRow) -> Iterator[Violati
             yield f"metrics/{name}", Text("expected at most 100 %, found {}", share.text)
     dtypes, machine, (computed, spent) = dtypes_of(row), machine_of(published, row), _computed(published, row)
     peaks = machine.peaks(dtypes) if machine is not None else []
+    expected = Text("expected at most {:.4g} TFLOP/s ({})", peaks[-1] / 1e12, "/".join(dtypes)) if peaks else ""
     if peaks and computed > peaks[-1]:
-        expected = Text("expected at most {:.4g} TFLOP/s ({})", peaks[-1] / 1e12, "/".join(dtypes))
         yield SPEED, Text("{}, found {}", expected, spent)
+    for header, readings in rates(published, row).items():
+        if peaks and readings and all(rate.bounds[0] > peaks[-1] for rate in readings):
+            yield "metrics/other", Text("{}, found {}", expected, f"{header} {readings[0].text}")
 
 
 @row_rule("LP314", "warning", "A row that says fp32 is not faster than fp32")

@@ -14,7 +14,7 @@ from llmperf.validation import installed_vendors, judgement, printable, shown, v
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.rules.flops import model_of, row_flops
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
-from llmperf_published.rules.mfu import agreements, computed_mfu, per_device, why_open
+from llmperf_published.rules.mfu import agreements, computed_mfu, per_device, rate_agrees, rates, why_open
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -43,14 +43,13 @@ def verdicts(published: Published, findings: Iterable[Finding]) -> tuple[Verdict
     for index, row in enumerate(published.rows):
         verdict = _verdict(published, row, errors.get(index))
         family = (row.hardware.device_model or row.hardware.device, row.hardware.device_memory)
-        if verdict.outcome == "agrees":
-            devices = {model for _, _, model in agreements(published, row)}
+        if verdict.outcome == "agrees" and (devices := {model for _, _, model in agreements(published, row)}):
             fitting[family] = fitting.get(family, devices) & devices
         judged_rows.append((family, verdict))
     why = Text(WITH_ADVICE, Text("rows of one device agree only on different ones"), SAY_DEVICE)
     return tuple(
         replace(verdict, outcome="not checked", why=(why, *verdict.why))
-        if verdict.outcome == "agrees" and not fitting[family]
+        if verdict.outcome == "agrees" and not fitting.get(family, {""})
         else verdict
         for family, verdict in judged_rows
     )
@@ -68,13 +67,29 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
     try:
         missing = tuple(_missing(published, row))
         mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-        if not missing and mfu is not None and each is not None and machine is not None:
+        printed = rates(published, row)
+        by_rate = {
+            header: next(filter(None, (rate_agrees(published, row, rate) for rate in readings)), None)
+            for header, readings in printed.items()
+        }
+        unchecked = tuple(Text("{} is not checked", shown(header)) for header, by in by_rate.items() if not by)
+        if not missing and mfu is None and each is not None and machine is not None:
+            conventions = row_flops(published, row).known
+            own_peak = machine.peaks(dtypes_of(row))[0] if machine.own_file else None
+            origins = tuple(_origins(published, row, machine, own_peak))
+            if convention := next((by for by in by_rate.values() if by in conventions), None):
+                by = Text("TFLOP/s by the {} convention", convention)
+                return Verdict(line=row.line, outcome="agrees", why=(by, *origins, *unchecked))
+            open_rates = (why_open(published, row, rate, each, [1.0]) for every in printed.values() for rate in every)
+            reason = next(filter(None, open_rates), None) or Text("the rule on its TFLOP/s was not applied")
+            missing = (reason, *origins)
+        elif not missing and mfu is not None and each is not None and machine is not None:
             if found := agreements(published, row):
                 name, rate, _ = found[0]
                 models = dict.fromkeys(model for how, peak, model in found if (how, peak) == (name, rate))
                 by = Text("MFU by the {} convention, of {:.4g} TFLOP/s", name, rate / 1e12)
                 by = Text("{}, if on {}", by, " or ".join(models)) if len(models) < len(machine.devices) else by
-                why = (by, *_origins(published, row, machine, rate))
+                why = (by, *_origins(published, row, machine, rate), *unchecked)
                 return Verdict(line=row.line, outcome="agrees", why=why)
             reason = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
             missing = (reason or Text("the rule on its MFU was not applied"),)
@@ -104,9 +119,10 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
             yield Text(WITH_ADVICE, Text("no column is known to be a throughput"), headers)
         else:
             yield Text("no throughput is printed")
-    if metrics.mfu is None:
+    by_rate = metrics.mfu is None and "mfu" not in cells and any(rates(published, row).values())
+    if metrics.mfu is None and not by_rate:
         yield Text("its MFU is not understood") if "mfu" in cells else Text("no MFU is printed")
-    elif not metrics.mfu.stated:
+    elif metrics.mfu is not None and not metrics.mfu.stated:
         yield Text("its MFU is withheld")
     machine = machine_of(published, row)
     if machine is None:
@@ -126,7 +142,8 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
     elif not row_flops(published, row).known:
         yield Text("FLOPs per token of {} are unknown in this case", row.model)
     printed = row.metrics.mfu is not None and row.metrics.mfu.stated
-    if machine is not None and not printed and computed_mfu(published, row) is not None:  # which reports show
+    shares = not printed and not by_rate and computed_mfu(published, row) is not None
+    if machine is not None and shares:  # which reports show
         yield from _origins(published, row, machine, machine.peaks(dtypes_of(row))[0] if machine.own_file else None)
 
 
