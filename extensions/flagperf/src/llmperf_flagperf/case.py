@@ -162,13 +162,9 @@ def _toml(name: str, configuration: Configuration, settings: Mapping[str, Any], 
     described = f"From a configuration of FlagPerf. It does not say, and these were taken: {', '.join(assumed)}."
     title = f"{configuration.model}, {configuration.framework}, on {configuration.nodes}x{configuration.devices}"
     head = {"name": name, "title": f"{title} {configuration.device}", "description": described}
-    lines = [f"{key} = {_value(value)}" for key, value in {**head, "source": f"FlagPerf, training/{place}"}.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**head, "source": f"FlagPerf, training/{place}"}.items()]
     for table in ("contract", "tuning"):
         lines += ["", f"[{table}]"]
-        lines += [f"{where.removeprefix(table + '.')} = {_value(value)}" for where, value in sorted(settings.items())
+        lines += [f"{where.removeprefix(table + '.')} = {json.dumps(value)}" for where, value in sorted(settings.items())
                   if where.startswith(f"{table}.")]  # fmt: skip
     return "\n".join(lines) + "\n"
-
-
-def _value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=True)

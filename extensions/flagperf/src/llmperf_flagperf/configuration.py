@@ -56,7 +56,8 @@ def read_configuration(path: Path) -> Configuration:
     model, _, framework = place.name.partition("-")
     device, nodes, devices = found[1], int(found[2]), int(found[3])
     values, unread = assignments(path)
-    beside = (path.parent / "config_common.py", *_bases(place, model, framework))
+    base = place.parent.parent / "benchmarks" / model / framework / "config" / "_base.py"
+    beside = (path.parent / "config_common.py", base)
     deepspeed = path.parent / "ds_config.json"
     others = [assignments(other)[0] for other in beside if other.is_file()]
     others += [_of_deepspeed(deepspeed)] if deepspeed.is_file() else []
@@ -65,11 +66,6 @@ def read_configuration(path: Path) -> Configuration:
     exports = _exports(path.parent / "environment_variables.sh")
     return Configuration(path=path, model=model, framework=framework, device=device, nodes=nodes, devices=devices,
                          values=values, unread=tuple(unread), exports=exports)  # fmt: skip
-
-
-def _bases(place: Path, model: str, framework: str) -> tuple[Path, ...]:
-    folder = place.parent.parent / "benchmarks" / model / framework
-    return (folder / "config" / "_base.py",)
 
 
 def _text(path: Path) -> str:

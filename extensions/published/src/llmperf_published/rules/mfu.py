@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Literal
 
 from llmperf.accounting import known_conventions
 from llmperf.types import Text, Violation
 
 from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.settings import precisions_in
-from llmperf_published.reading.vocabulary import squeezed
 from llmperf_published.rules import row_rule
 from llmperf_published.rules.flops import row_flops
 from llmperf_published.rules.machine import HALF, Machine, dtypes_of, machine_of
@@ -20,9 +18,6 @@ from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure
 
 SPEED = "metrics/tokens_per_second_per_device"
-_OF_A_DEVICE = re.compile("gpu|chip|device|卡")
-MOST_RECOMPUTED = 4 / 3
-"""FLOPs with the whole forward pass recomputed, of those without."""
 
 
 def why_open(published: Published, row: PublishedRow, mfu: Figure, each: Figure, peaks: Sequence[float]) -> str | None:
@@ -46,12 +41,7 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
     A figure that could be that of a convention whose inputs the document does not say is not wrong. The peak in fewer
     than 16 bits is not below that in 16, so the share is not above the one of that.
     """
-    for header, readings in rates(published, row).items():
-        if readings and all(rate_agrees(published, row, rate) is False for rate in readings):
-            yield (
-                "metrics/other",
-                Text("expected {}, found {}", _right_rate(published, row), f"{header} {readings[0].text}"),
-            )
+    yield from (("metrics/other", message) for _, _, message in printed_flops(published, row) if message)
     mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
     flops = row_flops(published, row).known
     if mfu is None or not mfu.stated or each is None or machine is None or not flops:
@@ -61,7 +51,7 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
     if few_bits and half and row_flops(published, row).length_known:
         most = max(*flops.values(), row_flops(published, row).recomputed or 0.0)
         if mfu.bounds[0] > each.bounds[1] * most / half[0]:
-            share = _percent(each, flops["nominal"] / half[0])
+            share = f"{100 * (each.value or 0.0) * flops['nominal'] / half[0]:.3g} %"
             because = Text("{} x {:.3g} / {:.4g}, the peak in 16 bits, nominal", each.text, flops["nominal"], half[0])
             yield "metrics/mfu", Text("expected at most {} ({}), found {}", share, because, mfu.text)
     peaks = machine.peaks(dtypes_of(row))
@@ -69,7 +59,7 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
         own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
         because = Text("{} x {:.3g} / {:.4g}, nominal{}", each.text, flops["nominal"], peaks[-1], own)
         hint = _hint(mfu, each, flops["nominal"], machine, peaks)
-        expected = _percent(each, flops["nominal"] / peaks[-1])
+        expected = f"{100 * (each.value or 0.0) * flops['nominal'] / peaks[-1]:.3g} %"
         yield "metrics/mfu", Text("expected {} ({}), found {}{}", expected, because, mfu.text, hint)
 
 
@@ -80,64 +70,40 @@ def agreements(published: Published, row: PublishedRow) -> list[tuple[str, float
         return []
     of_devices = ((one.model, Machine(machine.catalogue, [one]).peaks(dtypes)) for one in machine.devices)
     peaks = sorted((peak, model) for model, peaks in of_devices for peak in peaks)
-    return [
-        (name, peak, model)
-        for name, flops in row_flops(published, row).known.items()
-        for peak, model in peaks
-        if mfu_agrees(mfu, each, flops, peak)
-    ]
+    return [(name, peak, model) for name, flops in row_flops(published, row).known.items() for peak, model in peaks
+            if mfu_agrees(mfu, each, flops, peak)]  # fmt: skip
 
 
-def rates(published: Published, row: PublishedRow) -> dict[str, list[Figure]]:
-    """FLOP/s of one device by the header of their column, in each way that the column may be read.
+def printed_flops(published: Published, row: PublishedRow) -> Iterator[tuple[str, str, str]]:
+    """Columns of TFLOP/s: the header, the convention that gives the figure, and what a wrong one has to be.
 
-    A header that does not say that it counts one device may count all. None for a unit other than TFLOP/s, and where
-    the number of devices is not known.
+    A header that does not say that it counts one device may count all. Between the MFU x peak and 4/3 of it, a figure
+    may count a forward pass that is recomputed.
     """
-    found: dict[str, list[Figure]] = {}
+    each, flops, machine, mfu = per_device(row), row_flops(published, row), machine_of(published, row), row.metrics.mfu
+    peaks = machine.peaks(dtypes_of(row)) if machine is not None else []
+    shares = [bound * peak for peak in peaks for bound in mfu.bounds] if mfu and mfu.stated else []
+    low, high = min(shares, default=0.0), max(shares, default=0.0) * 4 / 3
     table = published.tables[row.table] if row.table in range(len(published.tables)) else None
-    for header in [plain(column.title) for column in table.columns if column.name == "flops"] if table else ():
-        figure, devices = row.metrics.other.get(header), row.hardware.world_size
-        if figure is None or figure.value is None:
+    for column in table.columns if table else ():
+        figure = row.metrics.other.get(header := plain(column.title))
+        if column.name != "flops" or figure is None or figure.value is None:
             continue
-        counts = (1,) if _OF_A_DEVICE.search(squeezed(header)) else (1, devices) if devices else ()
-        unit = re.match("t(era)?flop", figure.unit or "tflops", re.IGNORECASE)
-        scales = [1e12 / count for count in counts if unit]
-        found[header] = [replace(figure, value=figure.value * scale, scale=figure.scale * scale) for scale in scales]
-    return found
-
-
-def rate_agrees(published: Published, row: PublishedRow, rate: Figure) -> str | Literal[False] | None:
-    """The origin of right FLOP/s: a convention, or `MFU` or `HFU` x peak; False for wrong ones, None for unknown."""
-    each, flops = per_device(row), row_flops(published, row)
-    for name, flops_per_token in flops.known.items():
-        if each is not None and mfu_agrees(rate, each, flops_per_token, 1.0):
-            return name
-    (low, high), products = rate.bounds, _shares_of_peaks(published, row)
-    if name := next((name for name, least, most, _ in products if low <= most and high >= least), ""):
-        return name
-    if products and (high < min(one[1] for one in products) or low > MOST_RECOMPUTED * max(one[2] for one in products)):
-        return False
-    if each is None or not flops.known:
-        return None
-    return False if why_open(published, row, rate, each, [1.0]) is None else None
-
-
-def _shares_of_peaks(published: Published, row: PublishedRow) -> list[tuple[str, float, float, str]]:
-    """FLOP/s by the printed MFU and HFU: the share's name, the least, the most, and the computation in words."""
-    machine = machine_of(published, row)
-    return [
-        (name, share.bounds[0] * peak, share.bounds[1] * peak,
-         f"{(share.value or 0.0) * peak / 1e12:.4g} TFLOP/s ({name} {share.text} x {peak / 1e12:.4g})")
-        for name, share in (("MFU", row.metrics.mfu), ("HFU", row.metrics.hfu)) if share is not None and share.stated
-        for peak in (machine.peaks(dtypes_of(row)) if machine is not None else ())
-    ]  # fmt: skip
-
-
-def _right_rate(published: Published, row: PublishedRow) -> str:
-    """The FLOP/s that a row should print, by its throughput, otherwise by its MFU."""
-    products = _shares_of_peaks(published, row)
-    return _computed(published, row)[1] or products[-1][-1]
+        devices = 1 if re.search("gpu|chip|device|卡", header.lower()) else row.hardware.world_size
+        scales = {1e12, 1e12 / (devices or 1)} if re.match("tflop", figure.unit or "tflop", re.IGNORECASE) else ()
+        rates = [replace(figure, value=figure.value * scale, scale=figure.scale * scale) for scale in scales]
+        counts = flops.known.items() if each else ()
+        by = next((name for name, count in counts for rate in rates if each and mfu_agrees(rate, each, count, 1)), "")
+        right = ""
+        if devices and rates and not by:
+            if peaks and all(rate.bounds[0] > peaks[-1] for rate in rates):
+                right = Text("at most {:.4g} TFLOP/s, the peak", peaks[-1] / 1e12)
+            elif mfu and shares and not any(one.bounds[1] >= low and one.bounds[0] <= high for one in rates):
+                peak = peaks[-1] / 1e12
+                right = f"{peak * (mfu.value or 0.0):.4g} TFLOP/s (MFU {mfu.text} x {peak:.4g})"
+            elif counts and each and not any(why_open(published, row, rate, each, [1.0]) for rate in rates):
+                right = _computed(published, row)[1]
+        yield header, by, right and Text("expected {}, found {}", right, f"{header} {figure.text}")
 
 
 def per_device(row: PublishedRow) -> Figure | None:
@@ -158,11 +124,6 @@ def computed_mfu(published: Published, row: PublishedRow) -> float | None:
     if each is None or each.value is None or flops is None or len(peaks) != 1:
         return None
     return each.value * flops / peaks[0]
-
-
-def _percent(each: Figure, flops_per_peak: float) -> str:
-    """The share that a throughput gives."""
-    return f"{100 * (each.value or 0.0) * flops_per_peak:.3g} %"
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
@@ -206,12 +167,9 @@ def within_the_peak(published: Published, row: PublishedRow) -> Iterator[Violati
             yield f"metrics/{name}", Text("expected at most 100 %, found {}", share.text)
     dtypes, machine, (computed, spent) = dtypes_of(row), machine_of(published, row), _computed(published, row)
     peaks = machine.peaks(dtypes) if machine is not None else []
-    expected = Text("expected at most {:.4g} TFLOP/s ({})", peaks[-1] / 1e12, "/".join(dtypes)) if peaks else ""
     if peaks and computed > peaks[-1]:
+        expected = Text("expected at most {:.4g} TFLOP/s ({})", peaks[-1] / 1e12, "/".join(dtypes))
         yield SPEED, Text("{}, found {}", expected, spent)
-    for header, readings in rates(published, row).items():
-        if peaks and readings and all(rate.bounds[0] > peaks[-1] for rate in readings):
-            yield "metrics/other", Text("{}, found {}", expected, f"{header} {readings[0].text}")
 
 
 @row_rule("LP314", "warning", "A row that says fp32 is not faster than fp32")

@@ -14,7 +14,7 @@ from llmperf.validation import installed_vendors, judgement, printable, shown, v
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.rules.flops import model_of, row_flops
 from llmperf_published.rules.machine import Machine, dtypes_of, machine_of
-from llmperf_published.rules.mfu import agreements, computed_mfu, per_device, rate_agrees, rates, why_open
+from llmperf_published.rules.mfu import agreements, computed_mfu, per_device, printed_flops, why_open
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
 from llmperf_published.types.document import Published, PublishedRow
 
@@ -67,23 +67,14 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
     try:
         missing = tuple(_missing(published, row))
         mfu, each, machine = row.metrics.mfu, per_device(row), machine_of(published, row)
-        printed = rates(published, row)
-        by_rate = {
-            header: next(filter(None, (rate_agrees(published, row, rate) for rate in readings)), None)
-            for header, readings in printed.items()
-        }
-        unchecked = tuple(Text("{} is not checked", shown(header)) for header, by in by_rate.items() if not by)
-        if not missing and mfu is None and each is not None and machine is not None:
-            conventions = row_flops(published, row).known
-            own_peak = machine.peaks(dtypes_of(row))[0] if machine.own_file else None
-            origins = tuple(_origins(published, row, machine, own_peak))
-            if convention := next((by for by in by_rate.values() if by in conventions), None):
-                by = Text("TFLOP/s by the {} convention", convention)
-                return Verdict(line=row.line, outcome="agrees", why=(by, *origins, *unchecked))
-            open_rates = (why_open(published, row, rate, each, [1.0]) for every in printed.values() for rate in every)
-            reason = next(filter(None, open_rates), None) or Text("the rule on its TFLOP/s was not applied")
-            missing = (reason, *origins)
-        elif not missing and mfu is not None and each is not None and machine is not None:
+        columns = list(printed_flops(published, row))
+        unchecked = tuple(Text("{} is not checked", shown(header)) for header, by, _ in columns if not by)
+        shown_mfu = None if mfu is not None and mfu.stated else computed_mfu(published, row)  # in reports
+        origins = tuple(_origins(published, row, machine)) if machine and shown_mfu is not None else ()
+        if not missing and mfu is None:
+            by = Text("TFLOP/s by the {} convention", next(by for _, by, _ in columns if by))
+            return Verdict(line=row.line, outcome="agrees", why=(by, *origins, *unchecked))
+        if not missing and mfu is not None and each is not None and machine is not None:
             if found := agreements(published, row):
                 name, rate, _ = found[0]
                 models = dict.fromkeys(model for how, peak, model in found if (how, peak) == (name, rate))
@@ -93,6 +84,7 @@ def _verdict(published: Published, row: PublishedRow, errors: Sequence[str] | No
                 return Verdict(line=row.line, outcome="agrees", why=why)
             reason = why_open(published, row, mfu, each, machine.peaks(dtypes_of(row)))
             missing = (reason or Text("the rule on its MFU was not applied"),)
+        missing += (*origins, *unchecked)
     except PluginError as error:
         vendor = checking_vendor(published, row)
         missing = (Text("the plugin of vendor {} failed: {}", vendor, printable(str(error))[:250]),)
@@ -119,8 +111,8 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
             yield Text(WITH_ADVICE, Text("no column is known to be a throughput"), headers)
         else:
             yield Text("no throughput is printed")
-    by_rate = metrics.mfu is None and "mfu" not in cells and any(rates(published, row).values())
-    if metrics.mfu is None and not by_rate:
+    by_flops = "mfu" not in cells and any(by for _, by, _ in printed_flops(published, row))
+    if metrics.mfu is None and not by_flops:
         yield Text("its MFU is not understood") if "mfu" in cells else Text("no MFU is printed")
     elif metrics.mfu is not None and not metrics.mfu.stated:
         yield Text("its MFU is withheld")
@@ -141,10 +133,6 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
         yield Text(WITH_ADVICE, none, say)
     elif not row_flops(published, row).known:
         yield Text("FLOPs per token of {} are unknown in this case", row.model)
-    printed = row.metrics.mfu is not None and row.metrics.mfu.stated
-    shares = not printed and not by_rate and computed_mfu(published, row) is not None
-    if machine is not None and shares:  # which reports show
-        yield from _origins(published, row, machine, machine.peaks(dtypes_of(row))[0] if machine.own_file else None)
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
@@ -163,10 +151,11 @@ def _no_machine(published: Published, row: PublishedRow) -> str:
     return Text("its device is unknown") if named is None else Text("{} publishes no device {}", vendor, shown(named))
 
 
-def _origins(published: Published, row: PublishedRow, machine: Machine, rate: float | None) -> Iterator[str]:
-    """Confidence and source of a peak of so many FLOP/s, if any; files and statements of the importer."""
+def _origins(published: Published, row: PublishedRow, machine: Machine, rate: float | None = None) -> Iterator[str]:
+    """Confidence and source of a peak of so many FLOP/s, or any of the importer's; their files and statements."""
     peaks = [machine.catalogue.peak(device, dtype) for device in machine.devices for dtype in dtypes_of(row)]
-    same, file = [peak for peak in peaks if peak is not None and peak.flops_per_second == rate], machine.own_file
+    file = machine.own_file
+    same = [peak for peak in peaks if peak and (peak.flops_per_second == rate or (file and rate is None))]
     yield from dict.fromkeys(
         Text(CONFIDENCE, peak.confidence, printable(peak.source)) if file is None
         else Text(OWN_PEAK, *map(printable, (file, peak.source, peak.date))) for peak in same
