@@ -165,6 +165,6 @@ def _toml(name: str, configuration: Configuration, settings: Mapping[str, Any], 
     lines = [f"{key} = {json.dumps(value)}" for key, value in {**head, "source": f"FlagPerf, training/{place}"}.items()]
     for table in ("contract", "tuning"):
         lines += ["", f"[{table}]"]
-        lines += [f"{where.removeprefix(table + '.')} = {json.dumps(value)}" for where, value in sorted(settings.items())
-                  if where.startswith(f"{table}.")]  # fmt: skip
+        inside = sorted((where, value) for where, value in settings.items() if where.startswith(f"{table}."))
+        lines += [f"{where.removeprefix(table + '.')} = {json.dumps(value)}" for where, value in inside]
     return "\n".join(lines) + "\n"
