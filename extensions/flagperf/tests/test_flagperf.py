@@ -90,19 +90,22 @@ def test_cases_of_a_test_conf_are_found(llmperf, training, tmp_path):
     assert "found none for 'llama2_7b:deepspeed:A100:1:8:1'" in llmperf("import", conf, "--out", tmp_path / "more")[2]
 
 
-def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path):
+@pytest.mark.parametrize(("vendor", "device"), [("nvidia", "NVIDIA A100-SXM4-80GB"), ("cpu", "AMD EPYC")])
+def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path, vendor, device):
     result = llmperf_schemas.example("result")
     (tmp_path / "run").mkdir()
     path = tmp_path / "run" / "result.json"
     path.write_text(json.dumps(result))
     assert "a device for each rank" in llmperf("report", path, "--format", "flagperf")[2]
-    result["hardware"] |= {"vendor": "nvidia", "device_model": "NVIDIA A100-SXM4-80GB", "device_share": 1.0}
+    result["hardware"] |= {"vendor": vendor, "device_model": device, "device_share": 1.0}
     path.write_text(json.dumps(result))
     done = llmperf("report", path, "--format", "flagperf", "-o", tmp_path / "README.md")
     assert done[0] == 0, done[2]
     done = llmperf("import", tmp_path / "README.md", "--out", tmp_path / "imported")
     assert (done[0], done[2]) == (0, "")
-    (imported,) = json.loads((next((tmp_path / "imported").glob("*/published.json"))).read_text())["rows"]
+    document = json.loads((next((tmp_path / "imported").glob("*/published.json"))).read_text())
+    (imported,) = document["rows"]
+    assert (document["vendor"], imported["hardware"]["device_model"]) == (vendor, device)
     shown, measured = imported["metrics"], result["metrics"]
     speed = "tokens_per_second_per_device"
     assert shown[speed]["value"] == pytest.approx(measured[speed], rel=1e-3)

@@ -125,9 +125,10 @@ def test_a_faulty_profile_is_one_line(imported, profile, expected):
     assert expected in err
 
 
-def test_a_column_that_no_table_has_is_named(imported):
-    err = imported("prime.csv", PRIME, PRIME_PROFILE.replace('"peak"', '"top"'))[2]
-    assert "p.toml: no table has a column 'top'" in err
+def test_a_column_that_no_table_has_and_a_text_that_no_row_has_are_named(imported):
+    profile = PRIME_PROFILE.replace('"peak"', '"top"') + '\n[rows]\n"odd | one" = { devices = 8 }\n'
+    err = imported("prime.csv", PRIME, profile)[2]
+    assert "p.toml: no table has a column 'top'\np.toml: no row has 'odd | one'" in err
 
 
 def test_csv_that_is_none_is_refused(imported):

@@ -25,9 +25,7 @@ def readme(sheets: Sequence[Sheet]) -> str:
         if values.get("status") == "complete" and values.get("device_share") in (None, 1) and values.get(SPEED):
             groups.setdefault(tuple(str(values.get(name)) for name in GROUP), []).append(values)
     if not groups:
-        raise UserError(
-            "--format flagperf: expected a complete run with a throughput, a device for each rank, found none"
-        )
+        raise UserError("--format flagperf: expected complete runs with throughput, a device for each rank, found none")
     return "\n".join(map(_section, groups.values()))
 
 
@@ -51,7 +49,7 @@ def _row(values: Values) -> Sequence[str]:
     used, total = values.get("device_memory_used_bytes"), values.get("device_memory_total_bytes")
     memory = f"{float(used) / GIB:.1f}/{float(total) / GIB:.0f}" if used and total else "/"
     loss, mfu, speed = (values.get(name) for name in ("final_loss", "mfu_nominal", SPEED))
-    machine = f"{_plain(values.get('device_model'))} {values.get('nodes')}x{values.get('devices_per_node')}"
+    machine = f"{_plain(values.get('device_model'))} ({values.get('nodes')}x{values.get('devices_per_node')})"
     return (
         *(machine, parallel, changes, f"{float(speed or 0):.1f}"),
         *("/" if loss is None else f"{loss:.3f}", memory, "/" if mfu is None else f"{100 * float(mfu):.1f}%"),

@@ -84,6 +84,7 @@ def command(
 
     from llmperf_published.importers import read_by_others
     from llmperf_published.reading.files import import_files, published_in
+    from llmperf_published.reading.markdown import plain
     from llmperf_published.reading.own_facts import own_facts
     from llmperf_published.reading.profile import Profile, fitting, named, proposal
     from llmperf_published.reading.vocabulary import squeezed
@@ -154,9 +155,13 @@ def command(
     for line in _unused(own, {**statements, "model": model}, imported):
         click.echo(printable(line), err=True)
     printed = {squeezed(column.header) for _, table in tables for column in table.columns}
-    for header in profile.columns if profile else ():
-        if squeezed(header) not in printed:
-            click.echo(printable(f"{profile_file}: no table has a column {header!r}"), err=True)
+    columns, stated = (profile.columns, profile.rows) if profile else ({}, {})
+    performance = [table for _, table in tables if table.kind == "performance"]
+    rows_of = [{plain(table.heading), *map(plain, row.cells)} for table in performance for row in table.rows]
+    absent = [f"no table has a column {header!r}" for header in columns if squeezed(header) not in printed]
+    absent += [f"no row has {key!r}" for key in stated if not any(set(key.split(" | ")) <= row for row in rows_of)]
+    for line in absent:
+        click.echo(printable(f"{profile_file}: {line}"), err=True)
 
 
 def _unused(own: OwnFacts | None, options: Mapping[str, str | None], imported: Sequence[Imported]) -> Iterator[str]:

@@ -201,7 +201,7 @@ def machine_problems(where: PublishedHardware, by_name: Mapping[str, str]) -> li
     rest = in_place_of_a_device(configuration)
     several = where.device is None and device_at(configuration) is not None
     unread = several or (any(char.isalnum() for char in rest) and not withheld(rest) and not vendors_named(rest))
-    if where.device is None and unread:
+    if where.device is None and where.device_model is None and unread:
         problems.append((configuration, "expected the name of a device such as A100; which it was stays unknown"))
     count = stated(by_name.get("device_count"))
     if count and where.nodes and where.devices_per_node is None:
