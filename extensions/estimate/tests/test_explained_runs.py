@@ -61,6 +61,8 @@ def test_a_kernel_path(trained, reference):
 
 
 def test_a_busy_machine(trained, reference):
+    if (reference.number("other_cpu_share") or 0.0) > 0.2:
+        pytest.skip("the machine was busy for the other side too")
     loop = [sys.executable, "-c", "while True: pass"]
     loops = [subprocess.Popen(loop) for _ in range(len(os.sched_getaffinity(0)) + 1)]
     try:
