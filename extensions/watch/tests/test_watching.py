@@ -204,6 +204,26 @@ def test_a_profile_is_proposed_from_a_log_and_reads_it(tmp_path, capsys):
     assert call(["watch"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("form", "values"),
+    {
+        "iter {0} loss 2.{0} dt 5it=32{0}.3ms": {},
+        "step {0}/900 - loss 2.{0} - 35.{0}K tokens/s - eta 1:02:0{0}": {"tokens_per_second": 35700},
+        "step {0} loss 2.{0} | 4.{0} ktok/s | time: 0.{0} | mem 12.5G": {"tokens_per_second": 4700},
+        "step {0} time (5 it): 12{0}ms, data time: 1{0} ms, loss 2.{0}, 4.{0}k tok/s": {},
+        "step {0} loss 2.{0} throughput: 12.{0} samples/s elapsed: 1{0}.5 s": {"samples_per_second": 12.7},
+    }.items(),
+)  # fmt: skip
+def test_what_is_not_sure_in_a_proposal_is_commented_out(tmp_path, capsys, form, values):
+    log = tmp_path / "mine.log"
+    log.write_text("".join(form.format(number) + "\n" for number in range(1, 9)))
+    assert call(["watch", "--propose", str(log)]) == 0
+    (tmp_path / "own.toml").write_text(capsys.readouterr().out)
+    read_profile.cache_clear()
+    read = read_profile(tmp_path / "own.toml").values(form.format(7))
+    assert read == pytest.approx({"step": 7, "loss": 2.7, **values})
+
+
 def test_tokens_that_are_printed_now_and_then_are_those_of_every_step(tmp_path, capsys):
     lines = []
     for step in range(1, 101):

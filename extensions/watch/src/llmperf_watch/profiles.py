@@ -202,7 +202,7 @@ def _kind(table: Any, where: str) -> LineKind:
         if name not in FIELDS:
             raise unknown(where, "field", name, (*FIELDS, "marks", "without", "bar"))
         for item in given if isinstance(given, list) else [given]:
-            fields.append(_field(name, item, f"{where}.{name}"))
+            fields.append(profile_field(name, item, f"{where}.{name}"))
     if not fields or len(fields) > MAX_ITEMS:
         raise UserError(f"{where}: expected 1 to {MAX_ITEMS} fields, found {len(fields)}")
     marks = texts["marks"] or (fields[0].before,)
@@ -215,7 +215,8 @@ def _switch(table: Mapping[str, Any], key: str, where: str) -> bool:
     return value
 
 
-def _field(name: str, given: Any, where: str) -> Field:
+def profile_field(name: str, given: Any, where: str) -> Field:
+    """The field of a text, or of a table of text and unit; UserError for what is neither."""
     unit = ""
     if isinstance(given, dict):
         if set(given) - {"text", "unit"}:
