@@ -94,6 +94,7 @@ if TYPE_CHECKING:
     from llmperf.planning.plugin_checks import whole_number as whole_number
     from llmperf.planning.user_config import own_config as own_config
     from llmperf.planning.user_config import user_config as user_config
+    from llmperf.planning.vendors import catalogued as catalogued
     from llmperf.planning.vendors import catalogued_names as catalogued_names
     from llmperf.planning.vendors import this_machine as this_machine
     from llmperf.plugins.facts import device_aliases as device_aliases

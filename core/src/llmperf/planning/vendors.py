@@ -134,24 +134,24 @@ def machine_elsewhere(text: str, vendor: str | None) -> Machine:
     match = ON.fullmatch(text.strip())
     if match is None:
         raise UserError(f"--on {text}: expected MODEL:NODESxDEVICES, such as --on A100-SXM4-40GB:1x8")
+    owner, entry, broken = catalogued(match["model"], "--on", vendor)
+    devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
+    entry = replace(entry, devices=devices, simulated=True)
+    return Machine(owner, entry, int(match["nodes"]), here=False, left_out=tuple(broken))
+
+
+def catalogued(model: str, where: str, vendor: str | None = None) -> tuple[str, Probe, list[str]]:
+    """Vendor and entry of a device by its name, and the catalogues left out; UserError with the nearest names."""
     known, broken = catalogues(vendor)
     for owner, entry in known:
-        called = {normalised(name, owner) for name in device_names(entry.devices[0])}
-        if normalised(match["model"], owner) in called:
-            devices = tuple(replace(entry.devices[0], index=index) for index in range(int(match["devices"])))
-            return Machine(
-                owner,
-                replace(entry, devices=devices, simulated=True),
-                int(match["nodes"]),
-                here=False,
-                left_out=tuple(broken),
-            )
+        if normalised(model, owner) in {normalised(name, owner) for name in device_names(entry.devices[0])}:
+            return owner, entry, broken
     missing = [name for name in vendors_with_catalogues() if vendor is None and name not in names("vendor")]
-    raise unknown_device(match["model"], known, broken, [published()["vendor", name] for name in missing])
+    raise unknown_device(model, known, broken, [published()["vendor", name] for name in missing], where)
 
 
 def unknown_device(
-    model: str, known: list[tuple[str, Probe]], broken: Sequence[str] = (), missing: Sequence[str] = ()
+    model: str, known: list[tuple[str, Probe]], broken: Sequence[str], missing: Sequence[str], where: str
 ) -> UserError:
     """The error for a device in no catalogue: it offers the devices whose names contain the text, or the closest name.
 
@@ -164,7 +164,7 @@ def unknown_device(
     not_installed = (
         f"; vendors not installed: {', '.join(missing)} (`llmperf doctor` shows how to install them)" if missing else ""
     )
-    start = f"--on: unknown device model {model!r}"
+    start = f"{where}: unknown device model {model!r}"
     if not known:
         return UserError(f"{start}; the vendors asked have no device in their catalogues{not_installed}{left_out}")
     models = {normalised(entry.devices[0].model, owner): entry.devices[0].model for owner, entry in known}

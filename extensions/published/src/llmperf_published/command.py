@@ -53,7 +53,7 @@ Examples:
 @click.option("--sequence-length", metavar="N", help="The sequence length of rows that name none: 4096, 4k.")
 @click.option("--global-batch", metavar="N", help="Sequences of a step, of logs that do not print it.")
 @click.option("--profile", "profile_file", metavar="FILE|NAME",
-              help="How columns are read and what rows leave out, as TOML, or a shipped profile.")  # fmt: skip
+              help="How columns are read and what rows leave out (TOML), a shipped profile, or a log's.")  # fmt: skip
 @click.option("--propose", is_flag=True, help="Print a profile for one document instead of importing it.")
 @headings_option
 @json_option
@@ -91,14 +91,14 @@ def command(
     from llmperf_published.rules.vendors import is_comparison, vendor_of, vendors
     from llmperf_published.rules.verdicts import closing, judged
 
-    profile = None if profile_file is None else Profile.read(named(profile_file))
     if propose:
         click.echo(proposal(published_in(sources, known_library())))
         return
-    said = {**statements, "model": models[0] if models else None}
+    said = {**statements, "model": models[0] if models else None, "profile": profile_file}
     sources = read_by_others(sources, out, said, force=force, as_json=as_json)
     if not sources:
         return
+    profile = None if profile_file is None else Profile.read(named(profile_file))
     if statements.pop("global_batch") is not None:
         raise UserError(f"--global-batch: expected logs, found {sources[0]}")
     own = own_facts(peaks, models, known_library(), statements, profile)

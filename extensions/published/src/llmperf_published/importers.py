@@ -1,6 +1,7 @@
 """Sources of `llmperf import` that are no Markdown table: other packages read them.
 
-Such a package has an entry point `llmperf.importer.v1`, a class without arguments that is an `Importer`.
+Such a package has an entry point `llmperf.importer.v1`, a class without arguments that is an `Importer`. It may have a
+method `has_profile(name, path)`, which checks whether `--profile` names a profile of its own, by which it reads a path.
 """
 
 from __future__ import annotations
@@ -36,11 +37,12 @@ class Importer(Protocol):
 def read_by_others(
     sources: Sequence[Path], out: Path, stated: Mapping[str, str | None], *, force: bool, as_json: bool
 ) -> tuple[Path, ...]:
-    """Have the installed importers read what they claim; the sources that are left."""
-    left = list(sources)
+    """Have the installed importers read what they claim, or all where `stated` has the profile of one; the rest."""
+    left, profile = list(sources), stated.get("profile")
     for entry in sorted(entry_points(group=GROUP), key=lambda one: one.name):
         importer: Importer = entry.load()()
-        claimed = [path for path in left if path.exists() and importer.claims(path)]
+        own = getattr(importer, "has_profile", lambda *_: False) if profile else lambda *_: False
+        claimed = [path for path in left if path.exists() and (own(profile, path) or importer.claims(path))]
         if claimed and as_json and len(claimed) < len(sources):
             raise UserError(f"--json: expected sources of one kind, found {importer.title} and others")
         if claimed:

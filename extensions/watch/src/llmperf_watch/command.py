@@ -61,8 +61,7 @@ def command(
         return
     if not words:
         raise UserError("watch: expected a command after --, such as: llmperf watch -- python train.py")
-    if said["model"] is not None:
-        check_model(said["model"])
+    check_names(said["model"], said["device_model"], "--accelerator")
     reader = Reader([find_profile(chosen)] if chosen else all_profiles())
     facts = stated(said)
     folder = new_folder(out)
@@ -81,11 +80,17 @@ def command(
     ctx.exit(status)
 
 
-def check_model(name: str) -> None:
-    """UserError for a model that is not in the library."""
-    from llmperf import library
+def check_names(model: str | None, device: str | None, option: str) -> None:
+    """UserError for a model that is not in the library, and for a device that `option` states and no vendor knows."""
+    from llmperf import catalogued
+    from llmperf.validation import known_library
 
-    library().model(name, "--model")
+    if model is not None and model.endswith(".toml"):
+        raise UserError(f"--model: expected a name of `llmperf models`, by which figures are checked, found {model!r}")
+    if model is not None:
+        known_library().model(model, "--model")
+    if device is not None:
+        catalogued(device, option)
 
 
 def new_folder(out: Path) -> Path:
@@ -121,9 +126,8 @@ class Devices:
         """Vendor and model, as seen here."""
         from llmperf_watch.types import Stated
 
-        seen = "seen on this machine"
-        return {"vendor": Stated(value=self._vendor, source=seen),
-                "device_model": Stated(value=str(self.model), source=seen)}  # fmt: skip
+        seen = {"vendor": self._vendor, "device_model": str(self.model)}
+        return {name: Stated(value=value, source="seen on this machine") for name, value in seen.items()}
 
     def __enter__(self) -> None:
         if self._sampler is not None:

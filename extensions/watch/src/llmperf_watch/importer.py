@@ -7,19 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import click
-from llmperf import printable
+from llmperf import printable, read_toml
 from llmperf.errors import UserError
 
-from llmperf_watch.profiles import all_profiles
+from llmperf_watch.profiles import all_profiles, find_profile, profile_files
 from llmperf_watch.reading import Reader
 from llmperf_watch.scalars import EVENTS, SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
-BEGIN_BYTES = 2**20
-"""Of a file, by which it is known for a log."""
-BRIEF = ("profile", "lines", "facts", "figures", "notes")
-"""What `--json` prints of a document."""
 
 
 class LogImporter:
@@ -27,17 +23,21 @@ class LogImporter:
 
     title = "logs of training programs"
 
+    def has_profile(self, name: str, path: Path) -> bool:
+        """Check whether `--profile` names a log profile; its name may also be that of a profile of tables."""
+        by_name = path.suffix.lower() in NAMES and path.is_file() and name in profile_files()
+        return "line" in read_toml(Path(name)) if name.endswith(".toml") else by_name
+
     def claims(self, path: Path) -> bool:
         """Check whether a profile reads a step in the beginning of a file."""
         if path.is_dir():
             return next(path.glob(f"{EVENTS}*"), None) is not None
         if not path.is_file() or path.suffix.lower() not in NAMES or are_scalars(path):
             return path.is_file() and are_scalars(path)
-        with path.open("rb") as file:
-            begin = file.read(BEGIN_BYTES)
         reader = Reader(all_profiles())
-        for line in begin.decode("utf-8", "replace").replace("\r", "\n").split("\n"):
-            reader.add(line)
+        with path.open("rb") as file:
+            for line in file.read(2**20).decode("utf-8", "replace").replace("\r", "\n").split("\n"):
+                reader.add(line)
         return reader.best() is not None
 
     def read(
@@ -46,32 +46,38 @@ class LogImporter:
         """Write `watched.json` of each log to a folder of its name, and print what it says."""
         from llmperf import print_json
 
+        from llmperf_watch.command import check_names
         from llmperf_watch.document import FILE, document, write
         from llmperf_watch.document import stated as facts_of
         from llmperf_watch.text import summary_lines
 
-        facts = facts_of(_facts(stated))
+        check_names(stated.get("model"), stated.get("device"), "--device")
+        facts, chosen = facts_of(_facts(stated)), stated.get("profile")
         homes = [path.resolve().parent if path.name.startswith(SHARED) else path for path in paths]
         targets = [out / (home.resolve().name if home.is_dir() else home.stem) for home in homes]
         for path, target in zip(paths, targets, strict=True):
+            if path.is_dir() and not self.claims(path):
+                raise UserError(f"{path}: expected a log, found a folder; name its files, such as {path}/*.log")
             if targets.count(target) > 1:
                 raise UserError(f"{path}: expected logs of different names, found two for {target}")
             if (target / FILE).exists() and not force:
                 raise UserError(f"{target / FILE}: expected no file of that name, found one; --force replaces it")
         made = []
         for path, target in zip(paths, targets, strict=True):
-            reader = Reader(all_profiles())
+            reader = Reader([find_profile(chosen)] if chosen else all_profiles())
             for line in _lines(path):
                 reader.add(line)
+            if chosen and reader.best() is None:
+                raise UserError(
+                    f"{path}: no step is read by {chosen}; `llmperf watch --propose {path}` makes a profile"
+                )
             read, count, file = reader.best(), reader.lines, path if path.is_file() else None
             log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=file)
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:
             names = ("profile", "lines", "facts", "figures", "notes")
-            print_json(
-                [{"written_to": str(path), **{name: getattr(log, name) for name in names}} for log, path in made]
-            )
+            print_json([{"written_to": str(path)} | {name: getattr(log, name) for name in names} for log, path in made])
             return
         for log, path in made:
             for line in summary_lines(log):
@@ -97,8 +103,8 @@ def _lines(path: Path) -> Iterator[str]:
 
 def _facts(stated: Mapping[str, str | None]) -> dict[str, str | float | None]:
     """The facts that options of `llmperf import` state; UserError for a count that is none."""
-    facts: dict[str, str | float | None] = {"precision": stated.get("precision"), "device_model": stated.get("device")}
-    facts["model"] = stated.get("model")
+    facts: dict[str, str | float | None] = {"device_model": stated.get("device")}
+    facts |= {name: stated.get(name) for name in ("precision", "model")}
     for name, option in {"devices": "devices", "seq_len": "sequence_length", "global_batch": "global_batch"}.items():
         text = stated.get(option)
         if text is None:

@@ -29,8 +29,8 @@ class Meter:
         sequence_length: int | None = None,
     ) -> None:
         self._out = Path(out)
-        self._facts = {"model": model, "precision": precision, "device_model": accelerator, "devices": devices,
-                       "seq_len": sequence_length}  # fmt: skip
+        self._facts: dict[str, Any] = {"model": model, "precision": precision, "device_model": accelerator,
+                                       "devices": devices, "seq_len": sequence_length}  # fmt: skip
         self._counts = os.environ.get("RANK", "0") == "0"
         self._at: list[float] = []
         self._tokens: list[float] = []
@@ -41,10 +41,9 @@ class Meter:
 
     def __enter__(self) -> Self:
         if self._counts:
-            from llmperf_watch.command import Devices, check_model, new_folder
+            from llmperf_watch.command import Devices, check_names, new_folder
 
-            if self._facts["model"] is not None:
-                check_model(str(self._facts["model"]))
+            check_names(self._facts["model"], self._facts["device_model"], "accelerator")
             self._folder = new_folder(self._out)
             self._devices = Devices(self._folder)
             self._devices.__enter__()

@@ -7,7 +7,7 @@ for the text before `{}`, so that the time to read a line grows with its length 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -49,7 +49,7 @@ NUMBER = re.compile(
     r"([KMGBT](?![A-Za-z\d]))?"
 )
 SCALE = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "B": 1e9, "T": 1e12}
-DOTS = re.compile(r"[. ]*")
+DOTS, SPACES = re.compile(r"[. ]*"), re.compile("[ \"']*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,8 @@ class Field:
             match = NUMBER.match(line, start)
             if match is None or not any(map(str.isdigit, match[1])):
                 continue
-            if self.after and not line.startswith(self.after, _spaces(line, match.end())):
+            end = SPACES.match(line, match.end()).end()  # type: ignore[union-attr]
+            if not line.startswith(self.after, end):
                 continue
             try:
                 return float(match[1].replace(",", "")) * SCALE[match[2] or ""] * self.factor
@@ -106,10 +107,7 @@ class LineKind:
         for mark in self.marks:
             if mark not in line:
                 return None
-        for text in self.without:
-            if text in line:
-                return None
-        if self.bar and not line.lstrip()[:1].isdigit():
+        if any(text in line for text in self.without) or (self.bar and not line.lstrip()[:1].isdigit()):
             return None
         found = {}
         for field in self.fields:
@@ -142,27 +140,20 @@ class Profile:
         return None
 
 
-def _spaces(line: str, place: int) -> int:
-    while place < len(line) and line[place] in " \"'":
-        place += 1
-    return place
-
-
-def _files() -> Iterator[Path]:
+def profile_files() -> dict[str, Path]:
+    """Files by name, the user's own before those of this package."""
     from os import environ
 
     chosen = Path(environ.get("XDG_CONFIG_HOME", ""))
     own = (chosen if chosen.is_absolute() else Path.home() / ".config") / "llmperf" / "log-profiles"
-    for folder in (own, FOLDER):
-        if folder.is_dir():
-            yield from sorted(folder.glob("*.toml"))[:1000]
+    return {path.stem: path for folder in (FOLDER, own) for path in sorted(folder.glob("*.toml"))[999::-1]}
 
 
 def find_profile(chosen: str) -> Profile:
     """The profile of a name, or in a file; UserError for an unknown name and for a file that is no profile."""
     if chosen.endswith(".toml") or "/" in chosen:
         return read_profile(Path(chosen))
-    paths = {path.stem: path for path in reversed(list(_files()))}
+    paths = profile_files()
     if chosen not in paths:
         raise unknown("--profile", "log profile", chosen, sorted(paths))
     return read_profile(paths[chosen])
@@ -170,7 +161,7 @@ def find_profile(chosen: str) -> Profile:
 
 def all_profiles() -> list[Profile]:
     """Every profile, the user's own before those of this package."""
-    return [read_profile(path) for path in {path.stem: path for path in reversed(list(_files()))}.values()]
+    return [read_profile(path) for path in profile_files().values()]
 
 
 @cache

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import EACCES
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -83,7 +84,8 @@ def import_files(
             unrelated = place.in_tree and not trained
             headers = [column.header for table in published.tables for column in table.columns]
             if not published.rows or (unrelated and any(map(_THROUGHPUT.search, headers))):
-                raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
+                found = _tables_text(published) + _logs_text([source])
+                raise UserError(f"{source}: expected a table of results, found {found}")
         except UserError as error:
             if not place.in_tree:
                 raise
@@ -95,7 +97,7 @@ def import_files(
             imported.append(Imported(source=source, target=out / place.folder / NAME, published=published))
     if not imported:
         folders = ", ".join(str(source) for source in sources)
-        more = f"; {skipped[0]}" if skipped else ""
+        more = (f"; {skipped[0]}" if skipped else "") + _logs_text(sources)
         raise UserError(f"{folders}: expected Markdown with a table of results, found none{more}")
     for target in (document.target for document in imported):
         if target.is_symlink() or target.is_dir():
@@ -142,6 +144,17 @@ def _encoded(document: Imported) -> bytes:
         expected = f"expected a document that needs at most {limit:.0f} MiB as JSON"
         raise UserError(f"{document.source}: {expected}, found {size:.0f} MiB; import it in parts")
     return content
+
+
+def _logs_text(sources: Sequence[Path]) -> str:
+    """What to name instead of a folder with logs or events of TensorBoard, or what to do with what may be a log."""
+    for path in (path for source in sources for path in (source, *islice(source.rglob("*"), 10_000))):
+        if path.name.startswith("events.out.tfevents."):
+            return f"; of TensorBoard, name the folder of its events: {path.parent}"
+        if path.suffix.lower() in (".log", ".out", ".err", ".txt") and path.is_file():
+            named = "" if path in sources else f"; name logs one by one: {path.parent}/*{path.suffix}"
+            return f"{named}; of a log, `llmperf watch --propose {path}` makes a log profile, for --profile"
+    return ""
 
 
 def _tables_text(published: Published) -> str:
