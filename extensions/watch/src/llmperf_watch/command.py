@@ -63,11 +63,9 @@ def command(
         raise UserError("watch: expected a command after --, such as: llmperf watch -- python train.py")
     check_names(said["model"], said["device_model"], "--accelerator")
     reader = Reader([find_profile(chosen)] if chosen else all_profiles())
-    facts = stated(said)
-    folder = new_folder(out)
+    facts, folder = stated(said), new_folder(out)
     devices = Devices(folder)
-    if devices.model is not None and "device_model" not in facts:
-        facts |= devices.facts()
+    facts |= {} if "device_model" in facts else devices.facts()
     with devices:
         status = watch(words, reader.add, folder / LOG)
     watched = document(reading=reader.best(), lines=reader.lines, facts=facts, clock="llmperf", evidence="watched",
@@ -116,9 +114,8 @@ class Devices:
         try:
             probe = this_machine(None).probe
             self.model, self._vendor = probe.devices[0].model, probe.vendor
-            self._sampler = vendor_sampler(
-                folder / "memory.jsonl", probe.vendor, tuple(device.index for device in probe.devices)
-            )
+            indexes = tuple(device.index for device in probe.devices)
+            self._sampler = vendor_sampler(folder / "memory.jsonl", probe.vendor, indexes)
         except LlmperfError as error:
             self.notes.append(f"devices: {error}")
 
@@ -126,7 +123,7 @@ class Devices:
         """Vendor and model, as seen here."""
         from llmperf_watch.types import Stated
 
-        seen = {"vendor": self._vendor, "device_model": str(self.model)}
+        seen = {} if self.model is None else {"vendor": self._vendor, "device_model": self.model}
         return {name: Stated(value=value, source="seen on this machine") for name, value in seen.items()}
 
     def __enter__(self) -> None:
@@ -154,9 +151,6 @@ class Devices:
         used = [device.utilisation_percent for device in devices if device.utilisation_percent.count]
         power = [device.power_watts.value for device in devices if device.power_watts.count]
         memory = [device.memory_used_bytes for device in devices if device.memory_used_bytes is not None]
-        return Sampled(
-            readings=node.inside,
-            memory_peak_bytes=max(memory, default=None),
-            power_watts=sum(power) if len(power) == len(devices) else None,
-            utilisation_percent=sum(mean.value for mean in used) / len(used) if used else None,
-        )
+        return Sampled(readings=node.inside, memory_peak_bytes=max(memory, default=None),
+                       power_watts=sum(power) if len(power) == len(devices) else None,
+                       utilisation_percent=sum(mean.value for mean in used) / len(used) if used else None)  # fmt: skip

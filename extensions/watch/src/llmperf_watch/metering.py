@@ -82,8 +82,7 @@ class Meter:
 
         self._devices.__exit__(kind, error, trace)
         facts = stated(self._facts)
-        if self._devices.model is not None and "device_model" not in facts:
-            facts |= self._devices.facts()
+        facts |= {} if "device_model" in facts else self._devices.facts()
         losses = {} if error is not None else {step: float(loss) for step, loss in self._losses.items()}
         steps = []
         for step, (at, tokens) in enumerate(zip(self._at, self._tokens, strict=True), 1):

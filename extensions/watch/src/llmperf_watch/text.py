@@ -28,18 +28,11 @@ LABELS = {
 
 def watched_sheets(watched: Watched, path: Path, findings: Sequence[Finding] = ()) -> list[Sheet]:
     """The sheet of one program."""
-    return [
-        Sheet(
-            name=path.parent.name or path.stem,
-            title=" ".join(filter(None, (_program(watched), _fact(watched, "model"), _fact(watched, "device_model")))),
-            source=Source(kind="watched", path=path, document=watched),
-            overview=tuple(_overview(watched, path)),
-            sections=lambda: _sections(watched),
-            findings=tuple(findings),
-            contract={name: text for name in CONTRACT if (text := _fact(watched, name))},
-            measured=False,
-        )
-    ]
+    title = " ".join(filter(None, (_program(watched), _fact(watched, "model"), _fact(watched, "device_model"))))
+    return [Sheet(name=path.parent.name or path.stem, title=title, overview=tuple(_overview(watched, path)),
+                  source=Source(kind="watched", path=path, document=watched), sections=lambda: _sections(watched),
+                  contract={name: text for name in CONTRACT if (text := _fact(watched, name))},
+                  findings=tuple(findings), measured=False)]  # fmt: skip
 
 
 def summary_lines(watched: Watched) -> Iterator[str]:
@@ -117,10 +110,8 @@ def _sections(watched: Watched) -> Iterator[Section]:
         yield Section(key="figures", title="Self-reported figures", rows=tuple(rows), card=card)
     printed = tuple(_spread_row(name, spread) for name, spread in figures.printed.items())
     yield Section(key="printed", title="Printed by the program", rows=printed)
-    facts = [
-        Row(key=key, label=key.replace("_", " "), value=fact.value, text=f"{_fact(watched, key)} ({fact.source})")
-        for key, fact in watched.facts.items()
-    ]
+    facts = (Row(key=key, label=key.replace("_", " "), value=fact.value, text=f"{_fact(watched, key)} ({fact.source})")
+             for key, fact in watched.facts.items())  # fmt: skip
     yield Section(key="facts", title="Facts and who states them", rows=tuple(facts))
 
 

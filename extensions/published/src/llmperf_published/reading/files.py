@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from errno import EACCES
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,8 +83,7 @@ def import_files(
             unrelated = place.in_tree and not trained
             headers = [column.header for table in published.tables for column in table.columns]
             if not published.rows or (unrelated and any(map(_THROUGHPUT.search, headers))):
-                found = _tables_text(published) + _logs_text([source])
-                raise UserError(f"{source}: expected a table of results, found {found}")
+                raise UserError(f"{source}: expected a table of results, found {_tables_text(published)}")
         except UserError as error:
             if not place.in_tree:
                 raise
@@ -97,7 +95,7 @@ def import_files(
             imported.append(Imported(source=source, target=out / place.folder / NAME, published=published))
     if not imported:
         folders = ", ".join(str(source) for source in sources)
-        more = (f"; {skipped[0]}" if skipped else "") + _logs_text(sources)
+        more = (f"; {skipped[0]}" if skipped else "") + "; name logs, and folders of TensorBoard events, one by one"
         raise UserError(f"{folders}: expected Markdown with a table of results, found none{more}")
     for target in (document.target for document in imported):
         if target.is_symlink() or target.is_dir():
@@ -146,21 +144,10 @@ def _encoded(document: Imported) -> bytes:
     return content
 
 
-def _logs_text(sources: Sequence[Path]) -> str:
-    """What to name instead of a folder with logs or events of TensorBoard, or what to do with what may be a log."""
-    for path in (path for source in sources for path in (source, *islice(source.rglob("*"), 10_000))):
-        if path.name.startswith("events.out.tfevents."):
-            return f"; of TensorBoard, name the folder of its events: {path.parent}"
-        if path.suffix.lower() in (".log", ".out", ".err", ".txt") and path.is_file():
-            named = "" if path in sources else f"; name logs one by one: {path.parent}/*{path.suffix}"
-            return f"{named}; of a log, `llmperf watch --propose {path}` makes a log profile, for --profile"
-    return ""
-
-
 def _tables_text(published: Published) -> str:
     """The tables of a document without results, and which of their columns have no known meaning."""
     if not published.tables:
-        return "no table"
+        return f"no table; of a log, `llmperf watch --propose {published.source.name}` makes a log profile"
     tables = []
     for table in sorted(published.tables, key=lambda table: not table.measures_speed)[:MAX_NAMED]:
         if names_inference(table.heading):
