@@ -146,12 +146,13 @@ def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
     assert call(["validate", str(tmp_path / "p")]) == 0
     assert "expected about 120 (10 sequences (--global-batch), step time" in capsys.readouterr().out
     (tmp_path / "own.toml").write_text("[[line]]\nstep = 'at {}'\nloss = 'loss {}'\n")
-    log.write_text("at 1 loss 2.0\n")
+    log.write_text("2026-03-01 12:00:11 at 1 loss 2.0\n")
     words = ["import", str(log), "--out", str(tmp_path / "c")]
     assert call(words) == call([*words, "--profile", "megatron"]) == call(["import", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert all(text in err for text in ("`llmperf watch --propose", "no step is read by megatron", "name logs, and"))
     assert call([*words, "--profile", str(tmp_path / "own.toml")]) == 0
+    assert "note: times without a fraction of a second are not read" in capsys.readouterr().out
 
 
 def test_a_loop_is_metered_without_reading_its_losses(tmp_path, monkeypatch, capsys):

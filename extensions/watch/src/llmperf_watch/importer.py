@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from llmperf_watch.scalars import EVENTS, SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
+WHOLE_SECONDS = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?![.,]?\d)")
 
 
 class LogImporter:
@@ -65,14 +67,18 @@ class LogImporter:
         made = []
         for path, target in zip(paths, targets, strict=True):
             reader = Reader([find_profile(chosen)] if chosen else all_profiles())
+            coarse = False
             for line in _lines(path):
                 reader.add(line)
+                coarse = coarse or WHOLE_SECONDS.search(line, 0, 200) is not None
             if chosen and reader.best() is None:
                 raise UserError(
                     f"{path}: no step is read by {chosen}; `llmperf watch --propose {path}` makes a profile"
                 )
             read, count, file = reader.best(), reader.lines, path if path.is_file() else None
-            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=file)
+            coarse = coarse and read is not None and not any("time" in step.values for step in read.steps)
+            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=file,
+                           notes=["times without a fraction of a second are not read"] * coarse)  # fmt: skip
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:

@@ -14,6 +14,7 @@ from llmperf_watch.figures import WARMUP_RULE
 from llmperf_watch.types import Spread, Watched
 
 GIB = Rounding(style="significant", digits=3, divisor=2**30)
+NO_PROFILE = "a program without a log profile"
 CONTRACT = ("model", "precision", "seq_len", "global_batch")
 LABELS = {
     "step_seconds": ("step time", "s", STEP_SECONDS),
@@ -28,21 +29,20 @@ LABELS = {
 
 def watched_sheets(watched: Watched, path: Path, findings: Sequence[Finding] = ()) -> list[Sheet]:
     """The sheet of one program."""
-    title = " ".join(filter(None, (_program(watched), _fact(watched, "model"), _fact(watched, "device_model"))))
-    return [Sheet(name=path.parent.name or path.stem, title=title, overview=tuple(_overview(watched, path)),
+    names = (watched.profile or NO_PROFILE, _fact(watched, "model"), _fact(watched, "device_model"))
+    return [Sheet(name=path.parent.name or path.stem, title=" ".join(filter(None, names)),
                   source=Source(kind="watched", path=path, document=watched), sections=lambda: _sections(watched),
                   contract={name: text for name in CONTRACT if (text := _fact(watched, name))},
-                  findings=tuple(findings), measured=False)]  # fmt: skip
+                  overview=tuple(_overview(watched, path)), findings=tuple(findings), measured=False)]  # fmt: skip
 
 
 def summary_lines(watched: Watched) -> Iterator[str]:
     """What the command prints at the end."""
     figures = watched.figures
-    yield f"llmperf watch: {_program(watched)}, {figures.reported} reported steps, {watched.evidence}"
+    yield f"llmperf watch: {watched.profile or NO_PROFILE}, {figures.reported} reported steps, {watched.evidence}"
     for section in _sections(watched):
-        for row in section.rows:
-            if section.card:
-                yield f"  {row.label}: {shown(row)}"
+        for row in section.rows if section.card else ():
+            yield f"  {row.label}: {shown(row)}"
     for note in watched.notes:
         yield f"  note: {note}"
 
@@ -50,10 +50,6 @@ def summary_lines(watched: Watched) -> Iterator[str]:
 def _fact(watched: Watched, name: str) -> str:
     fact = watched.facts.get(name)
     return "" if fact is None else fact.value if isinstance(fact.value, str) else f"{fact.value:g}"
-
-
-def _program(watched: Watched) -> str:
-    return watched.profile or "a program without a log profile"
 
 
 def _overview(watched: Watched, path: Path) -> Iterator[Row]:
@@ -117,10 +113,8 @@ def _sections(watched: Watched) -> Iterator[Section]:
 
 def _spread_row(name: str, spread: Spread) -> Row:
     label, unit, rounding = LABELS[name]
-    mean, middle, low, high = (
-        shown(Row(key=name, label="", value=value, rounding=rounding or AMOUNT))
-        for value in (spread.mean, spread.median, spread.p5, spread.p95)
-    )
+    values = (spread.mean, spread.median, spread.p5, spread.p95)
+    mean, middle, low, high = (shown(Row(key=name, label="", value=one, rounding=rounding or AMOUNT)) for one in values)
     ends = f"by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}"
     text = f"{mean}{unit and ' '}{unit}; {ends}; {spread.source}"
     return Row(key=name, label=label, value=spread.mean, unit=unit, text=text)
