@@ -21,7 +21,7 @@ def trained(tmp_path_factory):
     def run(name, *words, **environment):
         argv = [sys.executable, "-m", "llmperf", "run", "default", "--vendor", "cpu", "--quiet", "--out", folder / name]
         done = subprocess.run([*map(str, argv), *words], env=os.environ | environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stdout + done.stderr
         [made] = (folder / name).iterdir()
         return side_of(str(made), print)
 
@@ -41,7 +41,8 @@ def named(found, cause):
     logs = {each.cause: log(each.factor) for each in found.factors}
     assert prod(each.factor for each in found.factors) == pytest.approx(found.ratio)
     assert logs[cause] < log(0.95)
-    assert abs(logs["unexplained"]) <= max(0.05, 0.1 * max(map(abs, logs.values())))  # equal runs differ by 5 % here
+    # equal runs differ by as much here
+    assert found.factors[-1].can_be_noise or abs(logs["unexplained"]) <= max(0.08, 0.1 * max(map(abs, logs.values())))
     disturbed = "host" in logs and cause != "host"  # by whatever else this machine does
     return 1 if disturbed else logs[cause] / log(found.ratio)
 
