@@ -92,7 +92,7 @@ with Recorder(Path(sys.argv[1])) as recorder:
 """
 
 
-def test_a_writer_that_is_killed_leaves_whole_lines(tmp_path):
+def test_every_whole_line_of_a_writer_that_is_killed_is_read(tmp_path):
     path = tmp_path / "r.jsonl"
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)])
     while not path.exists() or path.stat().st_size < 10**6:
