@@ -1,10 +1,12 @@
 """Layouts of more than tensor, pipeline and data parallelism."""
 
+import json
 from dataclasses import replace
 
 import pytest
 from llmperf import parallelism_problems, standard_layout
 from llmperf.accounting.rank_layout import layout_problems, layout_text
+from llmperf.cli.main import call
 from llmperf.types import Layout
 
 
@@ -73,3 +75,15 @@ def test_a_framework_refuses_the_degrees_that_it_does_not_have(spec):
     assert problems["abacus.context_parallel"].message == (
         "abacus is data and tensor parallel only: expected 1, found 2; the nearest is 1"
     )
+
+
+@pytest.mark.parametrize("framework", ["pytorch", "zero", "lora", "megatron_deepspeed", "paddle"])
+@pytest.mark.parametrize("setting", ["context_parallel=2", "expert_parallel=2"])
+def test_every_framework_of_the_project_refuses_parallelism_that_it_does_not_have(capsys, framework, setting):
+    case = "llama2_7b_lora" if framework == "lora" else "llama2_7b_pretrain_zero"
+    where = ("--on", "A100-SXM4-40GB:1x8", "--framework", framework, "--set", "global_batch=2048")
+    assert call(["plan", case, *where, "--set", setting, "--json"]) == 2
+    name = setting.partition("=")[0]
+    codes = {problem["code"] for problem in json.loads(capsys.readouterr().out)["problems"]}
+    assert f"{framework}.{name}" in codes
+    assert ("experts_not_divisible" in codes) is (name == "expert_parallel")  # a Llama has none

@@ -323,3 +323,30 @@ def test_an_unknown_path_without_a_near_one_names_the_list(given, ran):
     error = ran(2, "plan", "default", "--set", f"{given}=3").err
     assert "`llmperf cases default` lists those that exist" in error or "did you mean" in error
     assert len(error) < 250
+
+
+@pytest.mark.parametrize(
+    ("case", "layout", "global_batch", "tokens"),
+    [
+        ("llama2_7b_pretrain_megatron", (4, 1, 2), 64, 262_144),
+        ("llama2_7b_lora", (1, 1, 1), 2, 1024),
+        ("baichuan2_13b_pretrain_zero", (1, 1, 16), 128, 262_144),
+        ("llama2_7b_pretrain_zero", (1, 1, 8), 8, 32_768),
+        ("llama1_7b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
+        ("llama1_13b_pretrain_paddle", (1, 1, 8), 2048, 4_194_304),
+        ("llama3_1_8b_pretrain_pytorch", (1, 1, 8), 16, 131_072),
+        ("llama3_1_8b_lora", (1, 1, 1), 32, 131_072),
+        ("qwen3_8b_pretrain_pytorch", (1, 1, 8), 128, 1_048_576),
+        ("qwen3_30b_a3b_pretrain_pytorch", (1, 1, 8), 512, 2_097_152),
+        ("gpt_oss_20b_pretrain_pytorch", (1, 1, 8), 256, 1_048_576),
+    ],
+)
+def test_published_systems_multiply_out(case, layout, global_batch, tokens):
+    spec, problems = spec_of(case, available=Available(None, None))
+    tuning = spec.tuning
+    data_parallel = tuning.nodes * tuning.devices // (tuning.tensor_parallel * tuning.pipeline_parallel)
+    assert problems == []
+    assert (tuning.tensor_parallel, tuning.pipeline_parallel, data_parallel) == layout
+    assert spec.contract.global_batch == global_batch
+    assert tuning.micro_batch * tuning.gradient_accumulation * data_parallel == global_batch
+    assert global_batch * spec.contract.seq_len == tokens

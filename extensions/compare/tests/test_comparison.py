@@ -392,3 +392,20 @@ def test_the_first_line_says_in_what_two_sides_differ(folder, ran, example, chan
     after = folder("after", [110.0, 111.0], **alike | changed | {"software": software})
     first = ran(0, "compare", before, after).out.splitlines()[0]
     assert first == (f"B differs from A in: {told}" if told else "B and A differ in no setting")
+
+
+def test_compare_shows_mfu_in_percent(folder, ran):
+    one, other = folder("one", [1.0]), folder("other", [2.0])
+    (row,) = [line for line in ran(0, "compare", one, other).out.splitlines() if line.startswith("MFU")]
+    assert row.split("  ")[-1].strip() == "1.0000"
+    assert row.count("30.0 %") == 2
+
+
+def test_summary_groups_repeats_and_needs_a_baseline_to_fail_below(folder, ran):
+    runs, slower = folder("runs", [90.0, 92.0, 94.0]), folder("baseline", [100.0, 100.0])
+    out = ran(0, "summary", runs).out
+    assert "94.0" in out
+    assert "92.0" in out
+    ran(0, "summary", runs, "--baseline", slower, "--fail-below", "0.9")
+    assert "1 of 1 below 0.95" in ran(1, "summary", runs, "--baseline", slower, "--fail-below", "0.95").err
+    ran(2, "summary", runs, "--fail-below", "0.95")

@@ -14,7 +14,7 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf_sweep.matrix_file import Cell, Matrix
 from llmperf_sweep.matrix_folder import MatrixFolder, document_of, made_for_matrix
-from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, runs_of
+from llmperf_sweep.matrix_runs import MatrixRun, PlannedCell, line, runs_of
 
 
 class Killed(BaseException):
@@ -267,3 +267,10 @@ def test_a_lock_that_is_a_pipe_is_refused(tmp_path):
     os.mkfifo(folder / "matrix.lock")
     with pytest.raises(UserError, match=r"matrix.lock: expected a regular file"):
         worked(folder, matrix_of(1), FakeRuns())
+
+
+def test_time_left_follows_the_costs():
+    assert line([(1.0, 3.0), (2.0, 5.0), (4.0, 9.0)]) == pytest.approx((1.0, 2.0))
+    assert line([(2.0, 5.0)]) == (0.0, 2.5)
+    assert line([(1.0, 5.0), (2.0, 3.0)]) == (4.0, 0.0)
+    assert line([(1.0, 1.0), (2.0, 8.0)])[0] == 0

@@ -209,6 +209,15 @@ def test_seven_billion_parameters_fit_one_h200(case):
     assert not any(change.contract for change in answer.plan.spec.changes)
 
 
+def test_megatron_has_no_tuning_for_one_h200_since_its_update_would_fill_the_gpu():
+    """16 bytes a parameter in DeepSpeed's states and 6 in its update: 138 GiB before any activation."""
+    answer = plan_run(Selection(MEGATRON), Site(on="H200:1x1"))
+    assert {device.where for device in answer.problems} == {"tuning.tensor_parallel"}
+    alone = planned(MEGATRON, "H200:1x1", "tensor_parallel=1", "gradient_checkpointing=true")
+    assert max(alone.state_bytes_per_stage) == pytest.approx(138.1 * 2**30, rel=0.002)
+    assert max(alone.state_bytes_per_stage) > 0.97 * alone.probe.devices[0].memory_bytes
+
+
 @pytest.mark.parametrize("case", [ZERO, PADDLE_13B])
 def test_thirteen_billion_do_not_and_one_line_says_why(case):
     (line,) = memory_problems(plan_run(Selection(case), Site(on="H200:1x1")))
