@@ -44,8 +44,8 @@ class Lines:
     def add(self, data: bytes, at: float, final: bool = False) -> None:
         """Take what came at a time. A line came with its last character: a bar ends it only with its next state."""
         text = self._decoder.decode(data, final)
-        whole_before = (bool(self._pending) and LINE_END.match(text) is not None) or not text
-        first, self._arrived = self._arrived if whole_before else at, at
+        was_whole = (bool(self._pending) and LINE_END.match(text) is not None) or not text
+        first, self._arrived = self._arrived if was_whole else at, at
         *lines, self._pending = LINE_END.split(self._pending + text)
         if len(self._pending) > MAX_PENDING or final:
             lines.append(self._pending)
