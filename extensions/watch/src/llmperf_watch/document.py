@@ -62,7 +62,7 @@ def document(
     profile: Profile | None = None
     reported: Sequence[Reported] = ()
     if reading is None:
-        propose = f"`llmperf watch --propose {'LOG' if log is None else log}` makes one of it, for --profile"
+        propose = f"`llmperf watch --propose {'LOG' if log is None else log.name}` makes one of it, for --profile"
         remarks.append(f"no log profile fits the output, so no step was read: {propose}")
     else:
         profile, reported = reading.profile, reading.steps
