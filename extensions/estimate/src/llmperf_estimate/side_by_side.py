@@ -339,5 +339,8 @@ def _unknown(known: Sequence[Candidate], language: str, electricity: bool) -> It
     if len(currencies) > 1:
         text = "costs in {currencies} are not converted: their order means nothing"
         yield sentence(text, language, currencies=", ".join(currencies))
-    text = "energy is unknown: an estimate has none"
-    yield word(f"{text}, and the price of electricity is not used" if electricity else text, language)
+    without, unused = (
+        "energy is unknown: an estimate has none",
+        "energy is unknown: an estimate has none, and the price of electricity is not used",
+    )
+    yield word(unused if electricity else without, language)

@@ -115,7 +115,7 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
     for number, entry in enumerate(groups):
         for sheet in entry.sheets:
             runs[places[id(sheet)]]["group"] = number
-    if all(sheet.cell("provenance").value == "estimated" for sheet in sheets):
+    if _are_estimates(sheets):
         counted = "{all} estimate" if len(runs) == 1 else "{all} estimates"
     else:
         counted = "{all} run" if len(runs) == 1 else "{all} runs"
@@ -154,9 +154,13 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
     }
 
 
+def _are_estimates(sheets: Sequence[Sheet]) -> bool:
+    return all(sheet.cell("provenance").value == "estimated" for sheet in sheets)
+
+
 def _default_rank(sheets: Sequence[Sheet]) -> str:
     """Key of the figure by which the page ranks at first: the cost of estimates with prices, else the throughput."""
-    if not all(sheet.cell("provenance").value == "estimated" for sheet in sheets):
+    if not _are_estimates(sheets):
         return ""
     costs = ("train_cost", "cost_per_million_tokens")
     return next((cost for cost in costs if any(sheet.cell(cost).value is not None for sheet in sheets)), "")
