@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from llmperf.validation import plugin_data
 from llmperf_testing.checks import leaving, watched
 from llmperf_testing.running import subject_of
 
@@ -35,6 +36,7 @@ def plugin(tmp_path, monkeypatch):
     monkeypatch.setattr(watched, "WINDOW_SECONDS", 0.3)
     (tmp_path / "jax.py").touch()  # a tensor library
     (tmp_path / "data" / "overlays").mkdir(parents=True)
+    forget_installed_plugins()
 
     def install(role, fault=Fault(), forks=False):  # noqa: B008
         if forks:
@@ -49,6 +51,14 @@ def plugin(tmp_path, monkeypatch):
         one.close()
     for role in ROLES:
         sys.modules.pop(f"good_{role}", None)
+    forget_installed_plugins()
+
+
+def forget_installed_plugins():
+    """Drop what the validator has kept of plugins: each test installs others."""
+    for kept in vars(plugin_data).values():
+        if hasattr(kept, "cache_clear"):
+            kept.cache_clear()
 
 
 def _install(site, role, fault):
