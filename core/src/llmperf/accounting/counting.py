@@ -25,7 +25,8 @@ from llmperf.types.frozen import dataclass
 from llmperf.types.models import Model
 
 Weights = Literal["nominal", "total", "active", "without_embedding", "multiplied"]
-Attention = Literal["none", "full", "causal", "windowed", "half_windows"]
+Attention = Literal["none", "full", "by_hidden_size", "causal", "windowed", "half_windows"]
+ALL_PAIRS = ("full", "by_hidden_size")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,10 +127,10 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
     elif attention == "none":
         (full,) = attention_terms(model, workload.seq_len, "full")
         left_out.append(f"attention scores and values: {_product(full)}")
-    elif attention == "causal" or (attention != "full" and not model.windowed_layers):
+    elif attention == "causal" or (attention not in ALL_PAIRS and not model.windowed_layers):
         (half,) = attention_terms(model, workload.seq_len, "causal")
         left_out.append(f"the masked half of attention, where a kernel computes it: {_product(half)}")
-    elif attention != "full":
+    elif attention not in ALL_PAIRS:
         left_out.append("masked scores, where a kernel computes them")
     if weights == "nominal" and adapters is not None:
         left_out.append(f"adapters: 6 x {adapters:,}")
@@ -142,15 +143,15 @@ def flops_by(convention: Convention, model: Model, workload: Workload) -> Conven
 def attention_terms(model: Model, seq_len: int, attention: Attention, passes: float = 3) -> list[Term]:
     """FLOPs per token of attention as products of factor, layers, W and keys; `passes`: 3 with the backward pass."""
     if model.counted is not None:
-        share = 1 if attention == "full" else 0.5
+        share = 1 if attention in ALL_PAIRS else 0.5
         return [(passes * share, model.counted.attention_flops, seq_len)] if attention != "none" else []
     both = model.attention_heads * (model.query_width + model.value_width)
     width = both // 2 if both % 2 == 0 else both / 2
     layers, window = model.layers + model.multi_token_layers, model.window
     if attention == "none":
         return []
-    if attention == "full":
-        return [(4 * passes, layers, width, seq_len)]
+    if attention in ALL_PAIRS:
+        return [(4 * passes, layers, width if attention == "full" else model.hidden_size, seq_len)]
     windowed = model.windowed_layers
     if attention == "causal" or window is None or window >= seq_len or not windowed:
         return [(2 * passes, layers, width, seq_len)]

@@ -215,13 +215,16 @@ def extensions() -> Plugins:
 
 
 @lru_cache(maxsize=4096)
-def flops_of(model: Model, lora: Lora | None, *, seq_len: int, gradient_checkpointing: bool) -> FlopCount | None:
-    """The FLOP count of an extension, or else of the core; None for adapters on modules the model lacks."""
+def flops_of(model: Model, lora: Lora | int | None, *, seq_len: int, gradient_checkpointing: bool) -> FlopCount | None:
+    """The FLOP count of an extension, or else of the core; None for adapters on modules the model lacks.
+
+    `lora` may also be the number of their parameters.
+    """
     from llmperf.accounting import flops
     from llmperf.accounting.parameters import lora_parameters
 
     try:
-        adapters = None if lora is None else lora_parameters(model, lora)
+        adapters = lora_parameters(model, lora) if isinstance(lora, Lora) else lora
     except UserError:
         return None
     workload = Workload(seq_len=seq_len, gradient_checkpointing=gradient_checkpointing, lora_parameters=adapters)

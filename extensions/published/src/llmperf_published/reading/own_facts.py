@@ -45,7 +45,10 @@ def own_facts(
         raise UserError(f"--model: expected one name of a model beside files, found {named[0]!r} and {named[1]!r}")
     if odd := next((path for path in files if path.suffix != ".toml"), None):
         raise UserError(f"--model: expected a model file that ends in .toml, found {odd}")
-    own_models = tuple(OwnModel(file=path.name, model=library.model(str(path), "--model")) for path in files)
+    origins = dict.fromkeys(files, "--model")
+    if profile is not None:
+        origins |= dict.fromkeys(profile.models, str(profile.path))
+    own_models = tuple(OwnModel(file=path.name, model=library.model(str(path), of)) for path, of in origins.items())
     names = [own.model.name for own in own_models]
     if repeated := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"--model: expected each model once, found {repeated!r} twice")
@@ -68,7 +71,7 @@ def own_facts(
 
 
 def _checked(
-    said: Mapping[str, str],
+    said: Mapping[str, Any],
     prefix: str,
     vendor: str | None,
     library: Library,
@@ -77,7 +80,7 @@ def _checked(
 ) -> dict[str, Any]:
     """Statements as fields of `Statements`; `models` and `own` are in the importer's files."""
     where = {name: prefix + (name.replace("_", "-") if prefix == "--" else name) for name in STATEMENTS}
-    found: dict[str, Any] = {name: said[name] for name in ("device", "model", "precision") if name in said}
+    found: dict[str, Any] = {name: said[name] for name in ("device", "precision") if name in said}
     if "vendor" in said and vendor not in installed_vendors():
         raise unknown(where["vendor"], "vendor", str(vendor), installed_vendors())
     if "precision" in said and said["precision"] not in get_args(Dtype):
@@ -102,8 +105,12 @@ def _checked(
         if (found_length := length(text)) is None:
             raise UserError(f"{where['sequence_length']}: expected tokens such as 4096 or 4k, found {text!r}")
         found["seq_len"] = found_length
-    if "model" in said and said["model"] not in models:
-        found["model"] = library.model(said["model"], where["model"]).name
+    if "lora" in said:
+        found["lora"] = said["lora"]
+    if (name := said.get("model", "").removesuffix(".toml")) and name not in models:
+        name = library.model(name, where["model"]).name
+    if name:
+        found["model"] = name
     return found
 
 

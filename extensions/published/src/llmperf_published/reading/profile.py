@@ -13,14 +13,15 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmperf import read_toml
+from llmperf import convert, read_toml
 from llmperf.errors import UserError, unknown
+from llmperf.types import Lora
 
 from llmperf_published.reading.markdown import plain, withheld
 from llmperf_published.reading.vocabulary import column_meaning, squeezed, throughput_words, vocabulary
 from llmperf_published.types.document import Column, Published
 
-STATEMENTS = ("vendor", "device", "devices", "precision", "sequence_length", "model")
+STATEMENTS = ("vendor", "device", "devices", "precision", "sequence_length", "model", "lora")
 SHIPPED = Path(__file__).parents[1] / "profiles"
 """Profiles of known documents: each has all columns of their tables."""
 IGNORED = "ignored"
@@ -30,12 +31,18 @@ TITLES = ("tokens/s/device", "tokens/s/node", "tokens/s", "MFU (%)", IGNORED)
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """A profile as its file has it; statements are text, and not checked."""
+    """A profile as its file has it; statements are text, but for adapters, and not checked."""
 
     path: Path
     columns: Mapping[str, str]
-    constants: Mapping[str, str]
-    rows: Mapping[str, Mapping[str, str]]
+    constants: Mapping[str, Any]
+    rows: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def models(self) -> list[Path]:
+        """Model files beside the profile that it names."""
+        named = (values.get("model", "") for values in (self.constants, *self.rows.values()))
+        return [self.path.with_name(name) for name in dict.fromkeys(named) if name.endswith(".toml")]
 
     @property
     def titles(self) -> Mapping[str, str]:
@@ -80,13 +87,20 @@ def _table(value: Any, where: str) -> Mapping[str, Any]:
     return value
 
 
-def _statements(values: Any, where: str) -> Mapping[str, str]:
+def _statements(values: Any, where: str) -> Mapping[str, Any]:
+    found: dict[str, Any] = {}
     for name, value in _table(values, where).items():
         if name not in STATEMENTS:
             raise unknown(where, "statement", name, STATEMENTS)
+        if name == "lora":
+            found[name] = convert(value, Lora, f"{where}.{name}")
+            continue
         if not isinstance(value, (str, int)) or isinstance(value, bool) or not str(value).strip():
             raise UserError(f"{where}.{name}: expected text or a number, found {value!r}")
-    return {name: str(value) for name, value in values.items()}
+        if name == "model" and str(value).endswith(".toml") and Path(str(value)).name != value:
+            raise UserError(f"{where}.{name}: expected the name of a file beside the profile, found {value!r}")
+        found[name] = str(value)
+    return found
 
 
 def proposal(published: Published) -> str:

@@ -109,6 +109,8 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
     if withheld(precision_text or "") and stated_facts.precision:
         precision = stated_facts.precision
         from_importer.append("precision")
+    if stated_facts.lora is not None:
+        from_importer.append("lora")
     texts = (dataset_text, *(note.text for note in document.datasets))
     datasets = [found for text in texts if text and (found := library_match.dataset_name(text, known))]
     own_dataset = case.contract.dataset if case else None  # if the document names it anywhere
@@ -144,5 +146,6 @@ def _row(document: Document, index: int, number: int, group: str | None) -> Publ
         dataset=dataset,
         dataset_text=dataset_text,
         metrics=metrics,
+        lora=stated_facts.lora,
         stated=tuple(from_importer),
     )

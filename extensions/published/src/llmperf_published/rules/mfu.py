@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -57,9 +58,11 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
     peaks = machine.peaks(dtypes_of(row))
     if peaks and not agreements(published, row) and why_open(published, row, mfu, each, peaks) is None:
         own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
-        because = Text("{} x {:.3g} / {:.4g}, nominal{}", each.text, flops["nominal"], peaks[-1], own)
+        shares = {name: (each.value or 0.0) * count / peaks[-1] for name, count in flops.items()}
         hint = _hint(mfu, each, flops["nominal"], machine, peaks)
-        expected = f"{100 * (each.value or 0.0) * flops['nominal'] / peaks[-1]:.3g} %"
+        name = "nominal" if hint else min(shares, key=lambda name: abs(shares[name] - (mfu.value or 0.0)))
+        because = Text("{} x {:.3g} / {:.4g}, {}{}", each.text, flops[name], peaks[-1], name, own)
+        expected = f"{100 * shares[name]:.3g} %"
         yield "metrics/mfu", Text("expected {} ({}), found {}{}", expected, because, mfu.text, hint)
 
 
@@ -114,7 +117,8 @@ def per_device(row: PublishedRow) -> Figure | None:
         return each
     if whole is None or not whole.stated or not devices:
         return None
-    return Figure(text=f"{whole.text} / {devices}", value=(whole.value or 0.0) / devices)
+    share = (whole.value or 0.0) / devices
+    return Figure(text=f"{whole.text} / {devices}", value=share, printed=whole.printed, scale=whole.scale / devices)
 
 
 def computed_mfu(published: Published, row: PublishedRow) -> float | None:
@@ -127,10 +131,14 @@ def computed_mfu(published: Published, row: PublishedRow) -> float | None:
 
 
 def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
-    """Check whether a throughput that is printed so gives the share."""
+    """Check whether a throughput that is printed so gives the share of a peak, or of its first three digits.
+
+    Programs compute with 989 TFLOP/s where the vendor prints 989.4.
+    """
     (low, high), (least, most) = each.bounds, mfu.bounds
+    unit = 10.0 ** (math.floor(math.log10(peak)) - 2)
     slack = 1e-9 * most
-    return low * flops / peak <= most + slack and high * flops / peak >= least - slack
+    return low * flops / peak <= most + slack and high * flops / (peak // unit * unit) >= least - slack
 
 
 def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, peaks: Sequence[float]) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from llmperf.types import Lora
 from llmperf.types.devices import Dtype
 from llmperf.types.spec import Change
 from llmperf.types.units import Count, Positive
@@ -203,9 +204,11 @@ class PublishedRow:
     """As printed."""
     metrics: PublishedMetrics
     """The figures."""
+    lora: Lora | None = None
+    """Adapters that the importer stated."""
     stated: tuple[str, ...] = ()
     """What the importer stated, as the document does not: `device`, `devices`, `model`, `precision`, `sequence length`,
-    or `columns` whose titles are those of a profile."""
+    `lora`, or `columns` whose titles are those of a profile."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

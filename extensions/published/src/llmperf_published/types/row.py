@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from llmperf.types import Model
+from llmperf.types import Lora, Model
 from llmperf.types.devices import Dtype
 from llmperf.types.units import Positive
 from llmperf_vendorkit import PeakEntry
@@ -252,6 +252,8 @@ class Statements:
     """Precision of the products."""
     seq_len: Positive | None = None
     """Tokens in one sequence."""
+    lora: Lora | None = None
+    """Adapters, of which alone are trained; a target `experts` is every routed expert."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
