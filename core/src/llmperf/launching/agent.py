@@ -19,10 +19,9 @@ from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.launching.guard import guarded
 from llmperf.launching.local_launcher import of_node
 from llmperf.launching.wakeup import Wakeup
-from llmperf.measuring.processes import end_descendants, end_with_parent, oom_kills, send_group
+from llmperf.measuring.processes import adopt_orphans, end_descendants, end_with_parent, oom_kills, send_group
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import fill
 from llmperf.runfolder.endings import AGENT_MODULE, AgentReport, RankExit, SeenPhase
@@ -285,18 +284,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--master-addr", required=True)
     parser.add_argument("--master-port", type=int, required=True)
     options = parser.parse_args(arguments)
-
-    def work() -> int:
-        with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
-            try:
-                plan = json_files.load(options.run_dir / filenames.PLAN, Plan)
-            except UserError as error:
-                print(error, file=sys.stderr, flush=True)
-                return UserError.exit_code
-            agent = Agent(options.run_dir, plan, options.node_rank, options.master_addr, options.master_port)
-            return agent.run(wakeup)
-
-    return guarded(work)
+    adopt_orphans()
+    with Wakeup(signal.SIGTERM, signal.SIGINT, signal.SIGHUP) as wakeup:
+        try:
+            plan = json_files.load(options.run_dir / filenames.PLAN, Plan)
+        except UserError as error:
+            print(error, file=sys.stderr, flush=True)
+            return UserError.exit_code
+        agent = Agent(options.run_dir, plan, options.node_rank, options.master_addr, options.master_port)
+        return agent.run(wakeup)
 
 
 if __name__ == "__main__":

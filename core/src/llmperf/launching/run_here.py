@@ -17,7 +17,16 @@ from llmperf.files import json_files
 from llmperf.files.text import printable, without_secrets
 from llmperf.launching.controller import dump_stacks
 from llmperf.launching.local_launcher import agent_command, free_port, of_node
-from llmperf.measuring.processes import TAG, end_with_parent, group_of, send, send_group, sweep, tagged
+from llmperf.measuring.processes import (
+    TAG,
+    adopt_orphans,
+    end_descendants,
+    end_with_parent,
+    send,
+    send_group,
+    sweep,
+    ticks_now,
+)
 from llmperf.measuring.sampler import Sampler, device_query, device_sampler
 from llmperf.measuring.worker import plugins_of
 from llmperf.planning.vendors import asked
@@ -38,8 +47,6 @@ MAX_LOOK_SECONDS = 10.0
 """Longest time over which the controller may have the load of a node averaged."""
 GRACE_SECONDS = 4.0
 """Time between asking the agent to end, which then stops its ranks, and killing it."""
-KILL_SECONDS = 1.0
-"""Time for the guard of an agent to kill everything below it."""
 
 
 class RunHere:
@@ -58,6 +65,7 @@ class RunHere:
                 self._driver = asked(find("vendor", plan.vendor), plugins).driver
         self._sampler = device_sampler(self._files[0], plan, plugins, sample_seconds, self._rank)
         self._agent: subprocess.Popen[bytes] | None = None
+        self._began = 0
 
     def look(self) -> str | None:
         """Write the description of the host, and return what disturbs the run, in one line."""
@@ -72,6 +80,8 @@ class RunHere:
         """Start the agent, whose ranks meet at `address` and `port`, and the readings with the first one."""
         argv, first = agent_command(self.folder, self.plan, self._rank, address, port), self._agent is None
         variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
+        adopt_orphans()  # of an agent that is killed
+        self._began = self._began or ticks_now()
         try:
             with filenames.agent_log_path(self.folder, self._rank).open("ab") as output:
                 self._agent = subprocess.Popen(
@@ -102,26 +112,19 @@ class RunHere:
         """End the agent and everything below it, by SIGTERM, then by SIGKILL; its exit code, None if it was killed."""
         if self._agent is None:
             return None
-
-        def wait(seconds: float, done: Callable[[], bool]) -> None:
-            deadline = time.monotonic() + seconds
-            while not done() and time.monotonic() < deadline:
-                time.sleep(0.02)
-
-        pid = self._agent.pid
+        pid, session = self._agent.pid, os.getsid(0)
         if self.code() is None:
             send(pid, signal.SIGTERM)
-        wait(GRACE_SECONDS, lambda: self.code() is not None or hurry())
+        deadline = time.monotonic() + GRACE_SECONDS
+        while self.code() is None and not hurry() and time.monotonic() < deadline:
+            time.sleep(0.02)
         code = self.code()
         if code is None:
-            send(pid, signal.SIGTERM)  # a second one makes the guard of the agent kill everything below it
-            wait(KILL_SECONDS, lambda: self.code() is not None)
-            if self.code() is None:
-                send_group(pid, signal.SIGKILL)
-        if self.code() == -signal.SIGKILL:  # without its guard, the agent must have time for those below it
-            wait(GRACE_SECONDS, lambda: all(group_of(process) != pid for process in tagged(self._tag)))
-        sweep(self._tag)
+            send_group(pid, signal.SIGKILL)
         self._agent.wait()
+        if self._began:  # those below an agent that was killed, whose parent is now this process
+            end_descendants(lambda process: process.start >= self._began and process.session != session)
+        sweep(self._tag)
         return code
 
     def stacks(self) -> dict[int, str]:

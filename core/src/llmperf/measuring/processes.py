@@ -52,6 +52,7 @@ class Process(NamedTuple):
     state: str
     """Letter of the kernel, such as Z for one that has ended and was not waited for."""
     parent: int
+    session: int
     ticks: int
     """CPU time of its own."""
     waited_ticks: int
@@ -80,12 +81,20 @@ def processes_here() -> dict[int, Process]:
             name=name,
             state=fields[0].decode(),
             parent=int(fields[1]),
+            session=int(fields[3]),
             ticks=utime + stime,
             waited_ticks=waited_utime + waited_stime,
             core=int(fields[36]),
             start=int(fields[19]),
         )
     return processes
+
+
+def ticks_now() -> int:
+    """This moment as `Process.start`; 0 but on Linux."""
+    if sys.platform != "linux":
+        return 0
+    return int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
 
 
 def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
@@ -101,34 +110,25 @@ def own_pids(processes: Mapping[int, Process], root: int) -> frozenset[int]:
     return frozenset(pids)
 
 
-def end_descendants() -> None:
-    """Kill all processes below this one, also those that they start meanwhile, and reap this process's children.
+def end_descendants(chosen: Callable[[Process], bool] = lambda process: True) -> None:
+    """Kill all chosen processes below this one, also those that they start meanwhile, and reap its chosen children.
 
     A process in another session is found if `adopt_orphans` was called before it started.
     """
-    deadline = time.monotonic() + SWEEP_SECONDS
-    while time.monotonic() < deadline:
-        pids: list[int] = []
+    deadline, running = time.monotonic() + SWEEP_SECONDS, True
+    while running and time.monotonic() < deadline:
+        running = False
         with suppress(OSError, ValueError, IndexError):  # without /proc, none are known
             processes = processes_here()
-            below = own_pids(processes, os.getpid()) - {os.getpid()}
-            pids = [pid for pid in below if processes[pid].state != "Z"]
-        if not pids:
-            break
-        for pid in pids:
-            send(pid, signal.SIGKILL)
-        reap_children()
-        time.sleep(0.01)
-    reap_children()
-
-
-def reap_children() -> dict[int, int]:
-    """The exit codes of the children that have ended, by process id; negative for signals."""
-    codes = {}
-    with suppress(ChildProcessError):
-        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            codes[ended[0]] = os.waitstatus_to_exitcode(ended[1])
-    return codes
+            for pid in own_pids(processes, os.getpid()) - {os.getpid()}:
+                if not chosen(processes[pid]):
+                    continue
+                if processes[pid].state != "Z":
+                    running = True
+                    send(pid, signal.SIGKILL)
+                with suppress(ChildProcessError):  # the child of another process
+                    os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.01 if running else 0)
 
 
 def tagged(tag: str) -> list[int]:
@@ -172,14 +172,6 @@ def send_group(pid: int, what: signal.Signals) -> None:
     """Signal a process group, which may have ended."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, what)
-
-
-def group_of(pid: int) -> int | None:
-    """The process group of a process; None if it has ended."""
-    try:
-        return os.getpgid(pid)
-    except ProcessLookupError:
-        return None
 
 
 PROC = Path("/proc")
