@@ -80,7 +80,8 @@ def test_own_children_count_as_own_while_they_run_and_after(stranger):
 
 def test_programs_on_cores_of_others_do_not_count():
     def process(name, core, ticks):
-        return sampler.Process(name=name, state="R", parent=1, ticks=ticks, waited_ticks=0, core=core, start=5)
+        times = {"ticks": ticks, "waited_ticks": 0, "start": 5}
+        return sampler.Process(name=name, state="R", parent=1, session=1, core=core, **times)
 
     meter = HostMeter()
     before = {7: process("here", 0, 100), 8: process("elsewhere", 9, 100), 9: process("own", 0, 100)}
