@@ -5,22 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from llmperf_published.reading import vocabulary
 from llmperf_published.reading.markdown import normal, plain, withheld
 from llmperf_published.reading.numbers import NUMBER, figure, number, whole
+from llmperf_published.reading.sections import SHARES, Contents
 from llmperf_published.reading.settings import truth
 from llmperf_published.types.document import Column, TableRow
 from llmperf_published.types.row import Figure, MemoryPart, PublishedHardware, PublishedMemory, PublishedMetrics
 
-if TYPE_CHECKING:
-    from llmperf_published.reading.sections import Contents
-
-SHARES = ("mfu", "hfu")
-"""Columns of shares, printed as percent or as fractions of 1."""
-MAX_SHARE = 2.0
-"""A share above this is percent: even half of the right peak does not give more."""
 MAX_MEMORY_PARTS = 1024
 """Terms of one memory cell."""
 NOT_FIGURES = vocabulary.SETTINGS.union(
@@ -176,17 +170,6 @@ def _unit_kind(unit: str) -> str | None:
     words = re.sub(r"\s+", "", normal(unit)).lower().replace("per", "/").strip("()")
     units = vocabulary.vocabulary("units")
     return next((kind for kind, pattern in units.items() if re.fullmatch(pattern, words)), None)
-
-
-def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[Column, ...]:
-    """The columns; those of shares are percent if one of their figures without a unit is above `MAX_SHARE`."""
-    result = []
-    for index, column in enumerate(columns):
-        cells = (row[index] for row in rows if index < len(row) and column.name in SHARES)
-        shares = (figure(plain(cell), plain(column.title)) for cell in cells)
-        values = (share.value or 0.0 for share in shares if share and share.unit is None and share.expression is None)
-        result.append(replace(column, unit="percent") if max(values, default=0.0) > MAX_SHARE else column)
-    return tuple(result)
 
 
 def memory(text: str, unit: str | None) -> PublishedMemory | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import get_args
 
 from llmperf_published.reading import vocabulary
-from llmperf_published.reading.cells import with_units
 from llmperf_published.reading.markdown import Block, normal, plain
+from llmperf_published.reading.numbers import figure
 from llmperf_published.reading.profile import fitting
 from llmperf_published.types.document import (
     Column,
@@ -28,6 +28,10 @@ FIGURES = frozenset(["throughput", "memory", "mfu", "hfu", "flops", "loss", "eva
 CIRCUMSTANCES = {"configuration", "fix_hp", "parallel", "config_name", "precision", "device", "machine", "model"}
 CIRCUMSTANCES |= {*vocabulary.COUNTS}
 """Columns that describe the machine or the settings of a row."""
+SHARES = ("mfu", "hfu")
+"""Columns of shares, printed as percent or as fractions of 1."""
+MAX_SHARE = 2.0
+"""A share above this is percent: even half of the right peak does not give more."""
 SPEEDS = frozenset(["throughput", "mfu", "hfu", "flops"])
 """Figures of training, which make a table one of results with any setting beside them."""
 
@@ -244,3 +248,14 @@ def _general_name(label: str, text: str) -> str | None:
         column = vocabulary.meaning(text)
         return column if column in ("parallel", "fix_hp") else name
     return name
+
+
+def with_units(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> tuple[Column, ...]:
+    """The columns; those of shares are percent if one of their figures without a unit is above `MAX_SHARE`."""
+    result = []
+    for index, column in enumerate(columns):
+        cells = (row[index] for row in rows if index < len(row) and column.name in SHARES)
+        shares = (figure(plain(cell), plain(column.title)) for cell in cells)
+        values = (share.value or 0.0 for share in shares if share and share.unit is None and share.expression is None)
+        result.append(replace(column, unit="percent") if max(values, default=0.0) > MAX_SHARE else column)
+    return tuple(result)
