@@ -17,6 +17,8 @@ from llmperf_watch.scalars import EVENTS, SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
+SEEN_LINES = 10_000
+"""Lines in which times without a fraction of a second are looked for."""
 WHOLE_SECONDS = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?![.,]?\d)")
 
 
@@ -70,7 +72,8 @@ class LogImporter:
             coarse = False
             for line in _lines(path):
                 reader.add(line)
-                coarse = coarse or WHOLE_SECONDS.search(line, 0, 200) is not None
+                if not coarse and reader.lines < SEEN_LINES:
+                    coarse = WHOLE_SECONDS.search(line, 0, 200) is not None
             if chosen and reader.best() is None:
                 raise UserError(
                     f"{path}: no step is read by {chosen}; `llmperf watch --propose {path}` makes a profile"

@@ -78,15 +78,18 @@ class Field:
             if self.dotted:
                 start = DOTS.match(line, start).end()  # type: ignore[union-attr]
             match = NUMBER.match(line, start)
-            if match is None or not any(map(str.isdigit, match[1])):
+            if match is None or not match[1]:
                 continue
-            end = SPACES.match(line, match.end()).end()  # type: ignore[union-attr]
-            if not line.startswith(self.after, end):
-                continue
+            if self.after:
+                end = SPACES.match(line, match.end()).end()  # type: ignore[union-attr]
+                if not line.startswith(self.after, end):
+                    continue
+            number, letter = match.groups()
             try:
-                return float(match[1].replace(",", "")) * SCALE[match[2] or ""] * self.factor
-            except ValueError:
+                value = float(number.replace(",", "") if "," in number else number)
+            except ValueError:  # such as a sign alone
                 continue
+            return value * self.factor * (SCALE[letter] if letter else 1)
         return None
 
 
@@ -107,12 +110,15 @@ class LineKind:
         for mark in self.marks:
             if mark not in line:
                 return None
-        if any(text in line for text in self.without) or (self.bar and not line.lstrip()[:1].isdigit()):
+        for text in self.without:
+            if text in line:
+                return None
+        if self.bar and not line.lstrip()[:1].isdigit():
             return None
-        found = {}
+        found: dict[str, float] = {}
         for field in self.fields:
-            value = field.value(line)
-            if value is not None and field.name not in found and (value > 0 or field.name != "memory_bytes"):
+            value = field.value(line) if field.name not in found and field.before in line else None
+            if value is not None and (value > 0 or field.name != "memory_bytes"):
                 found[field.name] = value
         if (rate := found.pop("steps_per_second", 0)) > 0:
             found.setdefault("step_seconds", 1 / rate)

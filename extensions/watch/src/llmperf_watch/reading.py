@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import date
+from functools import lru_cache
 
 from llmperf_watch.profiles import MAX_LINE, OF_RUN, Profile
 
@@ -13,7 +14,7 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 """Colours and movements of the cursor."""
 DECIDED = 20
 """Steps after which the profile that has read most is kept, and the others are dropped."""
-STAMP = re.compile(r"(\d{4})[-/](\d\d)[-/](\d\d)[ T](\d\d):(\d\d):(\d\d[.,]\d{1,6})")
+STAMP = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d[.,]\d{1,6})")
 MAX_STEPS = 2_000_000
 """Reported steps of one output that are kept; later ones are only counted."""
 
@@ -21,14 +22,19 @@ MAX_STEPS = 2_000_000
 def stamp(line: str) -> float | None:
     """Date and time near the begin of a line in seconds; None without one that is finer than a second."""
     match = STAMP.search(line, 0, 200)
+    if match is None:
+        return None
+    day, hours, minutes, seconds = match.groups()
     try:
-        day = date(*map(int, match.group(1, 2, 3))).toordinal() if match else None
-    except ValueError:
+        return day_number(day) * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + float(seconds.replace(",", "."))
+    except ValueError:  # no date
         return None
-    if match is None or day is None:
-        return None
-    hours, minutes, seconds = match.group(4, 5, 6)
-    return day * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + float(seconds.replace(",", "."))
+
+
+@lru_cache(maxsize=4)
+def day_number(text: str) -> int:
+    """Days since the year 1 of `2026-11-28`; ValueError for no date."""
+    return date.fromisoformat(text.replace("/", "-")).toordinal()
 
 
 @dataclass(slots=True)

@@ -46,7 +46,9 @@ class Lines:
         text = self._decoder.decode(data, final)
         was_whole = (bool(self._pending) and LINE_END.match(text) is not None) or not text
         first, self._arrived = self._arrived if was_whole else at, at
-        *lines, self._pending = LINE_END.split(self._pending + text)
+        text = self._pending + text
+        ends = LINE_END.split(text) if "it/s]{" in text or "s/it]{" in text else text.replace("\r", "\n").split("\n")
+        *lines, self._pending = ends
         if len(self._pending) > MAX_PENDING or final:
             lines.append(self._pending)
             self._pending = ""
