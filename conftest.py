@@ -247,8 +247,9 @@ def ran(capsys):
     """Run llmperf with some words, check its exit code, and return what it printed: `out` and `err`."""
 
     def run(code, *words):
-        assert call(list(map(str, words))) == code
-        return capsys.readouterr()
+        status, printed = call(list(map(str, words))), capsys.readouterr()
+        assert status == code, printed.out + printed.err
+        return printed
 
     return run
 

