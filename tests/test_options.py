@@ -40,9 +40,8 @@ def test_every_command_prints_json_and_writes_to_out():
     assert not [name for name, texts in options.items() if "--output" in texts or ("-o" in texts) != ("--out" in texts)]
 
 
-def test_what_is_written_is_said_as_json(tmp_path, capsys):
-    assert call(["new", "vendor", "acme", "--out", str(tmp_path), "--json"]) == 0
-    made = json.loads(capsys.readouterr().out)
+def test_what_is_written_is_said_as_json(tmp_path, ran, capsys):
+    made = json.loads(ran(0, "new", "vendor", "acme", "--out", tmp_path, "--json").out)
     assert (tmp_path / "llmperf-acme" / made["files"][0]).exists()
     assert made["next"][0]["command"]
     assert call(["challenge", "issue", "--within", "2h", "-o", str(tmp_path / "c.json"), "--json"]) == 0

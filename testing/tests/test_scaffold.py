@@ -141,13 +141,12 @@ def test_a_package_that_cannot_be_is_refused_in_one_line(words, line, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_name_of_an_installed_plugin_is_taken_in_both_roles(install, tmp_path, capsys):
+def test_the_name_of_an_installed_plugin_is_taken_in_both_roles(install, tmp_path, ran):
     install("llmperf-bolt", "bolt", "")
     install("somewhere-else", "two_parts", "")
     for name, whose in (("bolt", "vendor 'bolt'"), ("somewhere-else", ""), ("two-parts", "vendor 'two_parts'")):
         expected = 0 if name == "somewhere-else" else 2
-        assert call(["new", "framework", name, "--out", str(tmp_path / "out")]) == expected
-        assert whose in capsys.readouterr().err
+        assert whose in ran(expected, "new", "framework", name, "--out", tmp_path / "out").err
 
 
 @given(st.text(max_size=60))
@@ -164,27 +163,24 @@ def test_whatever_is_typed_a_name_is_safe_or_refused_in_one_line(text):
         assert len(text) <= LONGEST
 
 
-def test_nothing_is_overwritten(tmp_path, capsys):
+def test_nothing_is_overwritten(tmp_path, ran):
     folder = tmp_path / "llmperf-acme"
     folder.mkdir()
-    assert call(["new", "vendor", "acme", "--out", str(tmp_path)]) == 2
-    assert "is there already, and nothing is overwritten" in capsys.readouterr().err
+    assert "is there already, and nothing is overwritten" in ran(2, "new", "vendor", "acme", "--out", tmp_path).err
     folder.rmdir()
     folder.symlink_to(tmp_path / "nowhere")
     assert call(["new", "vendor", "acme", "--out", str(tmp_path)]) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["llmperf-acme"]
 
 
-def test_a_package_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch, capsys):
+def test_a_package_that_cannot_be_written_leaves_nothing(tmp_path, monkeypatch, ran):
     (tmp_path / "file").write_text("")
-    assert call(["new", "vendor", "acme", "--out", str(tmp_path / "file")]) == 2
-    assert "cannot be written" in capsys.readouterr().err
+    assert "cannot be written" in ran(2, "new", "vendor", "acme", "--out", tmp_path / "file").err
 
     def full(*_):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "rename", full)
-    assert call(["new", "vendor", "acme", "--out", str(tmp_path / "disk")]) == 2
-    assert "No space left on device" in capsys.readouterr().err
+    assert "No space left on device" in ran(2, "new", "vendor", "acme", "--out", tmp_path / "disk").err
     assert files_in(tmp_path) == ["file"]
     assert list((tmp_path / "disk").iterdir()) == []

@@ -10,7 +10,6 @@ from llmperf.cases.library import Library, library, read_named
 from llmperf.cases.overlays import Facts, overlay_settings
 from llmperf.cases.resolve import Available, resolve
 from llmperf.cases.settings import Setting, from_command_line, known_paths
-from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.user_files import read_toml
 from llmperf.types.spec import Case
@@ -250,11 +249,10 @@ def test_command_line_wins_over_overlay():
 SHIPS = "from llmperf import hookimpl\n@hookimpl\ndef llmperf_resources():\n    return [{}]\n"
 
 
-def test_a_plugin_with_bad_folders_is_left_out_of_the_lists(install, capsys):
+def test_a_plugin_with_bad_folders_is_left_out_of_the_lists(install, ran):
     install("llmperf-odd", "odd", SHIPS.format("7"), role="extension")
     for words in (["cases"], ["models"]):
-        assert call(words) == 0
-        out, err = capsys.readouterr()
+        out, err = ran(0, *words)
         assert "llama_mini" in out
         assert err == "left out: extension 'odd' (llmperf-odd): expected folders of llmperf_resources, found 7\n"
 

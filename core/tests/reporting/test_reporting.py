@@ -360,9 +360,8 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, ran, content, expected):
     assert expected in line
 
 
-def test_missing_run_and_unknown_format(tmp_path, example, capsys):
+def test_missing_run_and_unknown_format(tmp_path, example, ran):
     assert call(["report", str(tmp_path / "none")]) == 2
-    assert call(["report", str(save(tmp_path / "result.json", example)), "--format", "markdwn"]) == 2
-    first, second = capsys.readouterr().err.splitlines()
+    first, second = ran(2, "report", save(tmp_path / "result.json", example), "--format", "markdwn").err.splitlines()
     assert "no such file or folder" in first
     assert "did you mean 'markdown'?" in second

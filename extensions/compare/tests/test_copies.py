@@ -102,13 +102,12 @@ def test_copies_with_other_digests_are_no_repeats(genuine, tmp_path, capsys):
     assert "a0/result.json and 2 more are the same run as" in err
 
 
-def test_names_of_files_cannot_write_to_the_terminal(genuine, tmp_path, capsys):
+def test_names_of_files_cannot_write_to_the_terminal(genuine, tmp_path, ran):
     name = "a\n::error::x\x1b[31m\u202e.zip"
     with zipfile.ZipFile(tmp_path / "runs" / name, "w") as archive:
         archive.writestr("x", "x")
     for words in (["site", str(tmp_path / "runs"), "-o", str(tmp_path / "site")], ["summary", str(tmp_path / "runs")]):
-        assert call(words) == 0
-        out, err = capsys.readouterr()
+        out, err = ran(0, *words)
         assert not [line for line in (out + err).splitlines() if line.startswith("::") or not line.isprintable()]
     shutil.rmtree(tmp_path / "site")
 

@@ -90,7 +90,7 @@ def test_without_prices_and_tokens_nothing_is_said_of_cost(run, capsys):
     assert not [name for name in values(capsys, run) if "cost" in name or name.startswith(("price", "train_"))]
 
 
-def test_prices_of_the_users_own_configuration_file(run, tmp_path, capsys, monkeypatch):
+def test_prices_of_the_users_own_configuration_file(run, tmp_path, ran, capsys, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
     (tmp_path / "own" / "llmperf").mkdir(parents=True)
     (tmp_path / "own" / "llmperf" / "llmperf.toml").write_text(PRICES)
@@ -99,10 +99,9 @@ def test_prices_of_the_users_own_configuration_file(run, tmp_path, capsys, monke
     assert row["price_file"].endswith("own/llmperf/llmperf.toml")
     assert row["train_tokens"] == 20 * row["parameters"]
     assert "Hoffmann" in row["train_tokens_source"]
-    assert call(["report", str(run)]) == 0
     assert (
         f"\nprices: {tmp_path / 'own' / 'llmperf' / 'llmperf.toml'}, 2026-10-01 to 2026-11-01\n"
-        in capsys.readouterr().out
+        in ran(0, "report", run).out
     )
 
 
@@ -216,12 +215,11 @@ def on_nodes(run, *speeds):
         (run.with_name(f"y{number}") / "result.json").write_text(json.dumps(other))
 
 
-def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, ran, capsys):
+def test_a_summary_has_the_training_that_was_asked_for(run, tmp_path, ran):
     on_nodes(run, 1000.0)
     (run / "result.json").unlink()
     words = ["summary", str(run.parent), "--prices", str(tmp_path / "prices.toml"), "--train-tokens", "3.6B"]
-    assert call(words) == 0
-    out = capsys.readouterr().out
+    out = ran(0, *words).out
     header, line = out.splitlines()[0], next(line for line in out.splitlines() if "H100" in line)
     for title in ("cost per million tokens", "training, device hours", "training, days", "cost of a training"):
         assert title in header

@@ -158,15 +158,12 @@ def test_traced_noise_is_no_kernel(planted):
     assert unlike.traced_ratio > 1
 
 
-def test_the_first_line_is_the_answer(planted, run_folder, capsys):
+def test_the_first_line_is_the_answer(planted, run_folder, ran):
     planted(0.5)
     words = ["explain", str(run_folder.parent / "planted"), "--against", str(run_folder)]
-    assert call(words) == 0
-    assert capsys.readouterr().out.startswith("planted is 0.50x run: unexplained 0.50x\n")
-    assert call([*words, "--json"]) == 0
-    document = json.loads(capsys.readouterr().out)
+    assert ran(0, *words).out.startswith("planted is 0.50x run: unexplained 0.50x\n")
+    document = json.loads(ran(0, *words, "--json").out)
     assert document["factors"][0]["cause"] == "unexplained"
     assert call([*words, "--lang", "zh", "--out", str(run_folder.parent / "a.md")]) == 0
     assert "0.50x" in (run_folder.parent / "a.md").read_text()
-    assert call([*words[:-1], "llama2_7b_lora_a100.md:66"]) == 2
-    assert "llama2_7b_lora_a100.md:65" in capsys.readouterr().err
+    assert "llama2_7b_lora_a100.md:65" in ran(2, *words[:-1], "llama2_7b_lora_a100.md:66").err

@@ -228,14 +228,13 @@ def llmperf_launchers():
         (["--scale", "2,16", "--devices", "4"], 4, 1),
     ],
 )
-def test_a_launcher_has_the_whole_command_run_elsewhere(stub_site, install, tmp_path, monkeypatch, capsys, words, nodes,
-                                                       tasks):  # fmt: skip
+def test_a_launcher_has_the_whole_command_run_elsewhere(
+    stub_site, install, tmp_path, monkeypatch, ran, words, nodes, tasks
+):
     install("acme-queue", "queue", QUEUE, role="extension")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "sweep.toml").write_text('tasks = 4\nvendors = ["stub"]\n[settings]\nnodes = [1, 3, 2]\n')
     words = ["run", *words, "--launcher", "queue"]
-    assert call(words) == 5
-    assert capsys.readouterr().err == f"{nodes} nodes, {tasks} tasks: {' '.join(words)}\n"
-    assert call([*words, "--dry-run"]) == 0
-    assert capsys.readouterr().out == f"would submit {nodes} nodes, {tasks} tasks\n"
+    assert ran(5, *words).err == f"{nodes} nodes, {tasks} tasks: {' '.join(words)}\n"
+    assert ran(0, *words, "--dry-run").out == f"would submit {nodes} nodes, {tasks} tasks\n"
     assert list(tmp_path.glob("runs/*")) == []

@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import jsonschema
 import pytest
 import yaml
-from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.types import NodeCommand, NodeRequest, Submission
 from llmperf_kubernetes import launcher as module
@@ -348,11 +347,10 @@ def test_an_image_is_needed_and_hosts_are_the_clusters_choice():
         KubernetesLauncher().nodes(NodeRequest(nodes=1, devices=None, hosts=("a",), options={"image": "x"}))
 
 
-def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(cluster, monkeypatch, capsys):
+def test_a_dry_run_prints_the_manifest_with_the_image_of_the_command_line(cluster, monkeypatch, ran):
     monkeypatch.chdir(cluster.folder)
     words = ["run", "--launcher", "kubernetes", "--container-image", "mine:2", "--set", "tuning.nodes=3", "--dry-run"]
-    assert call(words) == 0
-    runtime, job = yaml.safe_load_all(capsys.readouterr().out)
+    runtime, job = yaml.safe_load_all(ran(0, *words).out)
     pod = runtime["spec"]["template"]["spec"]["replicatedJobs"][0]["template"]["spec"]["template"]["spec"]
     assert (pod["containers"][0]["image"], job["spec"]["trainer"]["numNodes"]) == ("mine:2", 3)
     assert cluster.kinds == []
