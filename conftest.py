@@ -16,6 +16,7 @@ import sys
 import tempfile
 import termios
 import time
+from contextlib import contextmanager
 from pathlib import Path
 from subprocess import PIPE
 from unittest import mock
@@ -25,6 +26,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from llmperf import __version__
 from llmperf.cli.main import call
+from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import agent_argv
 from llmperf.results.run_result import build_result
@@ -252,6 +254,22 @@ def ran(capsys):
         return printed
 
     return run
+
+
+@pytest.fixture(scope="session")
+def one_line():
+    """A function for `with`: what is done there is refused in one line with these texts: `one_line("a", "b")`."""
+
+    @contextmanager
+    def refused(*texts, start=""):
+        with pytest.raises(UserError) as caught:
+            yield
+        line = str(caught.value)
+        assert line.startswith(start)
+        assert [text for text in texts if text not in line] == [], line
+        assert "\n" not in line
+
+    return refused
 
 
 @pytest.fixture

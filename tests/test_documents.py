@@ -84,7 +84,6 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
     traces = words[0] == "estimate" and "--analytic" not in words
     if elsewhere or traces or words[0] in ELSEWHERE:  # not here, or a minute of work: the options are parsed alone
         command = cli.get_command(click.Context(cli), words[0])
-        assert command is not None
         assert command.make_context(words[0], words[1:])
         return
     if words[0] == "run":

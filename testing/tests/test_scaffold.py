@@ -108,7 +108,6 @@ def test_the_example_in_the_peak_table_is_an_entry_once_it_is_no_comment(tmp_pat
     entry = text[text.index("[[device]]") - 2 :]
     (tmp_path / "peaks.toml").write_text("\n".join(line.removeprefix("# ") for line in entry.splitlines()))
     peak = PeakTable.read(tmp_path / "peaks.toml", vendor="acme").peak_flops("Acme A1", "bf16")
-    assert peak is not None
     assert peak.source == "Acme A1 datasheet, version 3, page 2"
 
 

@@ -80,11 +80,9 @@ def test_a_smaller_machine_gets_fewer_devices_unless_a_number_was_asked_for():
         ("gradient_checkpointing=yes", "expected true or false, found 'yes'"),
     ],
 )
-def test_bad_settings_are_one_line_that_says_what_was_expected(given, line):
-    with pytest.raises(UserError) as caught:
+def test_bad_settings_are_one_line_that_says_what_was_expected(given, line, one_line):
+    with one_line(line):
         from_command_line([given])
-    assert line in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_boolean_may_be_written_as_python_does():

@@ -193,6 +193,7 @@ ENDS = {
                                 "rank 1 ended with status 0 while building, before it was done"),
     "status 0 while measuring": ({"fault": "leaves", **PATIENT}, 1, "exited",
                                  "rank 1 ended with status 0 while measuring, before it was done"),
+    "stopped": ({"fault": "stops", **IMPATIENT}, 1, "hung", ".*"),
     "stopped, its peers in a step": ({"fault": "stops", "ranks": 3, "in_step": "host", **IMPATIENT}, 1, "hung",
                                      ".*rank 1 does not even show its stack; the others do.*"),
     "all hang alike": ({"fault": "waits for nobody", "fault_rank": "all", **IMPATIENT}, None, "hung",
@@ -222,33 +223,19 @@ def test_the_rank_that_hangs_is_named_by_its_steps(start, stub_plan):
 
 
 @pytest.mark.slow
-def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=STALL_SECONDS))
+@pytest.mark.parametrize(
+    ("options", "waiting"),
+    [({}, "in barrier"), ({"in_step": "device", "step_seconds": 0.2}, "loop.py")],
+    ids=["its peers wait for it", "its peers only wait for their devices"],
+)
+def test_the_rank_that_hangs_is_named_by_its_stack(start, stub_plan, options, waiting):
+    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=STALL_SECONDS, **options))
     status, result = run.wait()
     assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
     assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
     assert "rank 1: going to sleep" in result.failure.log_tail
-    assert "in barrier" in filenames.log_path(run.run, 0).read_text()
+    assert waiting in filenames.log_path(run.run, 0).read_text()
     assert len(steps_of(run.run, 0)) == 5
-
-
-@pytest.mark.slow
-def test_the_rank_that_hangs_is_named_though_its_peers_only_wait_for_their_devices(start, stub_plan):
-    run = start(stub_plan(steps=5000, fault="hangs", stall_seconds=4.0, in_step="device", step_seconds=0.2))
-    status, result = run.wait()
-    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
-    assert "rank 1 is at trainer.py in hangs; the others wait for it" in result.failure.message
-    assert "loop.py" in filenames.log_path(run.run, 0).read_text()
-    assert len(steps_of(run.run, 0)) == 5
-
-
-@pytest.mark.slow
-def test_a_stopped_process_is_named_though_it_shows_no_stack(start, stub_plan):
-    run = start(stub_plan(steps=5000, stall_seconds=STALL_SECONDS))
-    run.wait_for_steps(5)
-    os.kill(next(one.pid for one in read_reports(run.run)[0].ranks if one.rank == 1), signal.SIGSTOP)
-    status, result = run.wait()
-    assert (status, result.failure.rank, result.failure.reason) == (1, 1, "hung")
 
 
 @pytest.mark.slow
@@ -449,41 +436,35 @@ def test_a_disk_that_fills_up(start, stub_plan, small_disk):
         assert all(json.loads(line) for line in path.read_text().splitlines())
 
 
-def test_a_disk_that_is_full_before_the_run(start, stub_plan, small_disk):
-    (small_disk / "filler").write_bytes(bytes(4 * 2**20 - 65536))
-    run = start(stub_plan(), small_disk / "run")
+def refused(run):
+    """The line by which a run is refused."""
     _, err = run.process.communicate(timeout=LIMIT_SECONDS)
     assert run.process.returncode == 2
+    return err
+
+
+def test_a_disk_that_is_full_before_the_run(start, stub_plan, small_disk):
+    (small_disk / "filler").write_bytes(bytes(4 * 2**20 - 65536))
+    err = refused(start(stub_plan(), small_disk / "run"))
     assert err.count("\n") == 1
     assert err.endswith("cannot write: No space left on device\n")
     assert not (small_disk / "run").exists()
 
 
 @pytest.mark.slow
-def test_an_output_folder_that_cannot_be_made(start, stub_plan, tmp_path):
+def test_an_output_folder_that_cannot_be_made_or_exists(start, stub_plan, tmp_path):
     (tmp_path / "file").write_text("")
     run = start(stub_plan(), tmp_path / "file" / "run")
-    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
-    assert run.process.returncode == 2
-    assert err == f"{tmp_path}/file: cannot create: File exists\n"
+    assert refused(run) == f"{tmp_path}/file: cannot create: File exists\n"
+    (tmp_path / "run").mkdir()
+    assert refused(start(stub_plan())) == f"{tmp_path}/run: already exists; choose another folder with --out\n"
 
 
 @pytest.mark.slow
 def test_an_output_folder_on_a_disk_that_is_read_only(start, stub_plan, small_disk):
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     run = start(stub_plan(), small_disk / "run")
-    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
-    assert run.process.returncode == 2
-    assert err == f"{small_disk}/run: cannot create: Read-only file system\n"
-
-
-@pytest.mark.slow
-def test_an_output_folder_that_exists(start, stub_plan, tmp_path):
-    (tmp_path / "run").mkdir()
-    run = start(stub_plan())
-    _, err = run.process.communicate(timeout=LIMIT_SECONDS)
-    assert run.process.returncode == 2
-    assert err == f"{tmp_path}/run: already exists; choose another folder with --out\n"
+    assert refused(run) == f"{small_disk}/run: cannot create: Read-only file system\n"
 
 
 @pytest.mark.slow

@@ -67,13 +67,10 @@ def test_the_nearest_file_upward_wins_then_the_users_own(tmp_path, monkeypatch):
         ("hosts = [", "not valid TOML"),
     ],
 )
-def test_each_mistake_is_one_line_that_names_the_file(tmp_path, text, message):
+def test_each_mistake_is_one_line_that_names_the_file(tmp_path, text, message, one_line):
     (tmp_path / "llmperf.toml").write_text(text)
-    with pytest.raises(UserError) as caught:
+    with one_line(message, start=str(tmp_path / "llmperf.toml")):
         user_config(tmp_path)
-    assert str(caught.value).startswith(str(tmp_path / "llmperf.toml"))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_host_named_twice_is_refused():

@@ -156,12 +156,21 @@ def test_a_broken_plugin_is_installed_again_from_where_it_came(install, capsys, 
 
 
 @pytest.mark.slow
-def test_an_editable_plugin_whose_folder_was_moved_says_so(install, capsys, tmp_path):
-    install("llmperf-acme", "acme", "raise RuntimeError('gone')")
-    came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}/gone", "dir_info": {"editable": True}})
+@pytest.mark.parametrize(
+    ("source", "folder", "told"),
+    [
+        ("raise RuntimeError('gone')", "/gone", "its folder {}/gone is gone; install it again from where it is now"),
+        (EMPTY + "@hookimpl\ndef llmperf_prob():\n    return None\n", "", "did you mean 'llmperf_probe'?"),
+    ],
+    ids=["its folder was moved", "it has a mistake"],
+)
+def test_a_plugin_that_installing_it_again_does_not_mend(install, capsys, tmp_path, source, folder, told):
+    """Nobody but the user knows the folder."""
+    install("llmperf-acme", "acme", source)
+    came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}{folder}", "dir_info": {"editable": True}})
     found = diagnosis(capsys, "acme")
-    assert f"its folder {tmp_path}/gone is gone; install it again from where it is now" in found["message"]
-    assert found["mend"] is None  # nobody but the user knows the folder
+    assert told.format(tmp_path) in found["message"]
+    assert found["mend"] is None
 
 
 CORE_ALONE = ("llmperf-core", "llmperf-schemas", "llmperf-cpu")
@@ -229,15 +238,6 @@ def test_a_newer_llmperf_is_asked_for_where_the_installed_one_does_not_fit(insta
     install("llmperf-acme", "acme", EMPTY, requires=("llmperf-core~=99.0",))
     mend = diagnosis(capsys, "acme")["mend"]
     assert mend == f"{install_own('llmperf-core')}  # after updating {shlex.quote(str(CLONE))} to a version that fits"
-
-
-@pytest.mark.slow
-def test_a_mistake_in_a_plugin_is_not_mended_by_installing_it_again(install, capsys, tmp_path):
-    install("llmperf-acme", "acme", EMPTY + "@hookimpl\ndef llmperf_prob():\n    return None\n")
-    came_from(tmp_path, "llmperf-acme", {"url": f"file://{tmp_path}", "dir_info": {"editable": True}})
-    found = diagnosis(capsys, "acme")
-    assert "did you mean 'llmperf_probe'?" in found["message"]
-    assert found["mend"] is None
 
 
 @pytest.mark.slow

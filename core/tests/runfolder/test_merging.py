@@ -69,17 +69,11 @@ def test_steps_out_of_order_are_all_read(folder, small_blocks):
     assert sum(len(ranks) for _, ranks in merged(folder.run)) == 14
 
 
-def test_a_file_with_the_records_of_another_rank_is_refused(folder, stub_plan):
+@pytest.mark.parametrize(("first", "expected"), [((1, 1), "the rank in the file's name, found"), ((0, 1), "one rank")])
+def test_a_record_of_another_rank_is_refused(folder, stub_plan, first, expected):
     json_files.save(folder.run / filenames.PLAN, stub_plan())
-    folder(0, [record(1, 1)])
-    with pytest.raises(UserError, match=r"rank-00000\.jsonl: expected records of the rank in the file's name, found"):
-        read_run(folder.run)
-
-
-def test_a_record_of_another_rank_within_a_file_is_refused(folder, stub_plan):
-    json_files.save(folder.run / filenames.PLAN, stub_plan())
-    folder(0, [record(0, 1), record(1, 2)])
-    with pytest.raises(UserError, match=r"rank-00000\.jsonl: expected records of one rank"):
+    folder(0, [record(*first), record(1, 2)])
+    with pytest.raises(UserError, match=rf"rank-00000\.jsonl: expected records of {expected}"):
         read_run(folder.run)
 
 

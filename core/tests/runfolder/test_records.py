@@ -53,15 +53,14 @@ def test_what_is_written_is_read_back_in_order(tmp_path):
         ('{"kind": "step", "rank": "0"}', "r.jsonl:2: Expected `int`, got `str` - at `$.rank`"),
     ],
 )
-def test_a_line_that_is_no_record_is_named(tmp_path, line, message):
+def test_a_line_that_is_no_record_is_named(tmp_path, line, message, one_line):
     path = tmp_path / "r.jsonl"
     with Recorder(path) as recorder:
         recorder.write(step(0))
     with path.open("a") as file:
         file.write(line + "\n")
-    with pytest.raises(UserError) as caught:
+    with one_line(message):
         RecordFile(path).new()
-    assert message in str(caught.value)
 
 
 def test_following_a_file_gives_each_record_once(tmp_path):
@@ -228,7 +227,6 @@ def test_a_sampler_that_cannot_write_is_noted(tmp_path):
     sampler = Sampler(tmp_path / os.devnull.strip("/") / "x", lambda devices: (), (0,), interval=0.01)
     sampler.start()
     sampler.stop()
-    assert sampler.problem is not None
     assert "No such file" in sampler.problem
 
 

@@ -275,12 +275,6 @@ def test_repeats_on_a_busy_host_have_no_peak_and_do_not_time_it_again(tmp_path, 
     assert answers == [1e11]  # asked once
 
 
-def test_a_peak_is_timed_once_more_after_waiting_for_an_idle_host(tmp_path, answers, plans):
-    answers += [BUSY, 1e11, 2e11]
-    repeated(tmp_path, 3, before=[lambda planned: None])
-    assert [plan.peak.flops_per_second for plan in plans] == [1e11] * 3
-
-
 def test_runs_of_a_series_do_not_ask_again_for_a_peak_that_was_refused(answers):
     answers += [BUSY, 1e11]
     request = Request(Selection("default"), Site(vendor="cpu", devices=1))
@@ -290,9 +284,11 @@ def test_runs_of_a_series_do_not_ask_again_for_a_peak_that_was_refused(answers):
     assert answers == [1e11]
 
 
-def test_a_known_peak_is_not_asked_for_again(tmp_path, answers, plans):
-    answers += [1e11, 2e11]
-    repeated(tmp_path, 2)
+@pytest.mark.parametrize(("busy", "before"), [([], []), ([BUSY], [lambda planned: None])])
+def test_a_known_peak_is_not_asked_for_again(tmp_path, answers, plans, busy, before):
+    """On a busy host it is timed once more after waiting until the host is idle."""
+    answers += [*busy, 1e11, 2e11]
+    repeated(tmp_path, 2, before=before)
     assert [plan.peak.flops_per_second for plan in plans] == [1e11, 1e11]
 
 

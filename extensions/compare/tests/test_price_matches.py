@@ -35,6 +35,9 @@ def test_a_natural_name_is_that_of_the_only_device_that_it_fits():
     assert prices.of("NVIDIA H800-80GB") == PRICE
     assert prices.of("AMD EPYC") is None
     assert lines == []
+    prices, lines = matched(["SXM5"], ["NVIDIA H800-SXM5-80GB", "H800-SXM5-80GB"])
+    assert prices.of("H800-SXM5-80GB") == PRICE
+    assert lines == []
 
 
 def test_a_name_that_fits_two_devices_fits_none_and_is_named():
@@ -43,12 +46,14 @@ def test_a_name_that_fits_two_devices_fits_none_and_is_named():
     assert "the device A100; which of NVIDIA A100-40GB, NVIDIA A100-80GB" in line
 
 
-def test_a_price_of_no_device_is_named_with_the_devices_and_the_closest():
+def test_prices_of_no_device_are_named_with_the_devices_that_have_none_and_the_closest():
     _, (line,) = matched(["NVIDIA H880-80GB"], ["NVIDIA H800-80GB", "AMD EPYC"])
     assert line == (
         "prices.toml: no result has the device NVIDIA H880-80GB; devices without a price: NVIDIA H800-80GB, AMD EPYC"
         " (NVIDIA H800-80GB is close to NVIDIA H880-80GB)"
     )
+    _, (line,) = matched(["H800", "B200", "A100-SXM4-40GB"], ["NVIDIA_H800-80GB", "H100 SXM5"])
+    assert line == ("prices.toml: no result has the device B200 or A100-SXM4-40GB; devices without a price: H100 SXM5")
 
 
 def test_names_of_one_device_in_a_catalogue_have_one_price():
@@ -58,14 +63,3 @@ def test_names_of_one_device_in_a_catalogue_have_one_price():
     prices, _ = matched(["H800-80GB"], ["NVIDIA H800"])
     assert prices.of("NVIDIA H800") == PRICE
     assert matched(["A100", "H100"], ["NVIDIA A100"])[1] == []  # a list may have more than the results need
-
-
-def test_a_part_of_a_name_may_have_several_devices_of_one_model():
-    prices, lines = matched(["SXM5"], ["NVIDIA H800-SXM5-80GB", "H800-SXM5-80GB"])
-    assert prices.of("H800-SXM5-80GB") == PRICE
-    assert lines == []
-
-
-def test_prices_without_a_device_are_named_together_without_devices_that_have_one():
-    _, (line,) = matched(["H800", "B200", "A100-SXM4-40GB"], ["NVIDIA_H800-80GB", "H100 SXM5"])
-    assert line == ("prices.toml: no result has the device B200 or A100-SXM4-40GB; devices without a price: H100 SXM5")

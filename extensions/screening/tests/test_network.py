@@ -39,7 +39,6 @@ def peer(port: int) -> Peer:
 def test_a_node_with_the_secret_is_answered(listener):
     reached = contact(1, peer(listener.port), "127.0.0.1", SECRET)
     assert reached.problem is None
-    assert reached.latency_seconds is not None
     assert reached.latency_seconds > 0
 
 

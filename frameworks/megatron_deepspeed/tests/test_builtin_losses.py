@@ -22,17 +22,13 @@ OF_KINDS = {
 }
 """Layouts of two ranks that each kind of model is trained in."""
 WITH_TIED = ("TP2", "TP2SP", "PP2", "DP2")
+SEQUENCE = {"tensor_parallel": 2, "sequence_parallel": True}
 LAYOUTS = {
     2: {
         "TP2": {"tensor_parallel": 2, "micro_batch": 4},
         "TP2 overlapped": {"tensor_parallel": 2, "micro_batch": 2},
-        "TP2SP": {"tensor_parallel": 2, "sequence_parallel": True, "micro_batch": 2},
-        "TP2SP overlapped checkpointed": {
-            "tensor_parallel": 2,
-            "sequence_parallel": True,
-            "micro_batch": 1,
-            "gradient_checkpointing": True,
-        },
+        "TP2SP": {**SEQUENCE, "micro_batch": 2},
+        "TP2SP overlapped checkpointed": {**SEQUENCE, "micro_batch": 1, "gradient_checkpointing": True},
         "PP2": {"pipeline_parallel": 2, "micro_batch": 2},
         "DP2": {"micro_batch": 2},
         "TP2 accumulated": {"tensor_parallel": 2, "micro_batch": 1},
@@ -43,13 +39,8 @@ LAYOUTS = {
     4: {
         "TP2PP2": {"tensor_parallel": 2, "pipeline_parallel": 2, "micro_batch": 1},
         "TP2DP2": {"tensor_parallel": 2, "micro_batch": 2},
-        "TP2SPPP2 overlapped": {
-            "tensor_parallel": 2,
-            "sequence_parallel": True,
-            "pipeline_parallel": 2,
-            "micro_batch": 1,
-        },
-        "TP2SPDP2": {"tensor_parallel": 2, "sequence_parallel": True, "micro_batch": 2},
+        "TP2SPPP2 overlapped": {**SEQUENCE, "pipeline_parallel": 2, "micro_batch": 1},
+        "TP2SPDP2": {**SEQUENCE, "micro_batch": 2},
         "PP2DP2": {"pipeline_parallel": 2, "micro_batch": 1},
     },
 }
@@ -92,19 +83,14 @@ def same(found, expected):
     assert found["norms"] == pytest.approx(expected["norms"], abs=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for layouts in LAYOUTS.values() for name in layouts])
-def test_each_layout_equals_one_plain_process(curves, name):
-    same(curves[name], curves["grouped"])
-
-
-@pytest.mark.parametrize("name", WITH_TIED)
-def test_tied_embeddings_too(curves, name):
-    same(curves[f"{name} tied"], curves["tied"])
-
-
-@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in OF_KINDS.items() for name in names])
-def test_each_kind_of_model_too(curves, kind, name):
-    same(curves[f"{name} {kind}"], curves[kind])
+@pytest.mark.parametrize(
+    ("name", "whole"),
+    [*((name, "grouped") for layouts in LAYOUTS.values() for name in layouts),
+     *((f"{name} tied", "tied") for name in WITH_TIED),
+     *((f"{name} {kind}", kind) for kind, names in OF_KINDS.items() for name in names)],
+)  # fmt: skip
+def test_each_layout_equals_one_plain_process(curves, name, whole):
+    same(curves[name], curves[whole])
 
 
 @pytest.mark.parametrize("kind", ["ChatGLM", "Qwen3", "Gemma 3"])

@@ -335,7 +335,6 @@ def test_the_preview_is_a_manifest_even_without_a_cluster(cluster, monkeypatch):
     submission = Submission(command=("run", "tiny", "--label=\x1b[2J"), request=request(nodes=4), out="/runs")
     monkeypatch.setenv("PATH", "/nowhere")
     text = KubernetesLauncher().preview(submission)
-    assert text is not None
     assert text.startswith("# llmperf run tiny --label=\\x1b[2J\n# 4 pods")
     assert [item["kind"] for item in yaml.safe_load_all(text)] == ["TrainingRuntime", "TrainJob"]
 

@@ -27,11 +27,9 @@ def request(hosts=(), devices=None, **options):
         ({"hosts": ("a", "b")}, "--hosts a, b: launcher 'ray' takes the nodes that Ray places"),
     ],
 )
-def test_options_that_ray_cannot_follow(options, message):
-    with pytest.raises(UserError) as caught:
+def test_options_that_ray_cannot_follow(options, message, one_line):
+    with one_line(message):
         options_of(request(**options))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_a_node_takes_cpus_gpus_and_custom_resources():

@@ -142,13 +142,19 @@ def test_a_killed_agent_is_named_with_its_node(command):
     assert (status, result.failure.message) == (1, "the agent of node 1 (right) was killed by SIGKILL")
 
 
-def test_records_of_a_killed_node_program_are_fetched(command):
+def lost(command, number):
+    """A run whose program on node 1 gets a signal, that program, and the result, in which the node is lost."""
     run = command(*LONG)
     run.wait_for_steps(5)
     (program,) = [pid for pid in run.processes("llmperf_remote.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
-    os.kill(program, signal.SIGKILL)
+    os.kill(program, number)
     status, result = run.end()
     assert (status, result.failure.reason, result.failure.node_rank) == (1, "lost", 1)
+    return run, program, result
+
+
+def test_records_of_a_killed_node_program_are_fetched(command):
+    run, _, result = lost(command, signal.SIGKILL)
     assert result.failure.message.startswith("node 1 (right): the connection has ended: ")
     assert [node.undelivered for node in read_nodes(run.run)] == [None, None]
     assert not list(run.temporary.glob("llmperf-*/*"))
@@ -188,12 +194,7 @@ def test_an_interrupted_run_keeps_its_records(command):
 
 
 def test_a_silent_node_is_given_up_and_its_ranks_end(command):
-    run = command(*LONG)
-    run.wait_for_steps(5)
-    (program,) = [pid for pid in run.processes("llmperf_remote.node") if b"LLMPERF_NODE_RANK=1" in environ(pid)]
-    os.kill(program, signal.SIGSTOP)
-    status, result = run.end()
-    assert (status, result.failure.reason, result.failure.node_rank) == (1, "lost", 1)
+    run, program, result = lost(command, signal.SIGSTOP)
     assert re.search(r"has not answered for \d+ s", result.failure.message)
     assert not Path(f"/proc/{program}").exists()
     assert not list(run.temporary.glob("llmperf-*"))

@@ -12,7 +12,6 @@ from types import SimpleNamespace
 
 import pytest
 from llmperf.cli.main import call
-from llmperf.errors import UserError
 from llmperf.launching import this_interpreter
 from llmperf.planning import nodes
 from llmperf.plugins.discovery import discover
@@ -332,11 +331,9 @@ def test_the_interpreter_of_this_machine_is_not_sought_in_the_image():
         ("a", {"engine": "docker", "python": "--x"}, "containers.python: expected the interpreter in the image"),
     ],
 )
-def test_what_could_become_another_option_is_refused(image, table, message):
-    with pytest.raises(UserError) as caught:
+def test_what_could_become_another_option_is_refused(image, table, message, one_line):
+    with one_line(message):
         argv_of(COMMAND, image, Containers(**table))
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_engine_and_an_image_for_this_machine_are_refused(stub_site, tmp_path, monkeypatch, ran, capsys):

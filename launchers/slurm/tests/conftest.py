@@ -21,7 +21,6 @@ def _cluster_module():
     specification = importlib.util.spec_from_file_location(
         "llmperf_slurm_cluster", Path(__file__).with_name("cluster.py")
     )
-    assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = module

@@ -150,7 +150,6 @@ def test_folders_may_have_spaces_and_percent_signs_but_no_quotes():
 def test_the_preview_is_the_script_outside_a_job_only(tools, monkeypatch):
     wanted = submission(options={"partition": "gpu"})
     shown = SlurmLauncher().preview(wanted)
-    assert shown is not None
     assert "#SBATCH --partition=gpu\n" in shown
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     assert SlurmLauncher().preview(wanted) is None
@@ -249,7 +248,6 @@ def test_images_are_passed_on_where_pyxis_is(job):
 )
 def test_messages_of_slurm_are_explained(errors, reason):
     text = SlurmLauncher().explain("gpu2", 1, errors)
-    assert text is not None
     assert reason in text
     assert "\n" not in text
 

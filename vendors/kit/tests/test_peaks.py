@@ -221,7 +221,6 @@ def table(tmp_path):
 
 def test_rates_are_the_assumed_shares_of_the_peaks_by_any_name_of_the_device(table):
     rates = table().device_rates("A1-16GB")
-    assert rates is not None
     assert rates.basis == "assumed"
     assert rates.matmul_flops_per_second == {"bf16": 7e13}
     assert rates.attention_flops_per_second == {"bf16": 5e13}
@@ -238,7 +237,6 @@ def test_without_an_assumption_or_a_bandwidth_nothing_is_known(table):
     assert table(RATES.replace("Acme A1", "Acme B2")).device_rates("Acme B2") is None
     given = RATES.replace("Acme A1", "Acme B2").replace("launch", "memory_gb_per_second = 500\nlaunch")
     known = table(given).device_rates("Acme B2")
-    assert known is not None
     assert known.memory_bytes_per_second == 4e11
 
 
@@ -252,10 +250,9 @@ def test_without_an_assumption_or_a_bandwidth_nothing_is_known(table):
         (RATES.replace("[[assumption]]", "[[assumptions]]"), "unknown key 'assumptions'"),
     ],
 )
-def test_a_fault_is_named_with_its_place(table, wrong, message):
-    with pytest.raises(UserError) as error:
+def test_a_fault_is_named_with_its_place(table, wrong, message, one_line):
+    with one_line(message):
         table(wrong)
-    assert message in str(error.value)
 
 
 class Clock:
