@@ -206,7 +206,8 @@ def test_values_that_a_larger_configuration_leaves_out_are_those_of_transformers
     ],
 )
 def test_values_that_do_not_fit_are_refused_in_one_line(change, message, one_line):
-    imported({**QWEN3_30B, **change}, "mine", "config.json")
+    with one_line(message):
+        imported({**QWEN3_30B, **change}, "mine", "config.json")
 
 
 @pytest.mark.parametrize("data", [b"", b"[]", b"{", b'{"model_type": NaN}', b"[" * 100_000, b"\xff\xfe", b'"text"'])
