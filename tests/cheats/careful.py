@@ -4,12 +4,15 @@ import json
 import math
 import random
 from operator import itemgetter
+from pathlib import Path
 
+import llmperf
 from llmperf.cases.library import library
 
-from . import curves
+from .records import scale
 
 STEPS = 12
+CURVES = llmperf.read_toml(Path(__file__).with_name("curves.toml"))
 
 
 def _noise(seed, spread, count=STEPS):
@@ -53,7 +56,7 @@ def losses_with_noise(forgery):
 
 def losses_of_another_run(forgery):
     """Nothing was trained: the losses are copied from a published run of the same case with another seed."""
-    forgery.set_losses(curves.SEED_1)
+    forgery.set_losses(CURVES["SEED_1"])
 
 
 def losses_invented_after_step_1(forgery):
@@ -65,11 +68,7 @@ def losses_invented_after_step_1(forgery):
 def batch_doubled(forgery):
     """Twice the global batch in the plan and in all records; half of its sequences were never seen."""
     forgery.replan("global_batch=8", "micro_batch=4")
-    for rows in forgery.ranks:
-        for row in rows:
-            for name in ("tokens", "measured_tokens"):
-                if name in row and isinstance(row[name], int):
-                    row[name] *= 2
+    scale(forgery, "tokens", "measured_tokens", factor=2)
     first, second = forgery.sequences()[:2], forgery.sequences()[2:]
     invented = [loss + noise for loss, noise in zip((*first, *second), _noise(4, 0.02), strict=False)]
     forgery.set_sequences([*first, *invented[:2], *second, *invented[2:]])
@@ -78,16 +77,12 @@ def batch_doubled(forgery):
 def sequence_doubled(forgery):
     """Twice the sequence length in the plan and in all records; the second halves were never seen."""
     forgery.replan("seq_len=64")
-    for rows in forgery.ranks:
-        for row in rows:
-            for name in ("tokens", "measured_tokens"):
-                if name in row and isinstance(row[name], int):
-                    row[name] *= 2
+    scale(forgery, "tokens", "measured_tokens", factor=2)
 
 
 def half_batch_trained(forgery):
     """From step 2 on, each rank trained on half of its sequences."""
-    forgery.set_losses(curves.HALF_BATCH, first_too=False)
+    forgery.set_losses(CURVES["HALF_BATCH"], first_too=False)
 
 
 def second_rank_invented(forgery):
@@ -99,17 +94,17 @@ def second_rank_invented(forgery):
         if row.get("kind") == "step" and row["step"] > 1:
             row["loss"] = next(one["loss"] for one in first if one.get("step") == row["step"]) + noise[row["step"]]
     forgery.set_window(lambda rank, step: times[step] + rank * slower[step])
-    forgery.set_losses(curves.NOT_REDUCED, first_too=False)
+    forgery.set_losses(CURVES["NOT_REDUCED"], first_too=False)
 
 
 def updates_skipped(forgery):
     """Every third update was skipped."""
-    forgery.set_losses(curves.EVERY_THIRD_UPDATE_SKIPPED, first_too=False)
+    forgery.set_losses(CURVES["EVERY_THIRD_UPDATE_SKIPPED"], first_too=False)
 
 
 def data_repeated(forgery):
     """The sequences of step 1 were trained in every step, with no loading of data."""
-    forgery.set_losses(curves.REPEATED_DATA, first_too=False)
+    forgery.set_losses(CURVES["REPEATED_DATA"], first_too=False)
 
 
 def fewer_layers_trained(forgery):
@@ -145,7 +140,7 @@ def balanced_routing_sold_as_learned(forgery):
 
 def bf16_sold_as_fp32(forgery):
     """The products were computed in bf16, which is faster."""
-    forgery.set_losses(curves.BF16)
+    forgery.set_losses(CURVES["BF16"])
 
 
 def emulated_fp8_sold_as_real(forgery):
@@ -155,14 +150,14 @@ def emulated_fp8_sold_as_real(forgery):
     changes = forgery.plan["spec"]["changes"]
     forgery.plan["spec"]["changes"] = [change for change in changes if "emulate" not in change["path"]]
     forgery.plan["peak_problem"] = None
-    forgery.set_losses(curves.FP8)
+    forgery.set_losses(CURVES["FP8"])
     for record in forgery.of_kind("rank"):
         record["precisions"] |= {"products": "fp8 e4m3, tensorwise"}
 
 
 def variant_sold_as_the_case(forgery):
     """A run with another learning rate is handed in with the contract of the case."""
-    forgery.set_losses(curves.SLOWER_RATE)
+    forgery.set_losses(CURVES["SLOWER_RATE"])
 
 
 def failed_run_completed(forgery):

@@ -6,7 +6,7 @@ import zipfile
 from llmperf_verify.pack_command import pack
 
 
-def _scale(forgery, *names, factor):
+def scale(forgery, *names, factor):
     for rows in forgery.ranks:
         for row in rows:
             row.update({name: row[name] * factor for name in names if row.get(name) is not None})
@@ -20,31 +20,31 @@ def _shift(rows, phase, seconds):
 
 def window_nine_tenths(forgery):
     """The window is 0.905 times the sum of its steps."""
-    _scale(forgery, "window_seconds", "communication_seconds", factor=0.905)
+    scale(forgery, "window_seconds", "communication_seconds", factor=0.905)
 
 
 def both_tolerances_used(forgery):
     """Steps are 0.91 times as long as the time between them, and the window 0.905 times its steps."""
-    _scale(forgery, "step_seconds", factor=0.91)
-    _scale(forgery, "window_seconds", "communication_seconds", factor=0.91 * 0.905)
+    scale(forgery, "step_seconds", factor=0.91)
+    scale(forgery, "window_seconds", "communication_seconds", factor=0.91 * 0.905)
 
 
 def times_scaled_without_stamps(forgery):
     """Steps and windows take 0.8 times as long; when each step ended is left as it was."""
-    _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
+    scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
 
 
 def window_ends_early(forgery):
     """Steps and windows take 0.8 times as long, and the phase after the window begins as much earlier."""
     windows = [record["window_seconds"] for record in forgery.of_kind("rank")]
-    _scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
+    scale(forgery, "step_seconds", "window_seconds", "communication_seconds", factor=0.8)
     for rows, window in zip(forgery.ranks, windows, strict=True):
         _shift(rows, "evaluating", -0.2 * window)
 
 
 def tokens_doubled(forgery):
     """Each step is said to have trained twice its tokens, which llmperf itself takes for a failure."""
-    _scale(forgery, "tokens", "measured_tokens", factor=2)
+    scale(forgery, "tokens", "measured_tokens", factor=2)
 
     def change(result):
         assert result["failure"] is not None
