@@ -50,12 +50,9 @@ def test_later_kinds_are_those_of_transformers(plan_of, name):
     assert transformers_reference.uncovered(spec) is None
 
 
-def test_biases_of_queries_keys_and_values_are_qwen2s(plan_of):
+def test_transformers_covers_biases_of_qwen2_and_nothing_that_it_has_no_class_for(plan_of):
     model = {"family": "qwen2", "attention_bias": ("q", "k", "v")}
     assert transformers_reference.uncovered(plan_of("llama_tiny", **model).spec) is None
-
-
-def test_what_transformers_has_no_class_for_is_not_covered(plan_of):
     assert "baichuan" in transformers_reference.uncovered(plan_of("llama_tiny", family="baichuan").spec)
     biased = plan_of("llama3_tiny", attention_bias=("q",)).spec
     assert "887,168 parameters, llama3_tiny 886,400" in transformers_reference.uncovered(biased)

@@ -120,13 +120,10 @@ def test_lora_trains_two_thirds_and_the_adapters():
     assert lora.of("palm").flops - lora.of("exact").flops == attention  # scores have no weights to freeze
 
 
-def test_grouped_heads_make_smaller_adapters():
+def test_adapters_are_as_wide_as_grouped_heads_and_packed_projections():
     everywhere = Lora(rank=1, target_modules=("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "down_proj"))
     per_layer = 8192 + (4096 + 1024) * 2 + 8192 + (4096 + 14336) * 2
     assert lora_parameters(model("llama3_8b"), everywhere) == 32 * per_layer
-
-
-def test_baichuan_has_one_packed_projection():
     assert lora_parameters(model("baichuan2_7b"), Lora(rank=8, target_modules=("W_pack",))) == 32 * 8 * 4 * 4096
 
 

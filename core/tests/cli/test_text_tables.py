@@ -20,13 +20,10 @@ def column(text, name):
     return [row[start:].split("  ")[0].strip() for row in rows if row.strip()]
 
 
-def test_the_model_is_the_first_column_and_no_small_model_outranks_a_large_one(runs_of_two_models, ran):
+def test_rows_go_by_model_large_ones_first_then_contract_then_speed(runs_of_two_models, ran):
     models = [line.split()[0] for line in ran(0, "report", runs_of_two_models).out.splitlines()[2:]]
     assert models == sorted(models)
     assert models[0] == "llama2_7b"
-
-
-def test_within_a_model_contracts_stay_together_and_the_fastest_is_first(runs_of_two_models, ran):
     out = ran(0, "report", runs_of_two_models).out
     assert column(out, "run") == ["run-2", "run-1", "run-3", "run-0"]
     assert column(out, "case")[-1] == "default (variant)"

@@ -66,14 +66,11 @@ def test_wrong_variables_are_one_line(called, variables, line):
     assert shown.count("\n") == 1
 
 
-def test_a_disabled_plugin_is_listed_and_not_used(called):
+def test_a_disabled_plugin_is_listed_and_not_used_and_its_commands_are_gone(called):
     shown = called(0, "plugins", LLMPERF_DISABLE="llmperf-cpu")
     assert "disabled by LLMPERF_DISABLE" in next(line for line in shown.splitlines() if " cpu " in line)
     refused = called(2, "plan", "default", "--vendor", "cpu", LLMPERF_DISABLE="cpu")
     assert "vendor 'cpu' is disabled by LLMPERF_DISABLE=cpu" in refused
-
-
-def test_the_commands_of_a_disabled_package_are_gone(called):
     refused = called(2, "new", "vendor", "acme", LLMPERF_DISABLE="llmperf-testing")
     assert "new is a command of llmperf-testing; install it with: unset LLMPERF_DISABLE" in refused
 

@@ -61,13 +61,9 @@ def test_an_imported_row_is_beside_runs_of_its_contract():
     assert set(standing.entries[1].stated) == {"model", "precision", "seq_len", "global_batch"}
 
 
-def test_an_imported_row_of_another_batch_is_apart():
+def test_an_imported_row_of_another_batch_or_that_says_little_is_apart():
     ours = run()
     assert [standing.measured for standing in standings([imported(ours, global_batch="99999"), ours])] == [True, False]
-
-
-def test_an_imported_row_that_says_little_is_apart():
-    ours = run()
     row = imported(ours)
     row = replace(row, contract={"model": ours.contract["model"], "precision": ours.contract["precision"]})
     assert len(standings([row, ours])) == 2

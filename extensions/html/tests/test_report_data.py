@@ -99,14 +99,11 @@ def test_a_computed_mfu_is_marked_as_computed():
     assert '<svg class="bar computed' in page
 
 
-def test_bands_are_percentiles_and_neighbours_share_a_point():
+def test_bands_are_percentiles_of_two_values_their_range_and_neighbours_share_a_point():
     found = curve_of([(0.0, [1.0, 2.0, 3.0]), (1.0, []), (2.0, [5.0])], points=10)
     assert found.x == (0.0, 2.0)
     assert (found.low[0], found.middle, found.high[0]) == (pytest.approx(1.1), (2.0, 5.0), pytest.approx(2.9))
     assert len(curve_of([(float(x), [1.0]) for x in range(1000)], points=100).x) == 100
-
-
-def test_of_two_values_the_band_is_their_range():
     found = curve_of([(float(x), [1.0, 2.0 + x]) for x in range(4)], points=2)
     assert (found.low, found.high, found.of) == ((1.0, 1.0), (3.0, 5.0), 2)
 

@@ -33,14 +33,11 @@ def test_the_machine_must_be_idle_three_times_in_a_row():
     assert shown == [TEXT, "idle for the moment", "idle for the moment", TEXT, *["idle for the moment"] * 2]
 
 
-def test_a_machine_that_stays_busy_is_given_up_in_one_line():
+def test_a_machine_that_stays_busy_is_given_up_in_one_line_with_its_nodes():
     with pytest.raises(StillBusy) as raised:
         wait(looks({"": BUSY}), 0.0, lambda *_: None)
     assert str(raised.value) == f"--wait-until-idle: not idle within 0 min; {TEXT}"
     assert raised.value.exit_code == 2
-
-
-def test_busy_nodes_are_named():
     with pytest.raises(StillBusy, match=r"node b: the machine is busy: .* and on 1 more node$"):
         wait(looks({"a": IDLE, "b": BUSY, "c": BUSY}), 0.0, lambda *_: None)
 

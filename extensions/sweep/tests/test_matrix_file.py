@@ -162,14 +162,11 @@ def batches(runs):
     return [(ranks, batch.global_batch, batch.micro_batch, batch.gradient_accumulation) for ranks, batch in batches]
 
 
-def test_weak_scaling_keeps_what_each_rank_does(scaled):
+def test_weak_scaling_keeps_what_each_rank_does_and_strong_scaling_the_global_batch(scaled):
     runs = scaled({"contract.global_batch": 8}, "4,1,2", "weak", 3)
     assert batches(runs) == [(1, 8, 2, 4), (2, 16, 2, 4), (4, 32, 2, 4)]
     assert [cell.devices for cell in runs[0].cells] == [1, 2, 4]
     assert (runs[0].repeats, runs[0].order) == (3, "shuffled")
-
-
-def test_strong_scaling_keeps_the_global_batch(scaled):
     runs = scaled({"contract.global_batch": 8}, "1,2,4", "strong", 3)
     assert batches(runs) == [(1, 8, 2, 4), (2, 8, 2, 2), (4, 8, 2, 1)]
 

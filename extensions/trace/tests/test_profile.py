@@ -86,12 +86,9 @@ def test_a_rank_that_fails_under_the_profiler_is_named(profile):
         profile(fault="raises", fault_rank=1, fault_step=2)
 
 
-def test_a_rank_that_does_not_exist_is_refused(profile):
+def test_a_rank_that_does_not_exist_and_a_framework_without_profiler_are_refused(profile):
     with pytest.raises(UserError, match="--rank: expected at most 1, found 2"):
         profile(rank=2)
-
-
-def test_a_framework_without_profiler_is_refused(profile):
     with pytest.raises(UserError, match="stub has no profiler"):
         profile(plugins=Plugins())
 

@@ -281,14 +281,11 @@ def check(run_folder):
     return compare
 
 
-def test_losses_that_agree_pass_and_the_framework_is_named(check):
+def test_losses_that_agree_pass_and_the_framework_and_its_steps_are_named(check):
     passed = check(curve(), curve())
     assert passed.outcome == "passed"
     assert passed.message.startswith("8 steps by pytorch (the submitter's own framework) fp32 on 1 rank: loss differs")
     assert "own framework" not in check(curve(), curve(), framework="zero").message
-
-
-def test_more_steps_than_the_run_has(check):
     message = check(curve(), curve(), asked=99).message
     assert message.startswith("8 steps (asked for 99; the run has no more) by pytorch")
 

@@ -345,12 +345,9 @@ def planned(stub_plan, *nodes):
     return replace(stub_plan(steps=6), nodes=tuple(Node(host=host, address=address) for host, address in nodes))
 
 
-def test_hosts_and_addresses_get_numbers_and_this_machine_keeps_its_names(stub_plan):
+def test_hosts_users_and_addresses_get_numbers_and_this_machine_keeps_its_names(stub_plan):
     plan = planned(stub_plan, ("gpu-1", "10.0.0.1"), ("gpu-2", "gpu-2"), ("localhost", "127.0.0.1"))
     assert replacements(plan) == {"gpu-1": "node-000", "gpu-2": "node-001", "10.0.0.1": "address-000"}
-
-
-def test_users_and_ports_are_hidden_with_the_host(stub_plan):
     plan = planned(stub_plan, ("amy@gpu-1:2222", "gpu-1"), ("gpu-2", "10.0.0.2"), ("::1", "fe80::1"))
     known = {"amy@gpu-1:2222": "node-000", "gpu-1": "node-000", "gpu-2": "node-001"}
     assert replacements(plan) == {**known, "10.0.0.2": "address-001", "fe80::1": "address-002"}

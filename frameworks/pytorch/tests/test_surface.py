@@ -55,11 +55,8 @@ def broken(record, now):
     return lines
 
 
-def test_recorded_names_stay_and_new_parameters_have_defaults():
+def test_every_name_is_recorded_recorded_names_stay_and_new_parameters_have_defaults():
     assert broken(json.loads(RECORD.read_text()), surface()) == []
-
-
-def test_every_name_is_recorded():
     unrecorded = set(llmperf_pytorch.__all__) - set(json.loads(RECORD.read_text()))
     assert not unrecorded, "run: python frameworks/pytorch/tests/test_surface.py"
 

@@ -32,12 +32,9 @@ def test_options_that_ray_cannot_follow(options, message, one_line):
         options_of(request(**options))
 
 
-def test_a_node_takes_cpus_gpus_and_custom_resources():
+def test_a_node_takes_resources_and_the_container_image_of_the_command_line():
     options = options_of(request(cpus=4, gpus=8, resources={"fabric": 1}))
     assert options.bundle(8) == {"CPU": 4, "GPU": 8, "fabric": 1}
-
-
-def test_the_container_image_of_the_command_line_is_stronger():
     options = options_of(request(runtime_env={"image_uri": "file", "env_vars": {"A": "1"}}))
     assert options.environment(None) == {"image_uri": "file", "env_vars": {"A": "1"}}
     assert options.environment("command-line") == {"image_uri": "command-line", "env_vars": {"A": "1"}}

@@ -28,9 +28,6 @@ def test_the_interface_is_the_holder_of_the_address_by_which_the_launcher_knows_
     assert placed("10.0.0.1") == ("eth0", "10.0.0.1")
     assert placed("n1", ("192.168.7.1",)) == ("ib0", "192.168.7.1")
     assert placed("127.0.0.1") == ("lo", "127.0.0.1")
-
-
-def test_a_name_that_means_loopback_on_the_node_itself_is_not_taken():
     assert placed("n1", ("127.0.1.1", "10.0.0.1")) == ("eth0", "10.0.0.1")
     assert placed("n1", ("127.0.1.1",)) == (None, "n1")
 

@@ -138,14 +138,11 @@ def test_a_row_that_does_not_fit_is_shown(tool, rows, message):
     assert sample.memory_used_bytes is None
 
 
-def test_what_the_tool_does_not_know_stays_unknown(tool):
+def test_what_the_tool_does_not_know_or_cannot_be_is_unknown(tool):
     row = GOOD.replace("40960", "[N/A]").replace("400.00", "[Not Supported]").replace("8.0", "[Unknown Error]")
     tool(f"#!/bin/sh\necho '{row}'\n")
     (device,) = ask("llmperf_probe").devices
     assert (device.memory_bytes, "power_limit" in device.details) == (None, False)
-
-
-def test_a_sensor_that_cannot_be_so_is_unknown(tool):
     tool("#!/bin/sh\necho '0, 1000, 40960, nan, -5, inf, [N/A]'\n")
     (sample,) = ask("llmperf_query_memory", devices=(0,))
     assert (sample.memory_used_bytes, sample.utilisation_percent) == (1000 * 2**20, None)
