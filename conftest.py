@@ -234,6 +234,18 @@ def example():
     return llmperf_schemas.example("result")
 
 
+@pytest.fixture(scope="session")
+def saved():
+    """A function that writes a document, in folders that it makes: `saved(path, document)` gives the path."""
+
+    def save(path, document):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(document))
+        return path
+
+    return save
+
+
 @pytest.fixture
 def wrong(example, tmp_path):
     """The path of a result with a wrong throughput and a stand-in for a device."""

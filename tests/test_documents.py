@@ -1,7 +1,6 @@
 """The documents were executed: each command in them that is quick is run, and each link points somewhere."""
 
 import ast
-import json
 import re
 import shlex
 from pathlib import Path
@@ -53,7 +52,7 @@ ELSEWHERE = {"peak", "profile", "tune", "recover", "fuzz"}
 
 @pytest.mark.slow
 @pytest.mark.parametrize("words", list(parameters()))
-def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
+def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys, saved):
     monkeypatch.chdir(tmp_path)
     for number, folder in enumerate(FOLDERS):
         run = tmp_path / "runs" / folder / f"20261121-03040{number}-default-cpu-zero-ab12"
@@ -61,8 +60,7 @@ def test_commands_in_the_documents_work(words, tmp_path, monkeypatch, capsys):
         result["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
         result["metrics"]["tokens_per_second_per_device"] += number / 10**9  # equal figures are those of one run
         result["hardware"]["device_share"] = 1.0 if "flagperf" in words else result["hardware"]["device_share"]
-        run.mkdir(parents=True)
-        (run / "result.json").write_text(json.dumps(result))
+        saved(run / "result.json", result)
         if folder == "submission":
             save(run / "plan.json", convert(llmperf_schemas.example("plan"), Plan, "plan"))
             save(run / "result.json", build_result(run))

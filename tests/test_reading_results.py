@@ -1,6 +1,5 @@
 """What reads results is installed by the printed command, and works without torch and without Linux."""
 
-import json
 import os
 import re
 import subprocess
@@ -40,10 +39,9 @@ def test_the_printed_command_names_every_package_that_is_needed():
 
 
 @pytest.mark.slow
-def test_results_are_read_without_linux(tmp_path):
+def test_results_are_read_without_linux(tmp_path, saved):
     (tmp_path / "sitecustomize.py").write_text(MAC)
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "result.json").write_text(json.dumps(llmperf_schemas.example("result")))
+    saved(tmp_path / "results" / "result.json", llmperf_schemas.example("result"))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
 
     def ran(words):

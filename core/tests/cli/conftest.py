@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 
@@ -119,10 +118,7 @@ def site(tmp_path):
 
 
 @pytest.fixture
-def forged(tmp_path, example):
+def forged(tmp_path, example, saved):
     """A result whose figures do not agree."""
     example["parameters"] *= 2
-    path = tmp_path / "forged" / "result.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps(example))
-    return path
+    return saved(tmp_path / "forged" / "result.json", example)

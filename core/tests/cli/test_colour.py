@@ -12,7 +12,7 @@ RED, YELLOW, GREEN = (f"\x1b[{code}m" for code in (31, 33, 32))
 
 
 @pytest.fixture
-def runs(tmp_path, example):
+def runs(tmp_path, example, saved):
     """A complete run with a finding, a failed one, and another on the same contract."""
     failure = {"rank": 1, "reason": "killed", "exception": None, "message": "rank 1 was killed", "log_tail": []}
     changes = {
@@ -29,8 +29,7 @@ def runs(tmp_path, example):
         ]
         first, last = (document["loss_curve"][place]["loss"] for place in (0, -1))
         document["metrics"] |= {"first_loss": first, "final_loss": last + (name == "good")}
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "result.json").write_text(json.dumps(document))
+        saved(tmp_path / name / "result.json", document)
     (tmp_path / "broken" / "run").mkdir(parents=True)
     (tmp_path / "broken" / "run" / "result.json").write_text('{"schema": "llmperf/result/1"}')
     return tmp_path

@@ -1,6 +1,5 @@
 """What commands leave unimported, since each module costs those who do not need it."""
 
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -65,9 +64,8 @@ LEFT_OUT = {
 PROGRAM = "import sys; from llmperf.cli.main import call; call(sys.argv[1:]); print(*sys.modules)"
 
 
-def test_a_result_alone_is_validated_without_what_only_other_documents_need(tmp_path, example):
-    path = tmp_path / "row.json"
-    path.write_text(json.dumps(example))
+def test_a_result_alone_is_validated_without_what_only_other_documents_need(tmp_path, example, saved):
+    path = saved(tmp_path / "row.json", example)
     argv = [sys.executable, "-c", PROGRAM, "validate", str(path)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=100)
     assert "Traceback" not in done.stderr

@@ -63,7 +63,7 @@ def archive_of(forged: Path) -> Path:
 @pytest.mark.parametrize(
     ("role", "place", "fault"), [*QUICK, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)]
 )
-def test_no_fault_of_a_plugin_lets_a_result_pass(site, example, tmp_path, role, place, fault):
+def test_no_fault_of_a_plugin_lets_a_result_pass(site, example, tmp_path, role, place, fault, saved):
     """A plugin that raises and one that hangs give the same exit code, also for a sound result."""
     statement, blamed = FAULTS[fault]
     env = site(role, place, statement)
@@ -71,8 +71,7 @@ def test_no_fault_of_a_plugin_lets_a_result_pass(site, example, tmp_path, role, 
         env["LLMPERF_PLUGIN_SECONDS"] = "20"  # a busy machine may take longer than a second
     if role == "framework":
         example["plugins"].append({**example["plugins"][0], "role": "framework", "name": "bad"})
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     done = llmperf("validate", path, env=env)
     shown = done.stdout + done.stderr
     lines = [line for line in shown.splitlines() if f"{role} 'bad' (llmperf-bad)" in line]
@@ -103,9 +102,8 @@ def test_a_plugin_that_ends_another_command_is_named(site, tmp_path, role, place
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_report_names_the_reporter_that_ends_it(site, example, tmp_path):
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+def test_a_report_names_the_reporter_that_ends_it(site, example, tmp_path, saved):
+    path = saved(tmp_path / "result.json", example)
     done = llmperf("report", path, "--format", "csv", env=site("extension", "REPORTERS", "os._exit(0)"))
     assert (done.returncode, "(llmperf-bad): llmperf_reporters" in done.stderr) == (2, True), done.stderr
 

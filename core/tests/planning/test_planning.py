@@ -218,9 +218,7 @@ BAD_CATALOGUES = {
 
 
 @pytest.mark.parametrize(("source", "reason"), BAD_CATALOGUES.values(), ids=BAD_CATALOGUES)
-def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(
-    install, example, tmp_path, ran, capsys, source, reason
-):
+def test_a_bad_catalogue_stops_only_plans_from_it(install, example, tmp_path, ran, capsys, source, reason, saved):
     install("llmperf-odd", "odd", CATALOGUE.format(source))
     elsewhere = ["plan", "default", "--on", "A100-SXM4-40GB:1x2"]
     for words, code in ((elsewhere, 0), ([*elsewhere, "--vendor", "odd"], 2)):
@@ -229,8 +227,7 @@ def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(
         assert reason in out + err
     assert reason in ran(2, "plan", "--on", "Odd 9:1x2").err  # which may be why the device is unknown
     example["hardware"]["vendor"] = "odd"
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     call(["validate", str(path), "--select", "LP904"])
     said = "expected a plugin that says what it publishes; its devices were not checked: vendor 'odd' (llmperf-odd)"
     out = capsys.readouterr().out
@@ -238,15 +235,14 @@ def test_a_bad_catalogue_is_reported_and_stops_only_plans_from_it(
     assert reason[:40] in out
 
 
-def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys):
+def test_a_peak_that_raises_spoils_one_rule_and_not_the_result(install, example, tmp_path, capsys, saved):
     device = "DeviceInfo(index=0, model='Odd 1', memory_bytes=2**34)"
     offers = "Offers(precisions=('fp32',), runtimes=('torch',), collective_backend='gloo')"
     source = CATALOGUE.format(f"yield Probe(vendor='odd', devices=({device},), offers={offers})")
     install("llmperf-odd", "odd", f"{source}\n@hookimpl\ndef llmperf_peak_flops(device_model, dtype):\n    1 / 0\n")
     example["hardware"] |= {"vendor": "odd", "device_model": "Odd 1"}
     example["metrics"]["final_loss"] = -1.0
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     call(["validate", str(path)])
     out = capsys.readouterr().out
     assert "LP901 warning LP307 was not applied: vendor 'odd' (llmperf-odd): llmperf_peak_flops raised" in out

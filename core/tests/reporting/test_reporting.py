@@ -229,16 +229,10 @@ def test_parts_of_an_evaluation_have_a_table_of_their_own(example):
     assert [value for label, value in rows(printed(typed(example))).items() if "mmlu" in label] == ["0.25", "0.5"]
 
 
-def save(path, document):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
-
-
-def test_report_takes_run_folders_and_files(tmp_path, example, ran):
-    save(tmp_path / "a" / "result.json", example)
+def test_report_takes_run_folders_and_files(tmp_path, example, ran, saved):
+    saved(tmp_path / "a" / "result.json", example)
     failed = without_figures(llmperf_schemas.example("result")) | {"run_id": "b", "files": {}}
-    other = save(tmp_path / "b.json", failed)
+    other = saved(tmp_path / "b.json", failed)
     assert "token/p/s" in ran(0, "report", tmp_path / "a").out
     header, _, first, second, *_ = ran(0, "report", tmp_path / "a", other).out.splitlines()
     assert header.split()[:3] == ["model", "case", "device"]
@@ -248,10 +242,10 @@ def test_report_takes_run_folders_and_files(tmp_path, example, ran):
 
 
 @pytest.mark.parametrize(("language", "title"), [("en", "Configuration and results, 3 runs"), ("zh", "3 次运行")])
-def test_markdown_of_many_runs_is_one_document(tmp_path, example, ran, language, title):
+def test_markdown_of_many_runs_is_one_document(tmp_path, example, ran, language, title, saved):
     for name, figure in (("slow", 10.0), ("fast", 30.0), ("middle", 20.0)):
         example["metrics"]["tokens_per_second_per_device"] = figure
-        save(tmp_path / name / "result.json", example | {"run_id": name, "files": {}})
+        saved(tmp_path / name / "result.json", example | {"run_id": name, "files": {}})
     lines = ran(0, "report", tmp_path, "--format", "markdown", "--lang", language).out.splitlines()
     (first,) = [line for line in lines if line.startswith("# ")]
     assert lines[0] == first
@@ -268,18 +262,18 @@ def test_markdown_of_many_runs_is_one_document(tmp_path, example, ran, language,
 
 
 @pytest.mark.slow
-def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys):
+def test_markdown_of_documents_and_runs_is_one_document_too(tmp_path, example, capsys, saved):
     published = Path(__file__).parents[3] / "extensions/published/src/llmperf_published/data"
-    assert call(["report", str(save(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
+    assert call(["report", str(saved(tmp_path / "result.json", example)), str(published), "--format", "markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("# ")] == ["# Configuration and results, 20 runs"]
     assert sum(line.startswith("## ") for line in lines) == 7
     assert lines[2].startswith("| model | case | device |")
 
 
-def test_csv_and_json_keep_figures_unrounded(tmp_path, example, ran):
+def test_csv_and_json_keep_figures_unrounded(tmp_path, example, ran, saved):
     example["metrics"]["power_watts"] = None
-    path = save(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     (row,) = csv.DictReader(io.StringIO(ran(0, "report", path, "--format", "csv").out))
     assert float(row["mfu_palm"]) == example["mfu"][2]["value"]
     assert (row["path"], row["power_watts"], row["tokens_per_second_per_device"]) == (str(path), "", "800.0")
@@ -303,9 +297,9 @@ def test_a_result_that_cannot_be_read_is_left_out_of_a_folder_and_told(tmp_path,
     assert call(["report", str(tmp_path / "broken")]) == 2
 
 
-def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, ran):
+def test_a_report_is_named_after_what_ran_not_after_the_cases_own_framework(tmp_path, example, ran, saved):
     example["tuning"]["framework"] = "pytorch"
-    path = save(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     first = ran(0, "report", path, "--format", "markdown").out.partition("\n")[0]
     assert "by pytorch" in first
     assert "ZeRO" not in first
@@ -317,8 +311,8 @@ def test_notes_are_shown_where_a_run_ends(example):
     assert rows(printed(typed(example)))["note"] == example["notes"][0]
 
 
-def test_a_terminals_table_in_chinese(tmp_path, example, ran):
-    path = str(save(tmp_path / "result.json", example))
+def test_a_terminals_table_in_chinese(tmp_path, example, ran, saved):
+    path = str(saved(tmp_path / "result.json", example))
     verdict, _, *lines = ran(0, "report", path, "--lang", "zh", "--verbose").out.splitlines()
     assert verdict == "800.0 token/p/s, MFU 30.0 %, 有效, 1 个说明"
     assert lines[1].split() == ["运行状态", "完成"]
@@ -332,12 +326,12 @@ def test_a_terminals_table_in_chinese(tmp_path, example, ran):
         == 1
     )  # values stand below one another
     example["metrics"]["tokens_per_second_per_device"] += 1
-    other = str(save(tmp_path / "other.json", example | {"run_id": "other", "files": {}}))
+    other = str(saved(tmp_path / "other.json", example | {"run_id": "other", "files": {}}))
     assert "硬件设备简称" in ran(0, "report", path, other, "--lang", "zh").out
 
 
-def test_report_to_a_file(tmp_path, example, ran):
-    path = save(tmp_path / "result.json", example)
+def test_report_to_a_file(tmp_path, example, ran, saved):
+    path = saved(tmp_path / "result.json", example)
     out = tmp_path / "report.md"
     assert ran(0, "report", path, "--format", "markdown", "--lang", "zh", "-o", out).out == ""
     assert "## 性能指标" in out.read_text(encoding="utf-8")
@@ -360,8 +354,8 @@ def test_bad_input_is_one_line_and_exit_2(tmp_path, ran, content, expected):
     assert expected in line
 
 
-def test_missing_run_and_unknown_format(tmp_path, example, ran):
+def test_missing_run_and_unknown_format(tmp_path, example, ran, saved):
     assert call(["report", str(tmp_path / "none")]) == 2
-    first, second = ran(2, "report", save(tmp_path / "result.json", example), "--format", "markdwn").err.splitlines()
+    first, second = ran(2, "report", saved(tmp_path / "result.json", example), "--format", "markdwn").err.splitlines()
     assert "no such file or folder" in first
     assert "did you mean 'markdown'?" in second

@@ -97,10 +97,9 @@ def test_a_format_of_an_extension_renders_runs_and_published_rows(install, run_f
     assert [row.split(":")[:2] for row in rows] == [["llama2_7b_lora_a100.md", line] for line in ("65", "64")]
 
 
-def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, example, tmp_path, ran, capsys):
+def test_a_format_of_a_vendor_is_there_for_documents_that_name_it(install, example, tmp_path, ran, capsys, saved):
     install("llmperf-acme", "acme", REPORTER)
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     assert call(["report", str(path), "--format", "lines"]) == 2
     assert "--format lines: offered by vendor 'acme' (llmperf-acme) only" in capsys.readouterr().err
     vendor = {"role": "vendor", "name": "acme", "distribution": "llmperf-acme", "version": "1.0", "source_hash": None}

@@ -15,27 +15,21 @@ from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.schema import MAX_FINDINGS, record_findings, schema_findings
 
 
-def write(path, document):
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(document))
-    return path
-
-
 def codes(path):
     return [finding.code for file in validate_path(path) for finding in file.findings]
 
 
-def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, ran):
-    write(tmp_path / "published" / "row.json", llmperf_schemas.example("result"))
-    write(tmp_path / "published" / "settings.json", {"zero_optimization": {"stage": 1}})
-    write(tmp_path / "plans" / "plan.json", llmperf_schemas.example("plan"))
+def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, ran, saved):
+    saved(tmp_path / "published" / "row.json", llmperf_schemas.example("result"))
+    saved(tmp_path / "published" / "settings.json", {"zero_optimization": {"stage": 1}})
+    saved(tmp_path / "plans" / "plan.json", llmperf_schemas.example("plan"))
     (tmp_path / "cases").mkdir()
     (tmp_path / "cases" / "mine.toml").write_text(CASE)
     (tmp_path / "pyproject.toml").write_text("[project]\nname = 'x'\n")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "dialogues.jsonl").write_text('{"text": "not ours"}\n')
-    write(tmp_path / "result.schema.json", llmperf_schemas.load("result"))
-    write(tmp_path / ".cache" / "result.json", {"passed": "over"})
+    saved(tmp_path / "result.schema.json", llmperf_schemas.load("result"))
+    saved(tmp_path / ".cache" / "result.json", {"passed": "over"})
     told = [(file.path.name, file.kind, [one.code for one in file.findings]) for file in validate_path(tmp_path)]
     assert told == [("mine.toml", "case", []), ("plan.json", "plan", []), ("row.json", "result", ["LP705"])]
     assert ran(0, "validate", tmp_path).err == "3 files: 0 errors, 0 warnings (ruleset 9)\n"
@@ -75,17 +69,17 @@ def test_a_case_is_checked(tmp_path, ran, old, new, expected):
     assert f"{path}:{expected}" in ran(1, "validate", path).out
 
 
-def test_a_model_is_checked(tmp_path, ran):
-    path = write(tmp_path / "models" / "mine.toml", "")
+def test_a_model_is_checked(tmp_path, ran, saved):
+    path = saved(tmp_path / "models" / "mine.toml", "")
     path.write_text('title = "Mine"\nvocab_size = -1\n')
     out = ran(1, "validate", path).out
     assert "/vocab_size: LP013 error expected at least 1, found -1" in out
     assert '/layers: LP011 error missing key "layers": Transformer blocks.' in out
 
 
-def test_json_for_programs(tmp_path, example, ran):
+def test_json_for_programs(tmp_path, example, ran, saved):
     example["variant"] = False
-    path = write(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     (file,) = json.loads(ran(1, "validate", "--json", path).out)
     assert (file["path"], file["kind"]) == (str(path), "result")
     assert [(one["code"], one["severity"], one["path"]) for one in file["findings"]] == [
@@ -117,10 +111,10 @@ def test_what_cannot_be_read_is_said_on_one_line(tmp_path, ran, content, reason)
     assert reason in line
 
 
-def test_missing_empty_and_foreign(tmp_path, ran):
+def test_missing_empty_and_foreign(tmp_path, ran, saved):
     assert call(["validate", str(tmp_path / "none.json")]) == 2
     assert call(["validate", str(tmp_path)]) == 2
-    out = ran(2, "validate", str(write(tmp_path / "x.json", {"a": 1}))).out
+    out = ran(2, "validate", str(saved(tmp_path / "x.json", {"a": 1}))).out
     assert "no such file or folder" in out
     assert "no document in this folder; expected a result, " in out
     assert "expected a result (.json), " in out
@@ -152,10 +146,10 @@ def test_too_many_files_are_refused(tmp_path, monkeypatch):
     assert codes(tmp_path) == ["LP001"]
 
 
-def test_links_and_pipes_are_not_followed(tmp_path, example):
-    outside = write(tmp_path / "outside" / "result.json", {"secret": True})
+def test_links_and_pipes_are_not_followed(tmp_path, example, saved):
+    outside = saved(tmp_path / "outside" / "result.json", {"secret": True})
     inside = tmp_path / "inside"
-    write(inside / "result.json", example)
+    saved(inside / "result.json", example)
     (inside / "linked").symlink_to(outside.parent)
     (inside / "plan.json").symlink_to(outside)
     os.mkfifo(inside / "memory.jsonl")
@@ -172,43 +166,43 @@ def test_a_key_that_stands_twice(tmp_path, example, again):
     assert codes(path) == ["LP002"]
 
 
-def test_text_that_looks_like_keys_is_no_repeated_key(tmp_path, example):
+def test_text_that_looks_like_keys_is_no_repeated_key(tmp_path, example, saved):
     example["notes"] = ['"variant": "variant" : true']
-    assert codes(write(tmp_path / "result.json", example)) == codes(
-        write(tmp_path / "result.json", example | {"notes": []})
+    assert codes(saved(tmp_path / "result.json", example)) == codes(
+        saved(tmp_path / "result.json", example | {"notes": []})
     )
 
 
-def test_a_terminal_cannot_be_taken_over(tmp_path, example, ran):
+def test_a_terminal_cannot_be_taken_over(tmp_path, example, ran, saved):
     example["contract"]["precision"] = "\x1b[2J\nresult.json:: all is well"
     example["\x1b]0;owned\x07\u202e"] = 1
-    path = write(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     out = ran(1, "validate", path).out
     assert len(out.splitlines()) == 2
     assert all(line.isprintable() for line in out.splitlines())
 
 
 @pytest.mark.parametrize("place", ["title", "\ud800", "notes"])
-def test_half_a_surrogate_pair_is_refused(tmp_path, example, ran, place):
+def test_half_a_surrogate_pair_is_refused(tmp_path, example, ran, place, saved):
     example[place] = ["a \udfff"] if place == "notes" else "a \udfff"
-    path = write(tmp_path / "结果" / "result.json", example)
+    path = saved(tmp_path / "结果" / "result.json", example)
     told = ran(2, "validate", path).out
     assert "结果" in told
     assert "is half a surrogate pair" in told
     assert "is half a surrogate pair" in ran(2, "report", path).err
 
 
-def test_a_whole_surrogate_pair_is_a_character(tmp_path, example):
+def test_a_whole_surrogate_pair_is_a_character(tmp_path, example, saved):
     example["title"] = "\U0001f600"
-    path = write(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     assert "\\ud83d" in path.read_text()
     assert call(["validate", str(path)]) == 0
     assert call(["report", str(path), "--format", "json"]) == 0
 
 
-def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, ran):
+def test_a_whole_number_with_a_point_is_of_the_wrong_type(tmp_path, example, ran, saved):
     example["parameters"] = float(example["parameters"])
-    path = write(tmp_path / "result.json", example)
+    path = saved(tmp_path / "result.json", example)
     assert f"{path}:/parameters: LP012 error expected integer, found" in ran(1, "validate", path).out
     assert "result.json:/parameters: expected integer, found" in ran(2, "report", path).err
 
@@ -252,9 +246,9 @@ def test_a_result_that_names_its_schema_late_is_found(tmp_path, example, ran):
     assert "late.json:/files: LP705" in ran(0, "validate", tmp_path).out
 
 
-def test_a_warning_of_many_results_is_printed_once(tmp_path, ran):
+def test_a_warning_of_many_results_is_printed_once(tmp_path, ran, saved):
     for name in "abcd":
-        write(tmp_path / f"{name}.json", llmperf_schemas.example("result") | {"run_id": name})
+        saved(tmp_path / f"{name}.json", llmperf_schemas.example("result") | {"run_id": name})
     out, err = ran(0, "validate", tmp_path)
     assert [line.partition(": ")[0] for line in out.splitlines() if "LP631" in line] == [
         f"{tmp_path}/b.json", "in 2 more files"

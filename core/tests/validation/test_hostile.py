@@ -154,12 +154,11 @@ def test_in_its_run_folder_any_figure_changed_is_found(run_folder, data, factor)
 
 
 @pytest.mark.slow
-def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path):
+def test_a_document_of_a_million_mistakes_is_judged_soon(tmp_path, saved):
     document = copy.deepcopy(EXAMPLE)
     document["mfu"] = EXAMPLE["mfu"] * 4000
     document["fix_hp"] = [{"path": "tuning.none", "case_value": 1, "value": 2, "origin": "x"}] * 20000
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(document))
+    path = saved(tmp_path / "result.json", document)
     begin = time.monotonic()
     (file,) = validate_path(path)
     assert time.monotonic() - begin < 100

@@ -38,17 +38,15 @@ def acme_rules(install, tmp_path):
     return tmp_path / "acme_rules.py"
 
 
-def test_an_installed_rule_speaks_in_validate(acme_rules, tmp_path, example, ran):
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+def test_an_installed_rule_speaks_in_validate(acme_rules, tmp_path, example, ran, saved):
+    path = saved(tmp_path / "result.json", example)
     first, second = ran(1, "validate", path).out.splitlines()
     assert first == f"{path}:/hardware/driver: ACME1 error no driver version"
     assert second.startswith(f"{path}:/files: LP705 note ")
 
 
-def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_rules, tmp_path, example, ran):
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+def test_an_installed_rule_is_chosen_and_explained_by_its_code(acme_rules, tmp_path, example, ran, saved):
+    path = saved(tmp_path / "result.json", example)
     assert "ACME1" in ran(1, "validate", path, "--select", "acme").out
     assert call(["validate", str(path), "--ignore", "ACME1"]) == 0
     assert call(["validate", str(path), "--select", "LP9999"]) == 2
@@ -123,10 +121,9 @@ def llmperf_resources():
 """
 
 
-def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, ran, capsys):
+def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, example, ran, capsys, saved):
     install("acme-chips", "acme_chips", VENDOR)
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     assert "CHIP7" not in ran(0, "validate", path).out
     example["hardware"]["vendor"] = "acme_chips"
     path.write_text(json.dumps(example))
@@ -139,7 +136,7 @@ def test_a_vendors_rules_apply_to_the_documents_that_name_it(install, tmp_path, 
     assert capsys.readouterr().out.startswith("# CHIP8: Plans name a driver\n\nSeverity: warning. Applies to: plan.")
 
 
-def test_fix_hp_is_checked_against_the_case_of_an_installed_plugin(install, tmp_path, example, capsys):
+def test_fix_hp_is_checked_against_the_case_of_an_installed_plugin(install, tmp_path, example, capsys, saved):
     install("acme-chips", "acme_chips", VENDOR)
     (tmp_path / "shelf" / "cases").mkdir(parents=True)
     default = Path(llmperf.__file__).parent / "data" / "cases" / "default.toml"
@@ -148,8 +145,7 @@ def test_fix_hp_is_checked_against_the_case_of_an_installed_plugin(install, tmp_
     )
     example["case"] = "acme_case"
     example["fix_hp"][0]["case_value"] = 99
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     forget_catalogues()
     assert call(["validate", str(path), "--select", "LP64"]) == 1
     assert 'LP640 error expected 30 ("contract.steps" in case acme_case), found 99' in capsys.readouterr().out
@@ -220,10 +216,9 @@ def test_a_second_kind_of_one_name_is_left_out(install, tmp_path, ran):
     )
 
 
-def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_rules, tmp_path, example, ran):
+def test_a_broken_extension_does_not_keep_documents_from_being_checked(acme_rules, tmp_path, example, ran, saved):
     acme_rules.write_text("raise ImportError('libacme is missing')\n")
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     shown = ran(2, "validate", path).err
     assert "libacme is missing" in shown
     assert "1 file: 0 errors" in shown

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -85,9 +84,8 @@ def test_a_closed_folder_is_a_line_for_every_command(closed, command):
 
 
 @pytest.mark.slow
-def test_report_names_what_it_left_out(closed, tmp_path, example):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "result.json").write_text(json.dumps(example))
+def test_report_names_what_it_left_out(closed, tmp_path, example, saved):
+    saved(tmp_path / "run" / "result.json", example)
     folder = closed("folder")
     done = powerless("report", tmp_path)
     assert done.returncode == 0

@@ -29,18 +29,13 @@ def core_alone(monkeypatch):
 
 
 @pytest.fixture
-def imported(tmp_path):
-    path = tmp_path / "imported" / "published.json"
-    path.parent.mkdir()
-    path.write_text(json.dumps({"schema": "llmperf/published/1", "rows": []}))
-    return path
+def imported(tmp_path, saved):
+    return saved(tmp_path / "imported" / "published.json", {"schema": "llmperf/published/1", "rows": []})
 
 
 @pytest.fixture
-def result(tmp_path, example):
-    path = tmp_path / "row.json"
-    path.write_text(json.dumps(example))
-    return path
+def result(tmp_path, example, saved):
+    return saved(tmp_path / "row.json", example)
 
 
 def test_a_file_of_an_unknown_kind_names_the_package_that_reads_it(imported, ran):
@@ -76,14 +71,13 @@ def test_the_rules_of_an_absent_extension_are_listed_completely(monkeypatch):
         assert [owned.rule.code for owned in rules if owned.owner.distribution == f"llmperf-{name}"] == codes
 
 
-def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folder, ran):
+def test_what_llmperf_verify_records_is_kept_and_its_documents_name_it(run_folder, ran, saved):
     for rank, path in enumerate(sorted((run_folder / "records").glob("rank-*"))):
         line = {"kind": "sequences", "rank": rank, "losses": [8.0, 9.0]}
         path.write_text(path.read_text() + json.dumps(line) + "\n")
     json_files.save(run_folder / "result.json", build_result(run_folder))
     assert "error" not in ran(0, "validate", run_folder).out
-    verification = run_folder / "verification.json"
-    verification.write_text(json.dumps({"schema": "llmperf/verification/1"}))
+    verification = saved(run_folder / "verification.json", {"schema": "llmperf/verification/1"})
     assert "llmperf-verify reads verification documents; install it with: " in ran(2, "validate", verification).out
 
 

@@ -8,7 +8,6 @@ from itertools import count
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.types import Result
@@ -126,14 +125,9 @@ def test_no_curve_and_no_common_step_are_said(example):
         align(read(result(example, {99: 1.0})), whole)
 
 
-def write(path, document):
-    path.write_text(json.dumps(document))
-    return str(path)
-
-
-def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, ran):
-    one = write(tmp_path / "one.json", result(example, curve(1e-5), run_id="one"))
-    other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
+def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, ran, saved):
+    one = saved(tmp_path / "one.json", result(example, curve(1e-5), run_id="one"))
+    other = saved(tmp_path / "other.json", result(example, curve(), run_id="other"))
     out = ran(0, "align", one, other).out
     assert "other (reference)" in out
     assert "loss, nats per token, by step" in out
@@ -144,33 +138,33 @@ def test_the_command_prints_a_table_curves_and_a_verdict(example, tmp_path, ran)
     assert "cannot tell: both are one and the same run; mean" in ran(1, "align", one, one, "--no-plot").out
 
 
-def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_aligned(example, tmp_path, ran):
-    good = write(tmp_path / "good.json", result(example, curve(), run_id="good"))
-    failed = write(tmp_path / "failed.json", result(example, {}, run_id="bad", status="failed"))
-    other = write(tmp_path / "other.json", result(example, curve(), run_id="other"))
+def test_a_run_that_failed_before_its_first_loss_keeps_no_other_from_being_aligned(example, tmp_path, ran, saved):
+    good = saved(tmp_path / "good.json", result(example, curve(), run_id="good"))
+    failed = saved(tmp_path / "failed.json", result(example, {}, run_id="bad", status="failed"))
+    other = saved(tmp_path / "other.json", result(example, curve(), run_id="other"))
     shown = ran(1, "align", failed, good, other, "--no-plot")
     assert "good: aligned" in shown.out
     assert shown.err == "llmperf: warning: not aligned: bad is failed and has no losses\n"
 
 
-def test_a_short_run_is_offered_the_first_step(example, tmp_path, capsys):
-    paths = [write(tmp_path / f"{name}.json", result(example, curve(steps=20), run_id=name)) for name in ("one", "two")]
-    assert call(["align", *paths, "--no-plot"]) == 1
-    assert "cannot tell: no step from 21 on (--from-step 1 counts all they have)" in capsys.readouterr().out
-    assert call(["align", *paths, "--no-plot", "--from-step", "1"]) == 0
+def test_a_short_run_is_offered_the_first_step(example, tmp_path, ran, saved):
+    paths = [saved(tmp_path / f"{name}.json", result(example, curve(steps=20), run_id=name)) for name in ("one", "two")]
+    shown = ran(1, "align", *paths, "--no-plot").out
+    assert "cannot tell: no step from 21 on (--from-step 1 counts all they have)" in shown
+    ran(0, "align", *paths, "--no-plot", "--from-step", "1")
 
 
-def test_json_and_bad_input(example, tmp_path, ran):
-    one, other = (write(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
+def test_json_and_bad_input(example, tmp_path, ran, saved):
+    one, other = (saved(tmp_path / f"{name}.json", result(example, curve())) for name in ("one", "other"))
     assert json.loads(ran(0, "align", one, other, "--json").out)[0]["passed"] is True
     assert "expected one run or more and the reference" in ran(2, "align", one).err
-    assert call(["align", one, str(tmp_path / "none.json")]) == 2
+    ran(2, "align", one, tmp_path / "none.json")
 
 
 @pytest.mark.parametrize("option", ["--mean-limit", "--step-limit"])
 @pytest.mark.parametrize("value", ["nan", "inf", "-1"])
-def test_a_limit_is_a_finite_number(example, tmp_path, ran, option, value):
-    one, other = (write(tmp_path / f"{name}.json", result(example, curve(0.5))) for name in ("one", "other"))
+def test_a_limit_is_a_finite_number(example, tmp_path, ran, option, value, saved):
+    one, other = (saved(tmp_path / f"{name}.json", result(example, curve(0.5))) for name in ("one", "other"))
     assert option in ran(2, "align", one, other, option, value).err
 
 

@@ -44,7 +44,7 @@ def test_verdict_interval_and_p_agree(ours, theirs):
 
 
 @pytest.fixture
-def folder(example, tmp_path):
+def folder(example, tmp_path, saved):
     """Write a folder of runs with given throughputs; its path."""
     number = count()
 
@@ -61,8 +61,7 @@ def folder(example, tmp_path):
             for part, value in changed.items():
                 document[part] = document[part] | value if isinstance(value, dict) else value
             run = tmp_path / name / document["run_id"]
-            run.mkdir(parents=True)
-            (run / "result.json").write_text(json.dumps(document))
+            saved(run / "result.json", document)
         return str(tmp_path / name)
 
     return write

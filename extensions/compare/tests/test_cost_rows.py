@@ -137,12 +137,11 @@ def test_a_number_of_tokens_that_is_none_is_refused(run, ran):
     assert "300B" in ran(2, "report", run, "--train-tokens", "many").err
 
 
-def test_summary_has_the_cost_at_the_median(run, tmp_path, ran):
+def test_summary_has_the_cost_at_the_median(run, tmp_path, ran, saved):
     other = json.loads((run / "result.json").read_text())
     other["metrics"]["tokens_per_second_per_device"] = 3000.0
     other["run_id"], other["files"] = "y", {"records/rank-00000.jsonl": "1" * 64}
-    run.with_name("y").mkdir()
-    (run.with_name("y") / "result.json").write_text(json.dumps(other))
+    saved(run.with_name("y") / "result.json", other)
     prices = ("--prices", str(tmp_path / "prices.toml"))
     text = ran(0, "summary", run.parent, *prices).out
     assert "0.5 USD" in text
@@ -154,7 +153,7 @@ def test_summary_has_the_cost_at_the_median(run, tmp_path, ran):
     assert "USD" not in ran(0, "summary", run.parent).out
 
 
-def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, ran):
+def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, ran, saved):
     document = json.loads((run / "result.json").read_text())
     for number, (nodes, speed, batch) in enumerate([(2, 900.0, None), (4, 500.0, None), (8, 100.0, 4096)]):
         other = json.loads(json.dumps(document))
@@ -163,8 +162,7 @@ def test_scaling_efficiency_is_against_the_fewest_devices(run, tmp_path, ran):
         other["metrics"]["tokens_per_second_per_device"] = speed
         if batch is not None:
             other["contract"]["global_batch"] = batch
-        run.with_name(f"y{number}").mkdir()
-        (run.with_name(f"y{number}") / "result.json").write_text(json.dumps(other))
+        saved(run.with_name(f"y{number}") / "result.json", other)
     rows = [part["rows"][0] for part in json.loads(ran(0, "report", run.parent, "--train-tokens", "1T", "--json").out)]
     found = {row["nodes"]: row.get("scaling_efficiency") for row in rows}
     assert found == {1: None, 2: pytest.approx(0.9), 4: pytest.approx(0.5), 8: None}

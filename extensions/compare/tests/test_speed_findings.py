@@ -89,11 +89,10 @@ def test_github_shows_contracts_that_differ_as_an_error(folders, capsys):
 
 
 @pytest.mark.parametrize("sides", [("fast", "none"), ("none", "fast")])
-def test_a_side_with_failed_runs_only_is_a_finding(folders, example, tmp_path, capsys, sides):
+def test_a_side_with_failed_runs_only_is_a_finding(folders, example, tmp_path, capsys, sides, saved):
     failed = json.loads(json.dumps(example)) | {"run_id": "run-failed", "status": "failed"}
     failed["failure"] = {"reason": "exited", "rank": 0, "exception": None, "message": "out of memory", "log_tail": []}
-    (tmp_path / "none" / "run-failed").mkdir(parents=True)
-    (tmp_path / "none" / "run-failed" / "result.json").write_text(json.dumps(failed))
+    saved(tmp_path / "none" / "run-failed" / "result.json", failed)
     paths = [str(tmp_path / side) for side in sides]
     suite = ElementTree.fromstring(output(capsys, "compare", *paths, "--format", "junit", code=1))
     assert "no-throughput" in {failure.get("type") for failure in suite.findall("testcase/failure")}

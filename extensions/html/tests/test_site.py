@@ -346,13 +346,12 @@ def test_nothing_to_show_is_an_error(tmp_path, ran):
     assert not (tmp_path / "site").exists()
 
 
-def test_absurd_figures_stay_short_and_do_not_flatten_valid_bars(tmp_path, example, run_folder):
+def test_absurd_figures_stay_short_and_do_not_flatten_valid_bars(tmp_path, example, run_folder, saved):
     shutil.copytree(run_folder, tmp_path / "runs" / "good")
     document = json.loads((run_folder / "result.json").read_text()) | {"run_id": "absurd", "files": {}}
     document["metrics"] |= {"tokens_per_second_per_device": 1e308, "window_seconds": 3.0}
     document["hardware"]["device_model"] = "Other CPU"
-    (tmp_path / "runs" / "absurd").mkdir()
-    (tmp_path / "runs" / "absurd" / "result.json").write_text(json.dumps(document))
+    saved(tmp_path / "runs" / "absurd" / "result.json", document)
     files = site(tmp_path / "runs", "-o", tmp_path / "site")
     board = files["index.html"] + "".join(text for name, text in files.items() if name.startswith("models/"))
     assert "1e+308" in board

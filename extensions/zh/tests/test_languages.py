@@ -119,13 +119,12 @@ def test_values_in_a_sentence_are_not_taken_for_templates():
         ({}, "en"),
     ],
 )
-def test_the_language_follows_the_locale_unless_lang_is_given(example, tmp_path, monkeypatch, ran, locale, language):
+def test_the_language_is_that_of_the_locale_or_of_lang(example, tmp_path, monkeypatch, ran, locale, language, saved):
     for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
         monkeypatch.delenv(name, raising=False)
     for name, value in locale.items():
         monkeypatch.setenv(name, value)
-    path = tmp_path / "result.json"
-    path.write_text(json.dumps(example))
+    path = saved(tmp_path / "result.json", example)
     assert ("性能指标" in ran(0, "report", path, "--format", "markdown").out) == (language == "zh")
     assert "Performance" in ran(0, "report", path, "--format", "markdown", "--lang", "en").out
 
