@@ -68,7 +68,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 2050,
     "extensions/zh": 50,
     "outside tests": 93050,
-    "tests": 49400,
+    "tests": 48950,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
