@@ -14,7 +14,7 @@ from typing import Any
 
 from llmperf.files.json_files import load, save
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.local_launcher import free_port
+from llmperf.launching.run_here import free_port
 from llmperf.measuring.loop import MeasuredLoop
 from llmperf.planning.build import plan_run
 from llmperf.planning.ready import ready

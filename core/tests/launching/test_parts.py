@@ -10,8 +10,7 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching import progress
-from llmperf.launching.agent import rank_environment
-from llmperf.launching.local_launcher import agent_command
+from llmperf.launching.agent import agent_command, rank_environment
 from llmperf.launching.progress import Follower
 from llmperf.launching.run_here import this_host
 from llmperf.plugins.loading import load_for

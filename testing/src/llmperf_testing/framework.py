@@ -16,7 +16,7 @@ from llmperf.cases.settings import from_command_line
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.local_launcher import free_port
+from llmperf.launching.run_here import free_port
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Outcome, Selection, Site
@@ -28,7 +28,7 @@ from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.reader import read_steps
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Plan, Result, RunSpec, StepRecord, WorkerPlan
 
 from llmperf_testing.check import ContractError, Skip
@@ -283,7 +283,7 @@ def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
     began = time.monotonic()
     patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
-    result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS)
+    result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS, conclude=save_result)
     if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
         raise KeyboardInterrupt
     steps = by_step([read_steps(path) for path in filenames.record_files(run)])

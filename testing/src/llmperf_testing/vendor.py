@@ -11,7 +11,7 @@ from typing import Any, get_args
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.launching.agent import rank_environment
-from llmperf.launching.local_launcher import free_port
+from llmperf.launching.run_here import free_port
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import worker_env
 from llmperf.planning.states import Selection, Site

@@ -12,14 +12,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.launching.local_launcher import of_node
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.processes import adopt_orphans, end_descendants, end_with_parent, oom_kills, send_group
 from llmperf.runfolder import filenames
@@ -51,6 +50,19 @@ def agent_argv() -> tuple[str, ...]:
     placeholders = ("run_dir", "node_rank", "master_addr", "master_port")
     pairs = [(f"--{name.replace('_', '-')}", f"{{{name}}}") for name in placeholders]
     return (*python_module(AGENT_MODULE), *(word for pair in pairs for word in pair))
+
+
+def agent_command(run: Path, plan: Plan, node_rank: int, master_address: str, master_port: int) -> tuple[str, ...]:
+    """The agent of a node as the framework planned it, with its placeholders filled in."""
+    values = {"run_dir": run, "master_addr": master_address, "master_port": master_port, "node_rank": node_rank}
+    return tuple(fill(word, values) for word in plan.worker.agent)
+
+
+def of_node(variables: Mapping[str, str], plan: Plan, node_rank: int) -> dict[str, str]:
+    """Variables with `{interface}` and `{address}` filled in for one node, without those whose interface is unknown."""
+    node = plan.nodes[node_rank] if node_rank < len(plan.nodes) else None
+    known = {"interface": node.interface, "address": node.address} if node and node.interface else {}
+    return {name: fill(value, known) for name, value in variables.items() if known or "{interface}" not in value}
 
 
 def rank_environment(
@@ -158,16 +170,39 @@ class Agent:
 
     def run(self, wakeup: Wakeup) -> int:
         """Start all ranks and wait for them. Returns 0 if all succeeded, 1 if one failed, 128 + n after signal n."""
+        run, plan, inherited = self._run, self._plan, inherited_environment(self._plan.interpreter)
+        argv = [*python_module(RANK_MODULE, plan.interpreter), "--run-dir", str(run)]
         try:
-            # start each rank
             with ExitStack() as stack:
                 store = None
-                if self._plan.layout.nodes == 1:
+                if plan.layout.nodes == 1:
                     store = stack.enter_context(socket.create_server(("127.0.0.1", 0), backlog=STORE_BACKLOG))
                 elif (descriptor := os.environ.get("LLMPERF_STORE_FD")) is not None:
                     store = stack.enter_context(socket.socket(fileno=int(descriptor)))
-                for local_rank in range(self._plan.layout.devices_per_node):
-                    self._start(local_rank, store)
+                for local_rank in range(plan.layout.devices_per_node):
+                    rank = self._node_rank * plan.layout.devices_per_node + local_rank
+                    environment = rank_environment(run, plan, self._node_rank, local_rank, *self._master)
+                    passed_fds: tuple[int, ...] = ()
+                    if store is not None:
+                        environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname()[:2])
+                        if rank == 0:
+                            environment["LLMPERF_STORE_FD"] = str(store.fileno())
+                            passed_fds = (store.fileno(),)
+                    with filenames.log_path(run, rank).open("ab") as output:
+                        process = subprocess.Popen(
+                            argv,
+                            env={**inherited, **environment},
+                            stdin=subprocess.DEVNULL,
+                            stdout=output,
+                            stderr=subprocess.STDOUT,
+                            start_new_session=True,
+                            pass_fds=passed_fds,
+                            preexec_fn=end_with_parent(signal.SIGKILL),
+                        )
+                    self._logs.append(GrowingLog(filenames.log_path(run, rank)))
+                    self._phases.append(RankPhases(filenames.records_path(run, rank)))
+                    self._processes.append(process)
+                    self._exits.append(RankExit(rank=rank, pid=process.pid))
             self._report()
             while self._alive():
                 wakeup.wait(LOOK_SECONDS)
@@ -188,31 +223,6 @@ class Agent:
         if wakeup.signal is not None:
             return 128 + wakeup.signal
         return 1 if any(rank_exit.bad for rank_exit in self._exits) else 0
-
-    def _start(self, local_rank: int, store: socket.socket | None) -> None:
-        rank = self._node_rank * self._plan.layout.devices_per_node + local_rank
-        environment = rank_environment(self._run, self._plan, self._node_rank, local_rank, *self._master)
-        passed_fds: tuple[int, ...] = ()
-        if store is not None:
-            environment["LLMPERF_STORE_ADDRESS"] = "{}:{}".format(*store.getsockname()[:2])
-            if rank == 0:
-                environment["LLMPERF_STORE_FD"] = str(store.fileno())
-                passed_fds = (store.fileno(),)
-        with filenames.log_path(self._run, rank).open("ab") as log:
-            process = subprocess.Popen(
-                [*python_module(RANK_MODULE, self._plan.interpreter), "--run-dir", str(self._run)],
-                env={**inherited_environment(self._plan.interpreter), **environment},
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                pass_fds=passed_fds,
-                preexec_fn=end_with_parent(signal.SIGKILL),
-            )
-        self._logs.append(GrowingLog(filenames.log_path(self._run, rank)))
-        self._phases.append(RankPhases(filenames.records_path(self._run, rank)))
-        self._processes.append(process)
-        self._exits.append(RankExit(rank=rank, pid=process.pid))
 
     def _alive(self) -> bool:
         return any(process.returncode is None for process in self._processes)

@@ -70,21 +70,25 @@ class Controller:
             wakeup.wait(seconds)
             return wakeup.signal is not None
 
-        def once() -> tuple[Cause, tuple[int | None, ...]]:
+        while True:
             self._agents.start(interrupted)
-            return self.watch(wakeup, observe), self.stop(wakeup)
-
-        cause, codes = once()
-        if cause == "ended" and any(codes) and port_was_taken(self._run, self._plan):
+            cause, codes = self.watch(wakeup, observe), self.stop(wakeup)
+            if self._notes or cause != "ended" or not any(codes) or not port_was_taken(self._run, self._plan):
+                break
             taken = self._agents.port
-            set_aside(self._run)
+            # what the second start appends to must not have records of the first
+            folder = self._run / filenames.LOGS / FIRST_START
+            folder.mkdir()
+            for parent in (filenames.RECORDS, filenames.LOGS):
+                for path in sorted((self._run / parent).iterdir()):
+                    if path.is_file():
+                        path.rename(folder / path.name)
             self._agents, self._follower = self._make_agents(), Follower(self._run, self._plan)
             self._notes = (
                 f"a rank could not listen on its port, which was in use already: the ranks were started a second time,"
                 f" with port {self._agents.port} in the place of {taken}; logs/{FIRST_START} has what the first start"
                 " left",
             )
-            cause, codes = once()
         if cause == "ended" and self.message:
             cause = "controller" if self.node is None else "lost"
         return cause, codes
@@ -161,16 +165,6 @@ def port_was_taken(run: Path, plan: Plan) -> bool:
     if any(TAKEN.search(failure.message) or TAKEN.search(failure.traceback) for failure in failures):
         return True
     return any(TAKEN.search(line) for rank in ranks for line in log_tail(filenames.log_path(run, rank), LOG_LINES))
-
-
-def set_aside(run: Path) -> None:
-    """Move the files of the first start away, so that the second start does not append to them."""
-    folder = run / filenames.LOGS / FIRST_START
-    folder.mkdir()
-    for parent in (filenames.RECORDS, filenames.LOGS):
-        for path in sorted((run / parent).iterdir()):
-            if path.is_file():
-                path.rename(folder / path.name)
 
 
 LOOP = "llmperf/measuring/loop.py"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -15,8 +16,8 @@ from pathlib import Path
 from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.files.text import printable, without_secrets
+from llmperf.launching.agent import agent_command, of_node
 from llmperf.launching.controller import dump_stacks
-from llmperf.launching.local_launcher import agent_command, free_port, of_node
 from llmperf.measuring.processes import (
     TAG,
     adopt_orphans,
@@ -165,6 +166,13 @@ class LocalAgents:
     def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
         """End it and its ranks."""
         return (self._here.stop(hurry),) if self._here.started else ()
+
+
+def free_port() -> int:
+    """A port of this host on which no process listens now."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def this_host(planned: Mapping[str, str], facts: Facts) -> Host:

@@ -15,7 +15,7 @@ from llmperf.planning.build import plan_only, plan_run
 from llmperf.planning.states import Planned, Request, Selection, Site
 from llmperf.planning.user_config import own_config
 from llmperf.results.run_result import result_of
-from llmperf.running.launched import SAMPLE_SECONDS, Following, keep_records, run_ranks
+from llmperf.running.launched import SAMPLE_SECONDS, Following, keep_records, run_plan
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, Tuning
 
@@ -68,9 +68,8 @@ class GivenRun:
         """Train the prepared plan in a new run folder; its result from the second step on, not written."""
         assert self._planned is not None
         plan, launcher = self._planned.plan, self._planned.machine.launcher
-        records = run_ranks(
-            plan, folder, self._planned.plugins, following, None, SAMPLE_SECONDS, launcher, keep_records
-        )
+        plugins = self._planned.plugins
+        records = run_plan(plan, folder, plugins, following, None, SAMPLE_SECONDS, launcher, keep_records)
         return result_of(replace(records, plan=replace(plan, purpose="run")))
 
     def peak_again(self) -> PeakFlops | None:

@@ -58,6 +58,15 @@ class Following(Protocol):
         """Several times a second, with the steps that have finished since the last call."""
 
 
+def save_result(run: Path, plan: Plan, ending: Ending | None = None) -> Result:
+    """Compute the result of a run folder, and save it there, with the ending if one is given."""
+    if ending is not None:
+        keep_ending(run, ending)
+    result = build_result(run, secret_values({**os.environ, **plan.env}))
+    json_files.save(run / filenames.RESULT, result)
+    return result
+
+
 def run_plan(
     plan: Plan,
     run_dir: Path,
@@ -66,27 +75,12 @@ def run_plan(
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
     launcher: OpenLauncher | None = None,
-) -> Result:
-    """Run a plan in a new folder and return its result, saved there; the caller tells `observers` its end."""
-    if plan.purpose != "run":
-        raise UserError(f"plan.purpose: expected 'run', found {plan.purpose!r}, which has no result")
-    return run_ranks(plan, run_dir, plugins, observers, warn, sample_seconds, launcher, save_result)
-
-
-def run_ranks(
-    plan: Plan,
-    run_dir: Path,
-    plugins: Plugins,
-    observers: Following | None,
-    warn: Callable[[str], None] | None,
-    sample_seconds: float,
-    launcher: OpenLauncher | None,
-    conclude: Callable[[Path, Plan, Ending], T],
+    conclude: Callable[[Path, Plan, Ending], T] = save_result,  # type: ignore[assignment]
 ) -> T:
-    """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end.
+    """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end: its result.
 
     `launcher` has given the plan's nodes; `warn` gets a line for each thing that disturbs the run. SIGINT, SIGTERM and
-    SIGHUP end it as `aborted`.
+    SIGHUP end it as `aborted`. The caller tells `observers` the end.
     """
     if plan.problems:
         raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
@@ -195,7 +189,7 @@ class Task:
             plan, run_id=run.name, purpose=name, worker=worker, recorders=recorders, notes=(*plan.notes, note)
         )
         launcher, shown = self._planned.machine.launcher, None if show is None else _Shown(show)
-        records = run_ranks(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_records)
+        records = run_plan(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_records)
         failure = outcome(records)[1]
         if failure is not None:
             tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])
@@ -234,12 +228,3 @@ def keep_ending(run: Path, ending: Ending) -> None:
     for log in sorted((run / filenames.LOGS).glob("*.log")):  # of agents, and of ranks whose agent was killed
         shorten(log)
     json_files.save(run / filenames.ENDING, ending)
-
-
-def save_result(run: Path, plan: Plan, ending: Ending | None = None) -> Result:
-    """Compute the result of a run folder, and save it there, with the ending if one is given."""
-    if ending is not None:
-        keep_ending(run, ending)
-    result = build_result(run, secret_values({**os.environ, **plan.env}))
-    json_files.save(run / filenames.RESULT, result)
-    return result

@@ -54,42 +54,37 @@ def measure(
     warn: Callable[[str], None],
     show: Callable[[Path, Result], None] = lambda folder, result: None,
     before: Sequence[Callable[[Planned], None]] = (),
+    name: str | None = None,
 ) -> Iterator[tuple[Path, Result]]:
     """Run a plan `repeat` times, each in its own folder below `out`; stops after an interrupted run.
 
     What is called `before` each run may wait. `warn` gets a line for each disturbance; `show` gets each saved result
-    with the findings of the core's rules, before those of plugins, one of which may hang.
+    with the findings of the core's rules, before those of plugins, one of which may hang. A single run may have a
+    `name`.
     """
+    launcher, plugins = planned.machine.launcher, planned.plugins
     for number in range(repeat):
         for wait in before:
             wait(planned)
-        if before:
-            planned = with_peak(planned) if number == 0 else planned
-        name = run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework)
-        result = measure_in(out / name, planned, warn, show)
-        yield out / name, result
+        if before and number == 0:
+            planned = with_peak(planned)
+        folder = out / (name or run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework))
+        plan = replace(planned.changed().plan, run_id=folder.name, created=utc_time())
+        logs = [each for opened in planned.resolved.options.followers for each in opened()]
+        observers, result = Observers(plugins, warn, logs), None
+        with printing_aside():  # observers may print, from threads of their own
+            try:
+                result = run_plan(plan, folder, plugins, observers, warn, launcher=launcher, conclude=save_result)
+                recorded = recorded_findings(folder)
+                result = check(result, folder, Plugins(), recorded)
+            finally:
+                observers.ended(result, folder)
+        show(folder, result)
+        with printing_aside():
+            result = check(result, folder, plugins, recorded)
+        yield folder, result
         if result.status == "aborted":
             return
-
-
-def measure_in(
-    folder: Path, planned: Planned, warn: Callable[[str], None], show: Callable[[Path, Result], None]
-) -> Result:
-    """Run a plan once in a new folder, whose name becomes the name of the run; otherwise as `measure`."""
-    plan = replace(planned.changed().plan, run_id=folder.name, created=utc_time())
-    logs = [each for opened in planned.resolved.options.followers for each in opened()]
-    observers, result = Observers(planned.plugins, warn, logs), None
-    with printing_aside():  # observers may print, from threads of their own
-        try:
-            launcher = planned.machine.launcher
-            result = run_plan(plan, folder, planned.plugins, observers, warn, launcher=launcher)
-            recorded = recorded_findings(folder)
-            result = check(result, folder, Plugins(), recorded)
-        finally:
-            observers.ended(result, folder)
-    show(folder, result)
-    with printing_aside():
-        return check(result, folder, planned.plugins, recorded)
 
 
 def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Finding, ...]) -> Result:
@@ -178,7 +173,7 @@ class Series:
         if planned is None or planned.plan is not plan:
             raise ValueError("expected the plan that was prepared last")
         try:
-            result = measure_in(folder / plan.run_id, planned, self._warn, lambda _, __: None)
+            _, result = next(measure(planned, folder, 1, self._warn, name=plan.run_id))
         finally:
             if result is None or result.status != "complete":
                 self._nodes.close()
