@@ -1,6 +1,7 @@
 """Parameters, FLOPs, MFU and model states: known totals, formulas that compute to what they say, unknown stays None."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import get_args
 
 import llmperf_schemas
@@ -19,7 +20,7 @@ from llmperf.cases.library import library
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning.problems import precision_problems
-from llmperf.types import DeviceInfo, Layout, Lora, Offers, PeakFlops, Plan, Probe, Workload
+from llmperf.types import DeviceInfo, Layout, Lora, Needs, Offers, PeakFlops, Plan, Probe, WorkerPlan, Workload
 from llmperf.types.flop_counts import Precision
 
 GIB = 2**30
@@ -218,7 +219,10 @@ def test_stages_hold_equal_layers_and_the_ends_hold_more():
     layer = (count_parameters(facts).total - 2 * embedding - hidden) // 32
     first, second, third, last = stage_parameters(facts, 4)
     assert (first, second, third, last) == (8 * layer + embedding, 8 * layer, 8 * layer, 8 * layer + embedding + hidden)
-    assert stage_state_bytes(facts, layout(0, 1, 2, 4), "fp16") == tuple(8 * n for n in stage_parameters(facts, 4))
+    tuning = SimpleNamespace(accumulation_dtype="model")
+    spec = SimpleNamespace(model=facts, contract=SimpleNamespace(lora=None, precision="fp16"), tuning=tuning)
+    worker = WorkerPlan(layout=layout(0, 1, 2, 4), needs=Needs(runtime="torch", precision="fp16"), agent=())
+    assert stage_state_bytes(spec, worker, False) == tuple(8 * n for n in stage_parameters(facts, 4))
 
 
 def test_frozen_weights_have_no_gradients_or_states():

@@ -14,9 +14,10 @@ import pytest
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.planning import environment_report, nodes
-from llmperf.planning.states import Site
+from llmperf.planning.states import Request, Selection, Site
 from llmperf.planning.user_config import Tables, UserConfig, user_config
-from llmperf.types import Interpreter
+from llmperf.running import measure
+from llmperf.types import Interpreter, RunChoice
 
 WHOLE = """
 [environments]
@@ -260,14 +261,17 @@ def test_a_launcher_is_asked_for_nodes_once_for_runs_that_need_the_same(monkeypa
 
     def reach(site, count):
         events.append(f"ask for {count}")
-        return SimpleNamespace(nodes=count, close=lambda: events.append(f"give back {count}"))
+        return SimpleNamespace(probe=count, close=lambda: events.append(f"give back {count}"))
 
-    monkeypatch.setattr(nodes, "reach", reach)
-    in_use, site = nodes.NodesInUse(), Site(launcher="ssh", launcher_options={"queue": "a"})
+    monkeypatch.setattr(measure, "reach", reach)
+    outcome = SimpleNamespace(plan=None, problems=())
+    monkeypatch.setattr(measure, "plan_on", lambda machine, *_: SimpleNamespace(**vars(outcome), machine=machine))
+    site = Site(launcher="ssh", launcher_options={"queue": "a"})
+    series = measure.Series(Request(Selection("default"), site), print)
     for count in (1, 1, 2, 2):
-        assert in_use.reach(site, count).nodes == count
-    in_use.close()
-    in_use.close()
+        assert series.plan(RunChoice(case="default", settings={"tuning.nodes": count})).probe == count
+    series.close()
+    series.close()
     assert events == ["ask for 1", "give back 1", "ask for 2", "give back 2"]
 
 

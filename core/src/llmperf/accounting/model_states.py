@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llmperf.accounting.parameters import stage_experts, stage_parameters
+from llmperf.accounting.parameters import lora_parameters, stage_experts, stage_parameters
 from llmperf.accounting.precisions import precision_recipe
-from llmperf.types import Layout, Model, ModelState, Precision
+from llmperf.types import Layout, ModelState, Precision, RunSpec, WorkerPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,23 +39,24 @@ class Transient:
 NOTHING_ELSE = Transient()
 
 
-def stage_state_bytes(
-    model: Model,
-    layout: Layout,
-    precision: Precision,
-    trainable: int | None = None,
-    transient: Transient = NOTHING_ELSE,
-) -> tuple[int, ...]:
-    """Estimated bytes of model states on one rank of each pipeline stage, first stage first.
+def stage_state_bytes(spec: RunSpec, worker: WorkerPlan, on_cpu: bool) -> tuple[int, ...]:
+    """Estimated bytes of model states on one rank of each pipeline stage, first stage first, without activations.
 
-    `trainable` counts the trained parameters of the whole model, equally many in each layer (adapters); None: all.
+    Adapters are equally many in each layer. Ranks on the cores of a host (`on_cpu`) have no buffers beside them.
     """
-    here = None if trainable is None else _ceil(trainable, layout.pipeline_parallel)
-    stages = stage_parameters(model, layout.pipeline_parallel)
-    experts = stage_experts(model, layout.pipeline_parallel)
+    layout, lora, stages = worker.layout, spec.contract.lora, worker.layout.pipeline_parallel
+    trainable = None if lora is None else _ceil(lora_parameters(spec.model, lora), stages)
+    transient = Transient(
+        update_bytes=worker.update_bytes_per_parameter,
+        update_parameters=worker.update_parameters,
+        buffer_bytes=0 if on_cpu else worker.buffer_bytes,
+        offloaded=worker.offloaded,
+        sums_in_fp32=spec.tuning.accumulation_dtype == "fp32",
+    )
+    sizes = zip(stage_parameters(spec.model, stages), stage_experts(spec.model, stages), strict=True)
     return tuple(
-        state_bytes(parameters, layout, precision, here, transient, divided)
-        for parameters, divided in zip(stages, experts, strict=True)
+        state_bytes(parameters, layout, spec.contract.precision, trainable, transient, experts)
+        for parameters, experts in sizes
     )
 
 

@@ -110,7 +110,7 @@ def resolve(
         data=convert(tables["data"], DataSource, f"case {case.name}: data"),
         challenge=challenge,
     )
-    return replace(spec, changes=changes(case, spec, origins)), problems
+    return replace(spec, changes=changes_from(flat_case(case), spec, origins)), problems
 
 
 def size_problems(contract: Contract, tuning: Tuning) -> list[Problem]:
@@ -147,13 +147,9 @@ def _routing_problems(contract: Contract, model: Model) -> list[Problem]:
     return []
 
 
-def changes(case: Case, spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
-    """Every leaf of contract, tuning and framework options that differs from the case: this is `fix_hp`."""
-    return changes_from(flat_case(case), spec, origins)
-
-
 def changes_from(before: Mapping[str, Any], spec: RunSpec, origins: Mapping[str, str]) -> tuple[Change, ...]:
-    """Changes like those of `changes`, from the leaves of a case (`flat_case`), for many documents of one case."""
+    """Every leaf of contract, tuning and framework options that differs from the leaves of a case (`flat_case`): this
+    is `fix_hp`."""
     after = _flatten({"contract": spec.contract, "tuning": spec.tuning, "framework": spec.framework})
     return tuple(
         Change(path=path, case_value=before.get(path), value=after.get(path), origin=origins.get(path, "follows"))

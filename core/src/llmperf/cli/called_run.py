@@ -85,23 +85,25 @@ class CalledRun(CalledCommand):
 
     def handed_over(self, choices: Sequence[RunChoice] = (), tasks: int = 1) -> int | None:
         """The exit code if the launcher has had the command run elsewhere, or has shown what it would submit."""
-        from llmperf.planning.nodes import hand_over, nodes_wanted, preview
+        from llmperf.planning.nodes import node_request, nodes_wanted, open_launcher
         from llmperf.running.measure import chosen
+        from llmperf.types.launching import Submission
 
         if self.request.site.launcher == "local":
             return None
         out: Path = self.values["out"]
         asked = [chosen(self.request, choice) for choice in choices] or [self.request]
         nodes, site = max(((nodes_wanted(one.selection, one.site), one.site) for one in asked), key=lambda one: one[0])
-        if self.values["dry_run"]:
-            real = [word for word in self.words if word != "--dry-run"]
-            text = preview(site, nodes, real, out, tasks)
-            if text is not None:
-                click.echo(text)
-            return None if text is None else 0
-        site, code = hand_over(site, nodes, self.words, out, say, tasks)
-        self.request = self.request._replace(site=replace(self.request.site, opened=site.opened))
-        return code
+        launcher, dry = site.opened or open_launcher(site.launcher, site.vendor), self.values["dry_run"]
+        command = tuple(word for word in self.words if not (dry and word == "--dry-run"))
+        request = node_request(site, nodes)
+        submission = Submission(command=command, request=request, out=str(out.absolute()), tasks=tasks)
+        if not dry:
+            self.request = self.request._replace(site=replace(self.request.site, opened=launcher))
+            return launcher.hand_over(submission, say)
+        if (text := launcher.preview(submission)) is not None:
+            click.echo(text)
+        return None if text is None else 0
 
     @contextmanager
     def series(self) -> Iterator[RunSeries]:

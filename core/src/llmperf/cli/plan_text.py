@@ -9,7 +9,7 @@ from typing import Any
 
 from llmperf.accounting.flops import HEADLINE
 from llmperf.accounting.precisions import weighted_peaks
-from llmperf.accounting.rank_layout import coordinates_text, layout_text, range_text, rank_order_text
+from llmperf.accounting.rank_layout import coordinates_text, layout_text, range_text, rank_order_text, standard_layout
 from llmperf.accounting.routing import routing_text
 from llmperf.cli.output import print_facts, print_text
 from llmperf.files.text import WITHHELD, without_secrets
@@ -92,8 +92,8 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     yield ("devices", f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})")
     yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
-    if arithmetic := outcome.resolved.arithmetic:
-        layout, batch = outcome.plan.layout if outcome.plan else arithmetic.layout, arithmetic.batch
+    if batch := outcome.resolved.batch:
+        layout = outcome.plan.layout if outcome.plan else standard_layout(spec)
         ranks = "1 rank" if layout.world_size == 1 else f"{layout.world_size} ranks"
         sharding = f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}"
         yield "layout", f"{ranks} = {layout_text(layout)}{sharding if layout.sharding_stage else ''}"

@@ -156,10 +156,10 @@ def port_was_taken(run: Path, plan: Plan) -> bool:
     failures: list[FailureRecord] = []
     try:
         for rank in ranks:
-            for block in RecordFile(filenames.records_path(run, rank)).blocks():
-                if any(isinstance(record, StepRecord) for record in block):
+            for record in RecordFile(filenames.records_path(run, rank)):
+                if isinstance(record, StepRecord):
                     return False
-                failures += [record for record in block if isinstance(record, FailureRecord)]
+                failures += [record] if isinstance(record, FailureRecord) else []
     except UserError:
         return False
     if any(TAKEN.search(failure.message) or TAKEN.search(failure.traceback) for failure in failures):

@@ -28,7 +28,7 @@ from llmperf.measuring.processes import (
     sweep,
     ticks_now,
 )
-from llmperf.measuring.sampler import Sampler, device_query, device_sampler
+from llmperf.measuring.sampler import device_sampler, used_devices
 from llmperf.measuring.worker import plugins_of
 from llmperf.planning.vendors import asked
 from llmperf.plugins.discovery import find
@@ -64,7 +64,8 @@ class RunHere:
             self._files = (filenames.memory_path(run, node), filenames.host_path(run, node))
             with suppress(LlmperfError):  # the plan has the driver of this machine
                 self._driver = asked(find("vendor", plan.vendor), plugins).driver
-        self._sampler = device_sampler(self._files[0], plan, plugins, sample_seconds, self._rank)
+        devices, on_cpu = used_devices(plan), plan.probe.on_cpu
+        self._sampler = device_sampler(self._files[0], plugins, devices, sample_seconds, self._rank, on_cpu)
         self._agent: subprocess.Popen[bytes] | None = None
         self._began = 0
 
@@ -213,7 +214,5 @@ def node_run(plan: bytes, folder: Path, node: int, tag: str, sample_seconds: flo
 
 def load_here(vendor: str, devices: tuple[int, ...], on_cpu: bool, seconds: float) -> LoadBefore:
     """The load of this machine and of these devices over so many seconds; `on_cpu`: they are the host's cores."""
-    query = device_query(load_for(vendor, None))
-    known = () if query is None else devices
-    sampler = Sampler(Path(os.devnull), query or (lambda _: ()), known, on_cpu=on_cpu)
+    sampler = device_sampler(Path(os.devnull), load_for(vendor, None), devices, on_cpu=on_cpu)
     return sampler.look(min(seconds, MAX_LOOK_SECONDS))

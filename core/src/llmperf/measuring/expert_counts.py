@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from operator import sub
-from typing import Any
+
+import msgspec
 
 from llmperf.accounting.routing import mixture_layers_of
-from llmperf.errors import PluginError
 from llmperf.hookspecs import hookimpl
+from llmperf.measuring.loop import wrong
 from llmperf.types.plan import Plan
 from llmperf.types.records import ExpertsRecord, RankRecords, Trainer
 
@@ -36,21 +38,19 @@ class ExpertCounts:
             return None
         for earlier, later in zip(before, after, strict=True):
             if fallen := [f"{now} after {then}" for then, now in zip(earlier, later, strict=True) if now < then]:
-                raise _wrong("counts that never fall", fallen[0])
+                raise wrong("counts that never fall", "expert_tokens()", fallen[0])
         risen = tuple(tuple(map(sub, later, earlier)) for earlier, later in zip(before, after, strict=True))
         return ExpertsRecord(rank=self._rank, layers=risen)
 
     def _counts(self) -> Counts | None:
-        answer: Any = self._query()
-        if answer is None:
+        if (answer := self._query()) is None:
             return None
-        layers: list[Any] = list(answer) if _sequence(answer) else []
-        sizes = [len(layer) if _sequence(layer) else -1 for layer in layers]
-        whole = all(isinstance(count, int) and not isinstance(count, bool) and count >= 0
-                    for layer in layers if _sequence(layer) for count in layer)  # fmt: skip
-        if not whole or sizes != [self._experts] * self._layers:
-            raise _wrong(f"{self._layers} layers of {self._experts} token counts each", repr(answer)[:80])
-        return tuple(tuple(layer) for layer in layers)
+        with suppress(msgspec.ValidationError):
+            layers = msgspec.convert(answer, Counts)
+            if [len(layer) for layer in layers] == [self._experts] * self._layers and min(map(min, layers)) >= 0:
+                return layers
+        expected = f"{self._layers} layers of {self._experts} token counts each"
+        raise wrong(expected, "expert_tokens()", repr(answer)[:80])
 
 
 @hookimpl
@@ -64,11 +64,3 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
     if 0 < layers * spec.model.mixture.experts <= MOST_COUNTS:
         counts = ExpertCounts(query, rank, layers, spec.model.mixture.experts)
         yield RankRecords(kind="experts", begin=counts.begin, end=counts.end)
-
-
-def _sequence(value: Any) -> bool:
-    return isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-
-
-def _wrong(expected: str, found: str) -> PluginError:
-    return PluginError(f"the trainer of llmperf_build_trainer: expected {expected} as expert_tokens(), found {found}")

@@ -24,7 +24,7 @@ from llmperf.types.hosts import MAX_PROGRAMS, LoadBefore, Resource
 from llmperf.types.plan import Plan
 from llmperf.types.records import HostSample, MemorySample
 
-Query = Callable[[tuple[int, ...]], tuple[DeviceSample, ...]]
+Query = Callable[[tuple[int, ...]], Iterable[DeviceSample]]
 
 MAX_FAILURES = 5
 """Consecutive readings that may fail before the sampler gives up."""
@@ -151,29 +151,21 @@ class Sampler:
             self.problem = f"reading the devices failed: {type(error).__name__}: {error}"[:500]
 
 
-def device_sampler(path: Path, plan: Plan, plugins: Plugins, interval: float, node_rank: int = 0) -> Sampler:
-    """The sampler of the devices that a plan uses here; without an answer of the vendor it reads the host alone."""
-    query = device_query(plugins)
-    devices = () if query is None else used_devices(plan)
-    return Sampler(path, query or (lambda _: ()), devices, interval, node_rank, plan.probe.on_cpu)
+HOOK = "llmperf_query_memory"
 
 
-def vendor_sampler(path: Path, vendor: str, devices: tuple[int, ...], interval: float = 1.0) -> Sampler | None:
+def device_sampler(
+    path: Path, plugins: Plugins, devices: tuple[int, ...], interval: float = 1.0, node: int = 0, on_cpu: bool = False
+) -> Sampler:
+    """The sampler of devices here; without an answer of the vendor it reads the host alone."""
+    used = devices if plugins.answers(HOOK) else ()
+    return Sampler(path, lambda asked: plugins.ask(HOOK, devices=asked) if used else (), used, interval, node, on_cpu)
+
+
+def vendor_sampler(path: Path, vendor: str, devices: tuple[int, ...]) -> Sampler | None:
     """The sampler of a vendor's devices for a program that llmperf did not plan; None if the vendor reads none."""
-    query = device_query(Plugins([find("vendor", vendor)]))
-    return None if query is None else Sampler(path, query, devices, interval)
-
-
-def device_query(plugins: Plugins) -> Query | None:
-    """The function that reads the devices; None if no vendor plugin does."""
-    hook = "llmperf_query_memory"
-    if not plugins.answers(hook):
-        return None
-
-    def query(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
-        return tuple(plugins.ask(hook, devices=devices))
-
-    return query
+    plugins = Plugins([find("vendor", vendor)])
+    return device_sampler(path, plugins, devices) if plugins.answers(HOOK) else None
 
 
 def used_devices(plan: Plan) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.accounting.flops import flops_of, workload_of
+from llmperf.accounting.model_states import stage_state_bytes
 from llmperf.accounting.optimiser_step import batch_of
 from llmperf.accounting.rank_layout import standard_layout
 from llmperf.cases.library import Library, library
@@ -26,13 +27,11 @@ from llmperf.planning.problems import (
     framework_problems,
     machine_problems,
     memory_problems,
-    state_bytes,
 )
 from llmperf.planning.ready import NOT_ASKED
 from llmperf.planning.states import (
     HERE,
     LOCAL,
-    Arithmetic,
     Outcome,
     Planned,
     Refused,
@@ -43,7 +42,7 @@ from llmperf.planning.states import (
 )
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.loading import load_for
-from llmperf.types import Plan, Problem, WorkerPlan
+from llmperf.types import Batch, Plan, Problem, WorkerPlan
 
 USUAL = RunOptions()
 
@@ -69,7 +68,7 @@ def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: 
     """Plan like `plan_run`, on a machine that was reached."""
     resolved = resolve_on(machine, selection, site, options)
     spec, plugins, probe = resolved.spec, resolved.plugins, resolved.machine.probe
-    laid_out, worker, problems = resolved.arithmetic is not None, None, [*resolved.problems]
+    laid_out, worker, problems = resolved.batch is not None, None, [*resolved.problems]
     if plugins.answers(HOOK) and all(problem.code != "value_too_large" for problem in problems):
         try:
             worker = plugins.answer(HOOK, WorkerPlan, spec=spec, probe=probe)
@@ -80,9 +79,9 @@ def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: 
                 raise
     if worker is not None:
         problems += framework_problems(spec, worker, probe, plugins, laid_out=laid_out)
-    if worker is None or resolved.arithmetic is None:
+    if worker is None or resolved.batch is None:
         return Refused(resolved=resolved, problems=tuple(problems), plan=None)
-    plan, expected, fits = _drafted(resolved, resolved.arithmetic, worker), list[Problem](), True
+    plan, expected, fits = _drafted(resolved, resolved.batch, worker), list[Problem](), True
     if all(problem.code != "framework_fault" for problem in problems):
         check, expected, fits = checked(plan, resolved.plugins)
         plan = replace(plan, memory=check.memory)  # time and notes depend on rates and peak: `ready` asks again
@@ -133,14 +132,13 @@ def resolve_on(machine: Machine, selection: Selection, site: Site = HERE, option
     models = selection.models(shelf, model)
     spec, contract_problems = resolve(case, models, [*overlaid, *settings], here, selection.challenge)
     problems += [*machine_problems(spec, machine), *contract_problems]
-    arithmetic = None
+    batch = None
     if not contract_problems:
-        layout = standard_layout(spec)
-        arithmetic = Arithmetic(layout=layout, batch=batch_of(spec.contract, spec.tuning, layout.data_parallel))
+        batch = batch_of(spec.contract, spec.tuning, standard_layout(spec).data_parallel)
         if machine.here:
             from llmperf.tokens.sources import check_data
 
-            problems += check_data(spec, arithmetic.batch)
+            problems += check_data(spec, batch)
     return Resolved(
         spec=spec,
         site=site,
@@ -148,7 +146,7 @@ def resolve_on(machine: Machine, selection: Selection, site: Site = HERE, option
         machine=machine,
         plugins=plugins,
         flops=flops_of(plugins, spec.model, workload_of(spec.model, spec.contract, spec.tuning)),
-        arithmetic=arithmetic,
+        batch=batch,
         problems=tuple(problems),
     )
 
@@ -173,7 +171,7 @@ def _settings(machine: Machine, selection: Selection, site: Site) -> list[Settin
     return named + from_command_line(selection.settings)
 
 
-def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> Plan:
+def _drafted(resolved: Resolved, batch: Batch, worker: WorkerPlan) -> Plan:
     from llmperf_schemas import PLAN_SCHEMA
 
     from llmperf import __version__
@@ -196,12 +194,12 @@ def _drafted(resolved: Resolved, arithmetic: Arithmetic, worker: WorkerPlan) -> 
         vendor=machine.vendor,
         probe=machine.probe,
         device_share=1 / spec.tuning.devices if machine.divisible else 1.0,
-        batch=arithmetic.batch,
+        batch=batch,
         data_fingerprint=None,
         flops=resolved.flops,
         peak=None,
         peak_problem=NOT_ASKED,
-        state_bytes_per_stage=state_bytes(spec, worker, machine.probe),
+        state_bytes_per_stage=stage_state_bytes(spec, worker, machine.probe.on_cpu),
         launcher=site.launcher,
         nodes=machine.node_list[: worker.layout.nodes],
         interpreter=machine.interpreter,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import cast
 
 from llmperf.cases.settings import from_command_line
@@ -19,7 +17,7 @@ from llmperf.plugins.facts import required_problem
 from llmperf.plugins.loading import plugins_for
 from llmperf.plugins.mending import install_own, unmet_problem
 from llmperf.plugins.own_packages import project_packages, published
-from llmperf.types.launching import Interpreter, Node, NodeRequest, Submission
+from llmperf.types.launching import Interpreter, Node, NodeRequest
 from llmperf.types.remote import Chooser, Container, NodesReached, OpenLauncher
 
 NODES_HERE = (Node(host="localhost", address="127.0.0.1"),)
@@ -103,52 +101,6 @@ def _machine(vendor: str | None, reached: NodesReached, python: tuple[str, str |
         interpreter=interpreter,
         concerns=reached.concerns,
     )
-
-
-class NodesInUse:
-    """The nodes of several runs in a row, one set at a time: others are asked for only if a run needs them."""
-
-    def __init__(self) -> None:
-        self._asked: tuple[Site, int] | None = None
-        self._machine: Machine | None = None
-
-    def reach(self, site: Site, nodes: int) -> Machine:
-        """Reach the nodes; the same machine as last time if the same is asked for."""
-        asked = (site, nodes)
-        if self._machine is None or self._asked != asked:
-            self.close()
-            first, self._asked = self._asked is None, asked
-            self._machine = reach(site if first else replace(site, opened=None), nodes)
-        return self._machine
-
-    def close(self) -> None:
-        """Give back what the launcher has taken from its engine; the next run asks for nodes again."""
-        machine, self._machine = self._machine, None
-        if machine is not None:
-            machine.close()
-
-
-def hand_over(
-    site: Site, nodes: int, command: Sequence[str], out: Path, say: Callable[[str], None], tasks: int = 1
-) -> tuple[Site, int | None]:
-    """The exit code of a `command` that the launcher has had run elsewhere, or None; and the site."""
-    if site.launcher == LOCAL:
-        return site, None
-    launcher = site.opened or open_launcher(site.launcher, site.vendor)
-    return replace(site, opened=launcher), launcher.hand_over(_submission(site, nodes, command, out, tasks), say)
-
-
-def preview(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: int = 1) -> str | None:
-    """Text that the launcher would submit to its engine; None if nothing."""
-    if site.launcher == LOCAL:
-        return None
-    launcher = site.opened or open_launcher(site.launcher, site.vendor)
-    return launcher.preview(_submission(site, nodes, command, out, tasks))
-
-
-def _submission(site: Site, nodes: int, command: Sequence[str], out: Path, tasks: int) -> Submission:
-    wanted = node_request(site, nodes)
-    return Submission(command=tuple(command), request=wanted, out=str(out.absolute()), tasks=tasks)
 
 
 RANK_PYTHON = "{python}"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from llmperf.accounting.flops import workload_of
-from llmperf.accounting.model_states import Transient, stage_state_bytes
 from llmperf.accounting.precisions import precision_recipe
 from llmperf.accounting.rank_layout import standard_layout
 from llmperf.planning.host_facts import injecting
@@ -60,19 +58,6 @@ def machine_problems(spec: RunSpec, machine: Machine) -> list[Problem]:
         message = f"expected at most {MOST_STEPS} steps, which a file of records can hold, found {spec.contract.steps}"
         problems.append(Problem(code="steps_too_many", where="contract.steps", message=message))
     return problems
-
-
-def state_bytes(spec: RunSpec, worker: WorkerPlan, probe: Probe) -> tuple[int, ...]:
-    """Bytes of model states on a rank of each pipeline stage, without activations and buffers on the host."""
-    trainable = workload_of(spec.model, spec.contract, spec.tuning).lora_parameters
-    transient = Transient(
-        update_bytes=worker.update_bytes_per_parameter,
-        update_parameters=worker.update_parameters,
-        buffer_bytes=0 if probe.on_cpu else worker.buffer_bytes,
-        offloaded=worker.offloaded,
-        sums_in_fp32=spec.tuning.accumulation_dtype == "fp32",
-    )
-    return stage_state_bytes(spec.model, worker.layout, spec.contract.precision, trainable, transient)
 
 
 def memory_problems(state_bytes_per_stage: Sequence[int], probe: Probe, device_share: float) -> list[Problem]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 from llmperf.accounting.precisions import precision_recipe
@@ -24,12 +25,13 @@ from llmperf.types.rates import DeviceRates, wrong_rate
 from llmperf.types.spec import RunSpec
 
 AnyOutcome = TypeVar("AnyOutcome", bound=Planned | Refused)
+NONE_REFUSED: Mapping[tuple[str, Dtype], str] = MappingProxyType({})
 NOT_ASKED = "not asked for"
 """`Plan.peak_problem` of a draft."""
 
 
-def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -> AnyOutcome:
-    """The outcome with a whole plan; the vendor is not asked for the peaks `refused` before (vendor, dtype, reason)."""
+def ready(outcome: AnyOutcome, refused: Mapping[tuple[str, Dtype], str] = NONE_REFUSED) -> AnyOutcome:
+    """The outcome with a whole plan; the vendor is not asked again for the peaks `refused`, with the reasons."""
     plan, machine, plugins = outcome.plan, outcome.machine, outcome.plugins
     if plan is None:
         return outcome
@@ -49,7 +51,7 @@ def ready(outcome: AnyOutcome, refused: Iterable[tuple[str, Dtype, str]] = ()) -
     )
     plan = replace(plan, env=worker_env(plan, plugins))
     if all(problem.code != "framework_fault" for problem in plan.problems):
-        plan = checked(plan, plugins).plan
+        plan, _, _ = checked(plan, plugins)
     return replace(outcome, plan=plan)
 
 
@@ -86,19 +88,18 @@ def with_peak(planned: Planned) -> Planned:
 
 
 def peaks_of(
-    spec: RunSpec, machine: Machine, plugins: Plugins, refused: Iterable[tuple[str, Dtype, str]] = ()
+    spec: RunSpec, machine: Machine, plugins: Plugins, refused: Mapping[tuple[str, Dtype], str] = NONE_REFUSED
 ) -> dict[str, Any]:
     """The fields of a plan with the peaks of a whole device, or why they are not known; `refused` are not asked for.
 
     `rest_peak` is that of the products that the precision recipe does not cover, if they have another dtype.
     """
     recipe, model = precision_recipe(spec.contract.precision), machine.probe.devices[0].model
+    problem = refused.get((machine.vendor, recipe.products))
     if spec.tuning.emulate_precision:
         problem = f"{recipe.products} is emulated: {model!r} does not compute in it"
+    if problem is not None:
         return {"peak": None, "rest_peak": None, "peak_problem": problem}
-    for vendor, dtype, reason in refused:
-        if (vendor, dtype) == (machine.vendor, recipe.products):
-            return {"peak": None, "rest_peak": None, "peak_problem": reason}
     hook = "llmperf_peak_flops"
     known: dict[Dtype, PeakFlops | str | None] = {}
     for dtype in dict.fromkeys((recipe.products, recipe.rest)) if plugins.answers(hook) else ():
@@ -108,16 +109,16 @@ def peaks_of(
         if not isinstance(known[recipe.products], PeakFlops):
             break
     products, rest = known.get(recipe.products), known.get(recipe.rest) if recipe.mixed else None
-    problem_of: str | None = products if isinstance(products, str) else None
+    problem = products if isinstance(products, str) else None
     if products is None:
         dtype = recipe.products
         lacks = f"{machine.vendor} gives no {dtype} peak for {model!r}: its plugin lacks one with a source"
         skipped = catalogue_problems(plugins.found(f"vendor:{machine.vendor}"), plugins)
-        problem_of = "; ".join([lacks, *(line for line in skipped if f"({model})" in line or dtype in line)])
+        problem = "; ".join([lacks, *(line for line in skipped if f"({model})" in line or dtype in line)])
     return {
         "peak": products if isinstance(products, PeakFlops) else None,
         "rest_peak": rest if isinstance(rest, PeakFlops) else None,
-        "peak_problem": problem_of,
+        "peak_problem": problem,
     }
 
 

@@ -13,7 +13,7 @@ from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types.commands import PlannedRun
 from llmperf.types.flop_counts import FlopCount
-from llmperf.types.layout import Batch, Layout
+from llmperf.types.layout import Batch
 from llmperf.types.models import Model
 from llmperf.types.observing import Observer
 from llmperf.types.plan import Plan
@@ -113,15 +113,6 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arithmetic:
-    """Layout of the ranks and division of the batch, if the figures of the contract fit together."""
-
-    layout: Layout
-    """The core's layout of the ranks; the framework's own layout is in the plan."""
-    batch: Batch
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
     """The case with all settings, on a machine, with its plugins, before the framework is asked."""
 
@@ -137,8 +128,8 @@ class Resolved:
     """The plugins of the run, without the framework if it cannot be used."""
     flops: FlopCount
     """The numerator of MFU under every convention."""
-    arithmetic: Arithmetic | None
-    """None if the contract's figures do not fit together; `problems` says why."""
+    batch: Batch | None
+    """Division of the batch; None if the contract's figures do not fit together, and `problems` says why."""
     problems: tuple[Problem, ...]
     """Problems that do not depend on the framework."""
 

@@ -153,8 +153,7 @@ def read_run(run: Path) -> RunRecords:
 def samples_of(run: Path, nodes: int) -> Iterator[MemorySample]:
     """The readings of the devices of all nodes, node by node."""
     for path in (run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))):
-        for block in RecordFile(path).blocks():
-            yield from (record for record in block if isinstance(record, MemorySample))
+        yield from (record for record in RecordFile(path) if isinstance(record, MemorySample))
 
 
 def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:

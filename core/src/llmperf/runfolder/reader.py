@@ -78,14 +78,12 @@ def _decoded(line: bytes, where: str) -> Record:
 
 def rank_records(run: Path, rank: int) -> Iterator[Record]:
     """The records of one rank in a run folder, one by one; errors as those of `RecordFile`."""
-    for block in RecordFile(filenames.records_path(run, rank)).blocks():
-        yield from block
+    return iter(RecordFile(filenames.records_path(run, rank)))
 
 
 def read_steps(path: Path) -> Iterator[StepRecord]:
     """The steps in a file one by one, for files of any length; errors as those of `RecordFile`."""
-    for block in RecordFile(path).blocks():
-        yield from (record for record in block if isinstance(record, StepRecord))
+    return (record for record in RecordFile(path) if isinstance(record, StepRecord))
 
 
 def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
@@ -94,7 +92,7 @@ def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
     """
     of_nodes = sorted((run / filenames.RECORDS).glob("memory-*.jsonl"))
     for path in (*filenames.record_files(run), run / filenames.MEMORY, *of_nodes):
-        yield path, (record for block in RecordFile(path).blocks() for record in block)
+        yield path, iter(RecordFile(path))
 
 
 class RecordFile:
@@ -106,14 +104,14 @@ class RecordFile:
         self._offset = 0
         self._line = 1
 
-    def blocks(self) -> Iterator[list[Record]]:
-        """The records that were added since the last call, block by block; UserError as `next_block` raises."""
+    def __iter__(self) -> Iterator[Record]:
+        """The records that were added since the last call; UserError as `next_block` raises."""
         while block := self.next_block():
-            yield block
+            yield from block
 
     def new(self) -> list[Record]:
         """All records that were added since the last call."""
-        return [record for block in self.blocks() for record in block]
+        return list(self)
 
     def next_block(self) -> list[Record]:
         """The next records, without an incomplete last line; empty where there is no file or nothing new."""

@@ -25,7 +25,8 @@ def host_loads(planned: Planned, seconds: float) -> Iterator[Callable[[], Mappin
     """A function that looks for some seconds at the load of each host, by name; empty for a run on this machine."""
     machine, plan = planned.machine, planned.plan
     if machine.launcher is None or not machine.node_list:
-        sampler = device_sampler(Path(os.devnull), plan, planned.plugins, seconds)
+        used, on_cpu = used_devices(plan), plan.probe.on_cpu
+        sampler = device_sampler(Path(os.devnull), planned.plugins, used, seconds, on_cpu=on_cpu)
         yield lambda: {"": sampler.look(seconds)}
         return
     arguments = {"vendor": plan.vendor, "devices": used_devices(plan), "on_cpu": plan.probe.on_cpu, "seconds": seconds}

@@ -14,9 +14,10 @@ from llmperf.files import json_files
 from llmperf.files.text import utc_time
 from llmperf.measuring.processes import left_of_run
 from llmperf.planning.build import plan_on, run_id
-from llmperf.planning.nodes import NodesInUse, nodes_wanted
+from llmperf.planning.nodes import nodes_wanted, reach
 from llmperf.planning.ready import ready, sought_peak, with_peak
-from llmperf.planning.states import Outcome, Planned, Request
+from llmperf.planning.states import Outcome, Planned, Request, Site
+from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import printing_aside
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.reporting.markdown import render_results
@@ -128,7 +129,8 @@ class Series:
         """`request` has what is the same for all runs. `warn` gets a line for each disturbance; what is called
         `before` each run may wait; `begin` gets the next run.
         """
-        self._nodes = NodesInUse()
+        self._asked: tuple[Site, int] | None = None
+        self._machine: Machine | None = None
         self._common = request
         self._warn = warn
         self._before = before
@@ -137,8 +139,10 @@ class Series:
         self._prepared: Planned | None = None
 
     def close(self) -> None:
-        """Give back what the launcher has taken from its engine."""
-        self._nodes.close()
+        """Give back what the launcher has taken from its engine; the next run asks for nodes again."""
+        machine, self._machine = self._machine, None
+        if machine is not None:
+            machine.close()
 
     def plan(self, choice: RunChoice, *, must_run: bool = False) -> PlannedChoice:
         """Plan a run without its peak; Refused with every problem if it `must_run` and cannot."""
@@ -148,14 +152,18 @@ class Series:
         return PlannedChoice(choice=choice, plan=outcome.plan, problems=outcome.problems, probe=outcome.machine.probe)
 
     def _planned(self, choice: RunChoice) -> Outcome:
+        """Plan on the same nodes as last time if the same are asked for."""
         selection, site, options = chosen(self._common, choice)
-        machine = self._nodes.reach(site, nodes_wanted(selection, site))
-        return plan_on(machine, selection, site, options)
+        asked = (site, nodes_wanted(selection, site))
+        if self._machine is None or self._asked != asked:
+            self.close()
+            first, self._asked = self._asked is None, asked
+            self._machine = reach(site if first else replace(site, opened=None), asked[1])
+        return plan_on(self._machine, selection, site, options)
 
     def prepare(self, choice: RunChoice) -> Plan:
         """Plan the next run; UserError if it cannot run. A peak that could not be found is not asked for again."""
-        refused = tuple((vendor, dtype, reason) for (vendor, dtype), reason in self._refused_peaks.items())
-        planned = ready(startable(self._planned(choice)), refused)
+        planned = ready(startable(self._planned(choice)), self._refused_peaks)
         key = sought_peak(planned)
         for wait in self._before:
             wait(planned)
@@ -176,7 +184,7 @@ class Series:
             _, result = next(measure(planned, folder, 1, self._warn, name=plan.run_id))
         finally:
             if result is None or result.status != "complete":
-                self._nodes.close()
+                self.close()
         return result
 
     def recover(self, folder: Path) -> Result | None:
