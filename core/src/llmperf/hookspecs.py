@@ -8,7 +8,7 @@ A plugin is a module with functions of these names, marked `@llmperf.hookimpl` a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import pluggy
 
@@ -63,44 +63,20 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 Role = Literal["vendor", "framework", "extension", "core"]
 
-OWNERS: Mapping[str, tuple[Role, ...]] = {
-    "llmperf_resources": ("vendor", "framework", "extension", "core"),
-    "llmperf_facts": ("vendor", "framework", "extension", "core"),
-    "llmperf_import_model": ("extension",),
-    "llmperf_read_tokens": ("extension",),
-    "llmperf_command_options": ("extension", "core"),
-    "llmperf_probe": ("vendor",),
-    "llmperf_catalogue": ("vendor",),
-    "llmperf_peak_flops": ("vendor",),
-    "llmperf_time_peak": ("vendor",),
-    "llmperf_device_rates": ("vendor",),
-    "llmperf_measured_rates": ("extension",),
-    "llmperf_plan_workers": ("framework",),
-    "llmperf_plan_checks": ("extension",),
-    "llmperf_trace_step": ("framework",),
-    "llmperf_count_flops": ("extension", "core"),
-    "llmperf_worker_env": ("vendor", "framework", "extension", "core"),
-    "llmperf_launchers": ("vendor", "extension"),
-    "llmperf_observers": ("extension", "core"),
-    "llmperf_loggers": ("extension",),
-    "llmperf_open_launcher": ("extension",),
-    "llmperf_node_tasks": ("extension",),
-    "llmperf_screening": ("framework", "extension"),
-    "llmperf_query_memory": ("vendor",),
-    "llmperf_setup_device": ("vendor",),
-    "llmperf_build_trainer": ("framework",),
-    "llmperf_rank_records": ("extension", "core"),
-    "llmperf_rank_tasks": ("extension",),
-    "llmperf_timed_operations": ("framework",),
-    "llmperf_profile_steps": ("framework",),
-    "llmperf_parse_log": ("framework",),
-    "llmperf_result_sections": ("extension",),
-    "llmperf_rules": ("vendor", "framework", "extension", "core"),
-    "llmperf_document_kinds": ("extension", "core"),
-    "llmperf_translations": ("extension",),
-    "llmperf_reporters": ("vendor", "framework", "extension", "core"),
-}
+OWNERS: dict[str, tuple[Role, ...]] = {}
 """The roles that may answer each hook. A plugin of another role that answers it is refused when it is loaded."""
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def answered_by(*owners: Role, **options: Any) -> Callable[[Function], Function]:
+    """Mark the specification of a hook that plugins of these roles may answer, with `options` as pluggy takes them."""
+
+    def mark(function: Function) -> Function:
+        OWNERS[function.__name__] = owners
+        return hookspec(function, **options)
+
+    return mark
+
 
 REMOVED: Mapping[str, str] = {
     "llmperf_check_result": "llmperf_rules, which yields a Rule with a code, a severity and the function",
@@ -109,7 +85,8 @@ REMOVED: Mapping[str, str] = {
 """Replacement for each hook that plugins could once answer. They stay here as long as the major version of the hooks.
 
 A hook that will go is announced for a minor version before: its specification is marked
-`@hookspec(warn_on_impl=going("llmperf_one", "llmperf_other"))`. Loading a plugin that answers it prints the warning.
+`@answered_by("vendor", warn_on_impl=going("llmperf_one", "llmperf_other"))`. Loading a plugin that answers it prints
+the warning.
 """
 
 
@@ -118,7 +95,7 @@ def going(hook: str, instead: str) -> FutureWarning:
     return FutureWarning(f"the next minor version of {PROJECT}-core removes the hook {hook!r}; use {instead}")
 
 
-@hookspec
+@answered_by("vendor", "framework", "extension", "core")
 def llmperf_resources() -> Iterable[Path]:
     """Called in the controller first, to find the folders of `models/`, `cases/` and `overlays/` that a plugin ships.
 
@@ -130,7 +107,7 @@ def llmperf_resources() -> Iterable[Path]:
     """
 
 
-@hookspec
+@answered_by("vendor", "framework", "extension", "core")
 def llmperf_facts() -> Facts:
     """Called in the controller by every command that needs a fact about a vendor's devices or a framework's libraries.
 
@@ -144,7 +121,7 @@ def llmperf_facts() -> Facts:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     """Called in the controller by `llmperf models import FILE`, for the model that another program's file describes.
 
@@ -161,7 +138,7 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTokens | None:
     """Called in the controller and in each rank that trains, for data that are neither synthetic nor a `.npy` file.
 
@@ -177,7 +154,7 @@ def llmperf_read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTo
     """
 
 
-@hookspec
+@answered_by("extension", "core")
 def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
     """Called in the controller before arguments of `run`, `plan`, `models`, `validate`, `report`, `doctor` are read.
 
@@ -196,7 +173,7 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_probe() -> Probe:
     """Called in the controller on each node, to list the vendor's devices by its management library, without torch.
 
@@ -210,7 +187,7 @@ def llmperf_probe() -> Probe:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_catalogue() -> Iterable[Probe]:
     """Called in the controller for `plan --on MODEL:NODESxDEVICES`, to plan for another machine.
 
@@ -224,7 +201,7 @@ def llmperf_catalogue() -> Iterable[Probe]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | None:
     """Called in the controller while planning, for the dense peak of one whole device, with its source and date.
 
@@ -241,7 +218,7 @@ def llmperf_peak_flops(device_model: str, dtype: Dtype) -> PeakFlops | str | Non
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """Called in the controller after a run on its own machine whose peak was measured, to measure the peak anew.
 
@@ -255,7 +232,7 @@ def llmperf_time_peak(device_model: str, dtype: Dtype) -> PeakFlops | None:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_device_rates(device_model: str) -> DeviceRates | None:
     """Called in the controller by `llmperf estimate` and `plan`, for what a device achieves in practice, with sources.
 
@@ -272,7 +249,7 @@ def llmperf_device_rates(device_model: str) -> DeviceRates | None:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_measured_rates(plan: Plan, packages: Mapping[str, str]) -> Iterable[DeviceRates | str]:
     """Called in the controller for a plan of this machine, for what its devices achieved when somebody measured them.
 
@@ -288,7 +265,7 @@ def llmperf_measured_rates(plan: Plan, packages: Mapping[str, str]) -> Iterable[
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """Called in the controller while planning, for the layout, the needs and the argv that starts one node's ranks.
 
@@ -301,7 +278,7 @@ def llmperf_plan_workers(spec: RunSpec, probe: Probe) -> WorkerPlan:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
     """Called in the controller for a planned run, before anything starts, for problems and expectations.
 
@@ -317,7 +294,7 @@ def llmperf_plan_checks(plan: Plan) -> Iterable[PlanCheck]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """Called in a process of its own by `llmperf estimate`, without the plan's devices, for one step of one rank.
 
@@ -331,7 +308,7 @@ def llmperf_trace_step(plan: Plan, rank: int) -> StepTrace:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("extension", "core", firstresult=True)
 def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
     """Called in the controller while planning, for the numerator of MFU.
 
@@ -344,7 +321,7 @@ def llmperf_count_flops(model: Model, workload: Workload) -> FlopCount | None:
     """
 
 
-@hookspec
+@answered_by("vendor", "framework", "extension", "core")
 def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """Called in the controller when the plan is complete, for the environment variables that every rank needs.
 
@@ -356,7 +333,7 @@ def llmperf_worker_env(plan: Plan) -> Mapping[str, str]:
     """
 
 
-@hookspec
+@answered_by("vendor", "extension")
 def llmperf_launchers() -> Iterable[Launcher]:
     """Called in the controller before the launch, for the ways to start one agent on each node: local, ssh, slurm, ...
 
@@ -368,7 +345,7 @@ def llmperf_launchers() -> Iterable[Launcher]:
     """
 
 
-@hookspec
+@answered_by("extension", "core")
 def llmperf_observers() -> Iterable[Observer]:
     """Called in the controller before each run, for observers that follow it: a progress line, TensorBoard, MLflow.
 
@@ -380,7 +357,7 @@ def llmperf_observers() -> Iterable[Observer]:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_loggers() -> Iterable[Logger]:
     """Called in the controller for `llmperf run --log NAME=VALUE`, for the places that runs can be logged to.
 
@@ -393,7 +370,7 @@ def llmperf_loggers() -> Iterable[Logger]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("extension", firstresult=True)
 def llmperf_open_launcher(name: str, vendor: str | None) -> OpenLauncher:
     """Called in the controller for `--launcher NAME`, to open the launcher of that name before its nodes are used.
 
@@ -407,7 +384,7 @@ def llmperf_open_launcher(name: str, vendor: str | None) -> OpenLauncher:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_node_tasks() -> Iterable[NodeTask]:
     """Called in the program on each node of a launcher, when the controller sends a task of an extension.
 
@@ -423,7 +400,7 @@ def llmperf_node_tasks() -> Iterable[NodeTask]:
     """
 
 
-@hookspec
+@answered_by("framework", "extension")
 def llmperf_screening() -> Iterable[ScreeningCheck]:
     """Called in a process on each node before a run on several nodes, for short measurements that find slow nodes.
 
@@ -437,7 +414,7 @@ def llmperf_screening() -> Iterable[ScreeningCheck]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     """Called in the controller's sampler, about once a second during a run: it must be cheap.
 
@@ -451,7 +428,7 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("vendor", firstresult=True)
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Called in each worker before anything else, to bind the rank to its device. Heavy imports belong here.
 
@@ -464,7 +441,7 @@ def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """Called in each worker after its device is bound, to build the model, the data and the optimiser.
 
@@ -477,7 +454,7 @@ def llmperf_build_trainer(plan: Plan, device: Device) -> Trainer:
     """
 
 
-@hookspec
+@answered_by("extension", "core")
 def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[RankRecords]:
     """Called in each worker before the warm-up steps, for further records of the rank.
 
@@ -495,7 +472,7 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_rank_tasks() -> Iterable[RankTask]:
     """Called in each rank of a run that an extension has started by `PlannedTask.run`, for what the rank does.
 
@@ -513,7 +490,7 @@ def llmperf_rank_tasks() -> Iterable[RankTask]:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     """Called in each rank of `llmperf peak` after its device is bound, in place of `llmperf_build_trainer`.
 
@@ -527,7 +504,7 @@ def llmperf_timed_operations(plan: Plan, device: Device) -> TimedOperations:
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_profile_steps(
     plan: Plan, device: Device, step: Callable[[], object], steps: int, trace: Path | None
 ) -> StepProfile:
@@ -543,7 +520,7 @@ def llmperf_profile_steps(
     """
 
 
-@hookspec(firstresult=True)
+@answered_by("framework", firstresult=True)
 def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     """Called in each rank for each line that its external script prints, to find steps and other facts.
 
@@ -559,7 +536,7 @@ def llmperf_parse_log(line: str) -> Logged | Iterable[Logged] | None:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_result_sections() -> Iterable[ResultSection]:
     """Called in the controller when results are computed, validated or reported, for sections of further figures.
 
@@ -576,7 +553,7 @@ def llmperf_result_sections() -> Iterable[ResultSection]:
     """
 
 
-@hookspec
+@answered_by("vendor", "framework", "extension", "core")
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """Called in the controller when documents are validated or made, for the rules over one kind of document.
 
@@ -595,7 +572,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """
 
 
-@hookspec
+@answered_by("extension", "core")
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Called in the controller by commands that read files, for the kinds of document that a plugin can read.
 
@@ -609,7 +586,7 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """
 
 
-@hookspec
+@answered_by("extension")
 def llmperf_translations(language: str) -> Iterable[Mapping[str, str]]:
     """Called in the controller once a command shows texts in a language other than English, such as `zh`.
 
@@ -622,7 +599,7 @@ def llmperf_translations(language: str) -> Iterable[Mapping[str, str]]:
     """
 
 
-@hookspec
+@answered_by("vendor", "framework", "extension", "core")
 def llmperf_reporters() -> Iterable[Reporter]:
     """Called in the controller for `llmperf report --format NAME`, for the formats of reports.
 

@@ -104,7 +104,7 @@ def train(plan, plugins, run: Path) -> framework.Trained:
         with Recorder(filenames.records_path(run, number)) as recorder:
             worker = Worker(run, number, recorder)
             try:
-                worker.run()
+                worker.live()
             except Exception as error:
                 fail(recorder, number, error, worker.place)
 

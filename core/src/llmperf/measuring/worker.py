@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -51,42 +50,25 @@ def train_rank(arguments: Sequence[str] | None = None) -> int:
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         worker = Worker(run, rank, recorder)
         try:
-            return worker.run()
+            return worker.live()
         except BaseException as error:
             fail(recorder, rank, error, worker.place)
 
 
-@dataclass
-class Rank:
-    """Implements `llmperf.types.RankAtTask`."""
+class Worker:
+    """One rank from its plan to its last record. Implements `llmperf.types.RankAtTask`."""
 
-    rank: int
     plan: Plan
     device: Device
-    trainer: Trainer | None
-    run: Path
     ask: Callable[..., Any]
     answers: Callable[..., Any]
-    who: Callable[[str], str]
-    enter: Callable[..., None]
-    record: Callable[[object], None]
-
-    def task(self, kind: type[T]) -> T:
-        """The dataclass that the task was given."""
-        return json_files.load(self.run / filenames.FILES / f"{self.plan.purpose}.json", kind)
-
-    def follow(self, rank: int) -> Callable[[], list[Record]]:
-        """A function that returns the new records of a rank."""
-        return RecordFile(filenames.records_path(self.run, rank)).new
-
-
-class Worker:
-    """One rank from its plan to its last record."""
 
     def __init__(self, run: Path, rank: int, recorder: Recorder) -> None:
-        self._rank = rank
+        self.rank = rank
+        self.run = run
+        self.trainer: Trainer | None = None
+        self.record = recorder.write
         self._recorder = recorder
-        self._run = run
         self._phase: Phase = "starting"
         self._owner: Found | None = None
         """The plugin that is called in this phase."""
@@ -96,16 +78,27 @@ class Worker:
         """The phase that the rank is in and the plugin that is called in it."""
         return f"while {self._phase}" + (f", in {who(self._owner)}" if self._owner else "")
 
-    def run(self) -> int:
+    def task(self, kind: type[T]) -> T:
+        """The dataclass that the task was given."""
+        return json_files.load(self.run / filenames.FILES / f"{self.plan.purpose}.json", kind)
+
+    def follow(self, rank: int) -> Callable[[], list[Record]]:
+        """A function that returns the new records of a rank."""
+        return RecordFile(filenames.records_path(self.run, rank)).new
+
+    def who(self, hook: str) -> str:
+        """The owner of a hook as messages name it."""
+        return who(self._plugins.owner(hook))
+
+    def live(self) -> int:
         """Load, build, train, evaluate, or do a task; returns the status. Every phase is recorded as it is entered."""
-        self._enter("starting")
-        plan = json_files.load(self._run / filenames.PLAN, Plan)
-        self._enter("loading")
-        plugins = plugins_of(plan)
+        self.enter("starting")
+        plan = self.plan = json_files.load(self.run / filenames.PLAN, Plan)
+        self.enter("loading")
+        plugins = self._plugins = plugins_of(plan)
+        self.ask, self.answers = plugins.ask, plugins.several
         task = None if plan.task is None else task_named(plan.task, plugins)
         binds, hook = task is None or task.binds_device, "llmperf_setup_device"
-        asking = (self._run, plugins.ask, plugins.several, lambda hook: who(plugins.owner(hook)))
-        recording = (self._enter, self._recorder.write)
         self._owner = plugins.owner(hook) if binds else None
         bound: Any = nullcontext()
         if binds:
@@ -114,11 +107,12 @@ class Worker:
                 expected = "expected a device with `places`, its names by tensor library (llmperf.types.Device)"
                 raise PluginError(f"{who(plugins.owner(hook))}: {hook}: {expected}, found none")
         with bound as device:
-            self._enter("building")
+            self.device = device
+            self.enter("building")
             if task is not None:
-                status = task.run(Rank(self._rank, plan, device, None, *asking, *recording)) or 0
+                status = task.run(self) or 0
                 if status == 0:
-                    self._enter("done")
+                    self.enter("done")
                 return status
             self._owner = plugins.owner("llmperf_build_trainer")
             with plugins.ask("llmperf_build_trainer", plan=plan, device=device) as trainer:
@@ -127,18 +121,18 @@ class Worker:
                     raise wrong("the number of the model's parameters", "parameter_count", repr(count)[:MAX_SHOWN])
                 check_parameters(count, plan, f"{who(self._owner)}: the trainer")
                 device.reset_peak_memory()
-                further = further_records(plugins, plan, self._rank, trainer)
-                self._enter("warming up")
+                further = further_records(plugins, plan, self.rank, trainer)
+                self.enter("warming up")
                 # a rerun compares its steps from the second on with those of the submission
                 warmup = min(1 if plan.purpose == "rerun" else plan.spec.contract.warmup_steps, plan.steps - 1)
-                loop = MeasuredLoop(trainer, device, self._recorder, self._rank, further)
-                window = loop.run(plan.steps, warmup, self._enter)
+                loop = MeasuredLoop(trainer, device, self._recorder, self.rank, further)
+                window = loop.run(plan.steps, warmup, self.enter)
                 peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
                 compiling = seconds_of(trainer, "compile_seconds")
                 figures = {} if plan.purpose == "rerun" else self._evaluate(trainer)
-                self._recorder.write(
+                self.record(
                     RankRecord(
-                        rank=self._rank,
+                        rank=self.rank,
                         measured_steps=window.steps,
                         measured_tokens=window.tokens,
                         window_seconds=window.seconds,
@@ -155,18 +149,19 @@ class Worker:
                     )
                 )
                 if plan.traced_steps:
+                    self.trainer = trainer
                     try:
-                        traced = Rank(self._rank, plan, device, trainer, *asking, *recording)
-                        task_named("trace", plugins).run(traced)
+                        task_named("trace", plugins).run(self)
                     except Exception as error:  # such as data that are used up; all figures are recorded
                         print(f"llmperf: no trace: {described(error)}", file=sys.stderr)
-        self._enter("done")
+        self.enter("done")
         return 0
 
-    def _enter(self, phase: Phase, moment: tuple[float, float] | None = None) -> None:
+    def enter(self, phase: Phase, moment: tuple[float, float] | None = None) -> None:
+        """Record that a phase begins."""
         self._phase = phase
         at, monotonic = moment or Moment.now()
-        self._recorder.write(PhaseRecord(rank=self._rank, phase=phase, at=at, monotonic=monotonic))
+        self.record(PhaseRecord(rank=self.rank, phase=phase, at=at, monotonic=monotonic))
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float | None]:
         """All figures of the evaluation, None for what is no number; each part shows that the rank lives."""
@@ -180,7 +175,7 @@ class Worker:
         for part in given:
             figures.update(_numbers(part))
             if time.monotonic() - recorded > SIGN_OF_LIFE_SECONDS:
-                self._enter("evaluating")
+                self.enter("evaluating")
                 recorded = time.monotonic()
         return figures
 
