@@ -18,7 +18,6 @@ import pytest
 from llmperf import standard_layout
 from llmperf.accounting.model_states import stage_state_bytes
 from llmperf.accounting.optimiser_step import batch_of, settle
-from llmperf.accounting.parameters import lora_parameters
 from llmperf.accounting.rank_layout import data_parallel_of
 from llmperf.cases.library import library
 from llmperf.files import json_files
@@ -28,7 +27,7 @@ from llmperf.planning.states import Selection, Site
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
-from llmperf.types import MemorySample, Result
+from llmperf.types import MemorySample, Needs, Result, WorkerPlan
 from llmperf.types.devices import DeviceSample
 from llmperf.validation.check import findings, validate_path
 from llmperf.validation.rules import provenance
@@ -234,8 +233,8 @@ def test_first_hundred_million_tokens() -> None:
 def test_model_states_leave_room_for_activations(name: str, changed: dict[str, int], published_gib: float) -> None:
     """Estimated states are a part, and no small one, of the memory that was measured with activations."""
     document = case(name)
-    layout = standard_layout(SimpleNamespace(tuning=replace(document.tuning, **changed)))
-    facts, lora = model(document.contract.model), document.contract.lora
-    adapters = None if lora is None else lora_parameters(facts, lora)
-    held = max(stage_state_bytes(facts, layout, document.contract.precision, adapters)) / 2**30
+    tuning, facts = replace(document.tuning, **changed), model(document.contract.model)
+    spec = SimpleNamespace(model=facts, contract=document.contract, tuning=tuning)
+    worker = WorkerPlan(layout=standard_layout(spec), needs=Needs(runtime="torch", precision="fp16"), agent=())
+    held = max(stage_state_bytes(spec, worker, False)) / 2**30
     assert 0.25 * published_gib < held < published_gib

@@ -57,15 +57,13 @@ def test_model_parallelism_is_that_of_other_frameworks(program, degree):
 
 def test_sharded_states_are_counted(program):
     """By the README's table: 16 bytes for each parameter with all states, divided by stage."""
-    from llmperf.accounting.model_states import Transient, stage_state_bytes
+    from llmperf.accounting.model_states import stage_state_bytes
     from llmperf.accounting.parameters import count_parameters
 
     def bytes_each(precision, **tuning):
         plan = program.make_plan({"framework": "pytorch", "contract": {"precision": precision}, "tuning": tuning}, 4)
-        model, worker = plan.spec.model, plan.worker
-        transient = Transient(update_bytes=worker.update_bytes_per_parameter)
-        held = stage_state_bytes(model, plan.layout, precision, None, transient)
-        return held[0] / count_parameters(model).total
+        held = stage_state_bytes(plan.spec, replace(plan.worker, buffer_bytes=0), False)
+        return held[0] / count_parameters(plan.spec.model).total
 
     assert [bytes_each("bf16", sharding_stage=stage) for stage in range(4)] == [16, 4 + 12 / 4, 2 + 16 / 4, 16 / 4]
     assert [bytes_each("fp32", sharding_stage=stage) for stage in range(4)] == [16, 8 + 12 / 4, 4 + 16 / 4, 16 / 4]

@@ -162,10 +162,10 @@ def device_sampler(
     return Sampler(path, lambda asked: plugins.ask(HOOK, devices=asked) if used else (), used, interval, node, on_cpu)
 
 
-def vendor_sampler(path: Path, vendor: str, devices: tuple[int, ...]) -> Sampler | None:
+def vendor_sampler(path: Path, vendor: str, devices: tuple[int, ...], interval: float = 1.0) -> Sampler | None:
     """The sampler of a vendor's devices for a program that llmperf did not plan; None if the vendor reads none."""
     plugins = Plugins([find("vendor", vendor)])
-    return device_sampler(path, plugins, devices) if plugins.answers(HOOK) else None
+    return device_sampler(path, plugins, devices, interval) if plugins.answers(HOOK) else None
 
 
 def used_devices(plan: Plan) -> tuple[int, ...]:
