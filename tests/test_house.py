@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 26000,
+    "core": 25850,
     "schemas": 100,
     "testing": 4850,
     "vendors/ascend": 200,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4350,
     "extensions/watch": 2050,
     "extensions/zh": 50,
-    "outside tests": 93050,
+    "outside tests": 92900,
     "tests": 48950,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
