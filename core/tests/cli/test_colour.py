@@ -5,7 +5,6 @@ import json
 import pytest
 from llmperf.cli.main import call
 from llmperf.validation.catalogue import open_catalogue
-from llmperf.validation.reading import lines_of
 
 ESCAPE = "\x1b["
 RED, YELLOW, GREEN = (f"\x1b[{code}m" for code in (31, 33, 32))
@@ -129,21 +128,3 @@ def test_every_rule_is_explained(ran):
         page = catalogue.page(code, "--explain")
         assert page.startswith(f"# {code}: ")
     assert ran(0, "validate", "--explain", code).out == page
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "lines"),
-    [
-        ("x.json", '{\n "a": [1,\n  {"b\\"/~": 2,\n "c": {}}]}', {"": 1, "/a": 2, "/a/0": 2, '/a/1/b"~1~0': 3}),
-        ("x.json", '{\n "a": {\n  "b": 1}}', {"/a/b": 3, "/a/missing": 2, "/none": 1}),
-        ("x.json", '{"a": 1,\n "a": 2, "n": -1.5e3,\n\n "t": true}', {"/a": 1, "/n": 2, "/t": 4}),
-        ("x.json", '{"a": [[],\n [],\n {"b": ["c,}"\n, 1]}]}', {"/a/1": 2, "/a/2/b/1": 4}),
-        ("x.jsonl", "{}\n{}\n", {"/1/step": 2, "": None}),
-        ("x.toml", 'name = "x"\n[contract]\nsteps = 1\n[[more]]\n', {"/contract/steps": 3, "/more/0/x": 4, "/name": 1}),
-    ],
-)
-def test_the_line_of_a_pointer(tmp_path, name, text, lines):
-    (tmp_path / name).write_text(text)
-    found = lines_of(tmp_path / name, lines)
-    assert {pointer: found.get(pointer) for pointer in lines} == lines
-    assert lines_of(tmp_path / "none.json", ["/a"]) == {}

@@ -16,6 +16,7 @@ from llmperf.validation.catalogue import MAX_VIOLATIONS
 from llmperf.validation.check import Validator
 from llmperf.validation.violations import with_rest
 from llmperf_compare.finding_formats import github, junit, sarif
+from llmperf_compare.finding_lines import lines_of
 
 RENDERED = (lambda files: "".join(map(text, files)), as_json, github, sarif, junit)
 HOSTILE = 'a%b\n::error::x\x1b[31m<&"\ud800'
@@ -144,3 +145,21 @@ def test_junit_has_what_jenkins_and_maven_require(wrong, example, tmp_path, caps
         assert all(set(child.attrib) == {"message", "type"} for child in case if child.tag != "system-out")
     assert [child.tag for case in suite for child in case if child.tag != "system-out"] == ["failure", "error"]
     assert suite.find("testcase/error").get("type") == "LP001"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "lines"),
+    [
+        ("x.json", '{\n "a": [1,\n  {"b\\"/~": 2,\n "c": {}}]}', {"": 1, "/a": 2, "/a/0": 2, '/a/1/b"~1~0': 3}),
+        ("x.json", '{\n "a": {\n  "b": 1}}', {"/a/b": 3, "/a/missing": 2, "/none": 1}),
+        ("x.json", '{"a": 1,\n "a": 2, "n": -1.5e3,\n\n "t": true}', {"/a": 1, "/n": 2, "/t": 4}),
+        ("x.json", '{"a": [[],\n [],\n {"b": ["c,}"\n, 1]}]}', {"/a/1": 2, "/a/2/b/1": 4}),
+        ("x.jsonl", "{}\n{}\n", {"/1/step": 2, "": None}),
+        ("x.toml", 'name = "x"\n[contract]\nsteps = 1\n[[more]]\n', {"/contract/steps": 3, "/more/0/x": 4, "/name": 1}),
+    ],
+)
+def test_the_line_of_a_pointer(tmp_path, name, text, lines):
+    (tmp_path / name).write_text(text)
+    found = lines_of(tmp_path / name, lines)
+    assert {pointer: found.get(pointer) for pointer in lines} == lines
+    assert lines_of(tmp_path / "none.json", ["/a"]) == {}

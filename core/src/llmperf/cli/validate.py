@@ -215,16 +215,11 @@ def command(
 
 def _in_format_of_plugin(ctx: click.Context, wanted: str, files: list[FileFindings]) -> str:
     from llmperf.plugins.faults import blaming, of_kind
-    from llmperf.validation.reading import lines_of
 
     assert isinstance(ctx.command, ValidateCommand)
-    placed = [
-        file if file.lines else replace(file, lines=lines_of(file.path, (finding.path for finding in file.findings)))
-        for file in files
-    ]
     owner, group = next(owned for owned in ctx.command.added(ctx).groups if wanted in owned[1].formats)
     with blaming(owner, what := f"the format {wanted}"):
-        return of_kind(owner, what, group.formats[wanted](placed), str)
+        return of_kind(owner, what, group.formats[wanted](files), str)
 
 
 def as_json(files: Sequence[FileFindings]) -> str:

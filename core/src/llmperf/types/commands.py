@@ -41,7 +41,7 @@ class CommandOptions:
     all of it, and the command ends with this exit code. UserError, or click's UsageError, for values that do not go
     together."""
     formats: Mapping[str, Callable[[Sequence[FileFindings]], str]] = field(default_factory=dict)
-    """Formats of `llmperf validate --format`: the document of the findings of all files, which have their lines."""
+    """Formats of `llmperf validate --format`: the document of the findings of all files."""
     examples: str = ""
     """Lines for the examples in the command's help."""
     prepare: Callable[[Any], None] | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.filenames import record_files as record_files
     from llmperf.runfolder.reader import merged as merged
     from llmperf.runfolder.readings import NodeReadings as NodeReadings
+    from llmperf.runfolder.totals import RankTotals as RankTotals
     from llmperf.runfolder.totals import mean_loss as mean_loss
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
-    from llmperf.validation.run_records import OwnRecords as OwnRecords
-    from llmperf.validation.run_records import own_records as own_records
     from llmperf.validation.violations import Check as Check
     from llmperf.validation.violations import close as close
     from llmperf.validation.violations import deviates as deviates

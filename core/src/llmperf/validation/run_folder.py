@@ -27,7 +27,6 @@ from llmperf.validation.rules.while_reading import (
     RESULTLESS,
     UNLISTED,
 )
-from llmperf.validation.violations import by_cause
 
 if TYPE_CHECKING:
     from llmperf.runfolder.contents import RunRecords
@@ -77,12 +76,11 @@ def recorded_findings(folder: Path) -> tuple[Finding, ...]:
 
 
 def _record_findings(records: RunRecords) -> list[Finding]:
-    """Findings of the core and the rules of plugins among the records of a run."""
+    """Findings of the rules of plugins among the records of a run."""
     from llmperf.validation.catalogue import open_catalogue
-    from llmperf.validation.run_records import record_findings
 
     catalogue = open_catalogue((plugin.role, plugin.name) for plugin in records.plan.plugins)
-    return [*by_cause([*record_findings(records)])[:MAX_DIFFERENCES], *catalogue.applied(RUN, records)[0]]
+    return catalogue.applied(RUN, records)[0]
 
 
 def plan_folder_findings(folder: Path) -> Iterator[Finding]:

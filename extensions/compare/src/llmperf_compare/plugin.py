@@ -22,8 +22,13 @@ def llmperf_command_options(command: str) -> Iterator[CommandOptions]:
         from llmperf.types import CommandOptions
 
         from llmperf_compare.finding_formats import github, junit, sarif
+        from llmperf_compare.finding_lines import with_lines
 
         yield CommandOptions(
-            formats={"github": github, "sarif": sarif, "junit": junit},
+            formats={
+                "github": lambda files: github(with_lines(files)),
+                "sarif": lambda files: sarif(with_lines(files)),
+                "junit": lambda files: junit(with_lines(files)),
+            },
             examples="  llmperf validate runs/ --format sarif > findings.sarif",
         )

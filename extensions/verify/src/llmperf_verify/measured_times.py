@@ -11,7 +11,9 @@ from typing import NamedTuple
 
 from llmperf import recorded
 from llmperf.types import MemorySample, Text, Violation
-from llmperf.validation import OwnRecords, RunRecords, SeenPhase, figure, own_records, pointer, rule
+from llmperf.validation import RunRecords, SeenPhase, figure, pointer, rule
+
+from llmperf_verify.own_records import OwnRecords, own_records
 
 SHORTEST = 0.5
 """Seconds of an interval: shorter ones say little, as a busy host may pause a process between two readings."""

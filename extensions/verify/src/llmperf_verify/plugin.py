@@ -28,13 +28,14 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_verify import first_losses, measured_times
+    from llmperf_verify import first_losses, measured_times, own_records
 
+    of_records = (first_losses, measured_times, own_records)
     if kind is not None:
-        return rules_in(first_losses, measured_times)
+        return rules_in(*of_records)
     from llmperf_verify import rules, submissions
 
-    return rules_in(first_losses, measured_times, rules, submissions)
+    return rules_in(*of_records, rules, submissions)
 
 
 @hookimpl

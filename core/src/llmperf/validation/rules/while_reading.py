@@ -21,13 +21,6 @@ NOT_A_CHOICE = _rule("LP014", "error", "A choice is one of those there are")
 MISNAMED = _rule("LP015", "error", "A case or a model has the name of its file")
 REPEATED_RESULT = _rule("LP631", "warning", "A result is handed in once")
 
-SHORT_WINDOW = _rule("LP642", "error", "A rank's window is no shorter than the steps in it")
-SHORT_STEPS = _rule("LP643", "error", "A rank's steps fill its window")
-STEP_TOKENS = _rule("LP644", "error", "A rank's steps and tokens are those of its records")
-OTHER_WINDOW = _rule("LP646", "error", "A rank's window is the time between its phases")
-OUTSIDE = _rule("LP647", "error", "A rank's steps were handed over within its window")
-OTHER_DATA = _rule("LP661", "error", "The ranks read the data of the plan")
-OTHER_PLUGINS = _rule("LP667", "error", "The ranks ran the versions of the plugins that the plan has")
 PLAN_PROBLEMS = _rule("LP651", "error", "A complete run has a plan without problems")
 PLAN_FILE = _rule("LP645", "error", "The configuration files are those of the plan")
 
