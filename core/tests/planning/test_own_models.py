@@ -16,7 +16,8 @@ from llmperf.planning.build import plan_only
 from llmperf.planning.plugin_checks import ARCHITECTURE
 from llmperf.planning.states import Selection, Site
 from llmperf.types import Contract, Model, Optimizer, RunSpec, Tuning
-from llmperf.types.plan_checks import PROBLEM_CODES, Problem
+from llmperf.types.plan_checks import Problem
+from llmperf.validation.rules.provenance import problem_codes
 
 TINY = Path(llmperf.__file__).parent / "data" / "models" / "llama_tiny.toml"
 BAICHUAN, UNKNOWN = '"baichuan"', '"nope"'
@@ -163,7 +164,7 @@ def codes_in(folder: Path) -> set[str]:
 def test_the_list_of_core_codes_is_complete():
     of_plugins = Problem(where="tuning", message="a plugin that gives no code").code
     of_checks = codes_in(ROOT / "extensions" / "estimate" / "src")  # the check of plans that the core once made itself
-    assert codes_in(ROOT / "core" / "src") | of_checks | {of_plugins} == set(PROBLEM_CODES)
+    assert codes_in(ROOT / "core" / "src") | of_checks | {of_plugins} == set(problem_codes())
 
 
 def test_the_codes_of_plugins_have_the_name_of_the_plugin_in_front():

@@ -142,7 +142,7 @@ def command(
     Exits with 0, 1 if there are errors (warnings do not count), 2 if something cannot be read or a plugin fails.
     """
     from llmperf.errors import PluginError, UserError
-    from llmperf.plugins.faults import blaming
+    from llmperf.plugins.faults import blaming, of_kind
     from llmperf.reporting.words import word
     from llmperf.types.documents import UNREADABLE
     from llmperf.validation.catalogue import forget_catalogues, open_catalogue, whole_catalogue
@@ -206,20 +206,18 @@ def command(
                 click.echo(word(line, language), err=True)
     else:
         checked = list(judged())
-        click.echo(as_json(checked) if wanted == "json" else _in_format_of_plugin(ctx, wanted, checked), nl=False)
+        if wanted == "json":
+            document = as_json(checked)
+        else:
+            assert isinstance(ctx.command, ValidateCommand)
+            owner, group = next(owned for owned in ctx.command.added(ctx).groups if wanted in owned[1].formats)
+            with blaming(owner, what := f"the format {wanted}"):
+                document = of_kind(owner, what, group.formats[wanted](checked), str)
+        click.echo(document, nl=False)
         code = max(map(_code, checked), default=0)
     for done in called.endings:
         done(kept)
     ctx.exit(2 if catalogue.faults else code)
-
-
-def _in_format_of_plugin(ctx: click.Context, wanted: str, files: list[FileFindings]) -> str:
-    from llmperf.plugins.faults import blaming, of_kind
-
-    assert isinstance(ctx.command, ValidateCommand)
-    owner, group = next(owned for owned in ctx.command.added(ctx).groups if wanted in owned[1].formats)
-    with blaming(owner, what := f"the format {wanted}"):
-        return of_kind(owner, what, group.formats[wanted](files), str)
 
 
 def as_json(files: Sequence[FileFindings]) -> str:

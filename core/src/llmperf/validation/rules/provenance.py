@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import date
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.errors import UserError
 from llmperf.files.json_files import builtins, convert, encode
+from llmperf.files.user_files import read_toml
 from llmperf.plugins.found import Found
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import source_hash, version
@@ -19,7 +21,6 @@ from llmperf.plugins.own_packages import project_packages
 from llmperf.results.sections import known_sections
 from llmperf.types import PluginInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
-from llmperf.types.plan_checks import PROBLEM_CODES
 from llmperf.validation.plugin_data import installed, installed_names, vendor_catalogue
 from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule
@@ -67,14 +68,20 @@ def _date(path: str, found: str) -> Iterator[Violation]:
     yield path, Text("expected an ISO date such as 2026-01-15, found {}", shown(found))
 
 
+@cache
+def problem_codes() -> Mapping[str, str]:
+    """The codes of the core with their meanings."""
+    return read_toml(Path(__file__).parents[2] / "data" / "problems.toml")
+
+
 @rule("LP650", "error", "Problems have the code of the core or of a plugin", "plan")
 def known_problem_codes(plan: Plan) -> Iterator[Violation]:
     for path, problems in (("/problems", plan.problems), ("/worker/problems", plan.worker.problems)):
         for index, problem in enumerate(problems):
-            if problem.code not in PROBLEM_CODES and not _PLUGIN_CODE.fullmatch(problem.code):
+            if problem.code not in problem_codes() and not _PLUGIN_CODE.fullmatch(problem.code):
                 from difflib import get_close_matches
 
-                nearest = get_close_matches(problem.code[:80], PROBLEM_CODES, n=1, cutoff=0)[0]
+                nearest = get_close_matches(problem.code[:80], problem_codes(), n=1, cutoff=0)[0]
                 expected = Text("expected a code such as {} or PLUGIN.name", nearest)
                 yield f"{path}/{index}/code", Text("{}, found {}", expected, shown(problem.code))
 
