@@ -14,7 +14,7 @@ from llmperf.runfolder.endings import AgentReport
 from llmperf.running.launched import run_plan
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
-from llmperf_verify.measured_times import ClockRates
+from llmperf_verify.rules.measured_times import ClockRates
 
 
 def found(run):

@@ -195,12 +195,8 @@ class ReadDocument:
 
 
 def read_run_result(run: Path) -> Result:
-    """The result of a run folder, or in a file; UserError with the first thing that is wrong with it."""
-    return read_result(run / RESULT if run.is_dir() else run)
-
-
-def read_result(path: Path) -> Result:
-    """A result from a file, checked against its schema; UserError with the first thing that is wrong."""
+    """The result of a run folder, or in a file, checked against its schema; UserError with the first fault."""
+    path = run / RESULT if run.is_dir() else run
     if path.name.lower().endswith((".zip", ".tar.gz", ".tgz")):
         raise UserError(
             f"{path}: expected a result, found an archive: unpack it beside itself (only validate reads it whole)"
@@ -212,7 +208,7 @@ def read_result(path: Path) -> Result:
 def read_document(kind: DocumentKind, path: Path, catalogue: Catalogue | None = None) -> Any:
     """A document of a kind from its file; UserError with the first thing that is wrong."""
     if kind.name == "result":
-        return read_result(path)
+        return read_run_result(path)
     if kind.read is None:
         schema = (catalogue or open_catalogue()).schema_of(kind)
         return _whole(path, parsed(path, kind), schema, kind.type and kind.type())

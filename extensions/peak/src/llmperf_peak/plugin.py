@@ -43,11 +43,11 @@ def llmperf_result_sections() -> Iterator[ResultSection]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """The rule over the roofline."""
+    """The rules over the roofline and over measured peaks."""
     if kind not in (None, "result"):
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_peak import roofline
+    from llmperf_peak import roofline, rules
 
-    return rules_in(roofline)
+    return rules_in(roofline, rules)

@@ -11,7 +11,7 @@ from llmperf import sha256
 from llmperf.types import FileFindings, Finding, Result, Text
 
 from llmperf_verify.documents import PLAN, RESULT
-from llmperf_verify.rules import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
+from llmperf_verify.rules.levels import BETTER_CLAIM, LEVEL_RULES, NOT_CHECKED
 from llmperf_verify.verification import (
     Level,
     LevelCheck,

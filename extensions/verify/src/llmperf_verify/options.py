@@ -106,7 +106,7 @@ def begin_validate(called: CalledValidate, values: dict[str, Any]) -> None:
         called.check_results(unasked)
         return
     from llmperf_verify.levels import LevelChecks
-    from llmperf_verify.rules import verified_note
+    from llmperf_verify.rules.levels import verified_note
     from llmperf_verify.sigstore_bundles import identity
     from llmperf_verify.ssh_signatures import check_allowed_signers
 
@@ -139,7 +139,7 @@ def begin_validate(called: CalledValidate, values: dict[str, Any]) -> None:
 def unasked(result: Result, path: Path, archive: Path | None, findings: Sequence[Finding]) -> Iterator[Finding]:
     """The findings of a result without any option: of a verification and of signatures beside it or its archive."""
     if (path.parent / "verification.json").is_file():
-        from llmperf_verify.rules import verified_note
+        from llmperf_verify.rules.levels import verified_note
 
         yield from verified_note(path)
     files = [path] if archive is None else [path, archive]

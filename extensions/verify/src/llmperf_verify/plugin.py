@@ -23,19 +23,24 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
 
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
-    """Rules over the records of runs, and those of levels, which are applied by those options."""
-    if kind not in (None, "run"):
+    """Rules over results and the records of runs, and those of levels, which are applied by those options."""
+    if kind not in (None, "run", "result", "plan"):
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_verify import first_losses, measured_times, own_records
+    from llmperf_verify.rules import provenance
 
-    of_records = (first_losses, measured_times, own_records)
-    if kind is not None:
-        return rules_in(*of_records)
-    from llmperf_verify import rules, submissions
+    if kind in ("result", "plan"):
+        return rules_in(provenance)
+    from llmperf_verify import first_losses
+    from llmperf_verify.rules import measured_times, own_records
 
-    return rules_in(*of_records, rules, submissions)
+    if kind == "run":
+        return rules_in(first_losses, measured_times, own_records)
+    from llmperf_verify import submissions
+    from llmperf_verify.rules import levels
+
+    return rules_in(first_losses, measured_times, own_records, provenance, levels, submissions)
 
 
 @hookimpl
@@ -75,8 +80,8 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
         kind(
             "verification",
             lambda: here("verification").Verification,
-            in_place=lambda document, path, submitted: here("rules").beside_verification(document, path),
-            result_rows=lambda result: [here("rules").verification_row(result)],
+            in_place=lambda document, path, submitted: here("rules.levels").beside_verification(document, path),
+            result_rows=lambda result: [here("rules.levels").verification_row(result)],
         ),
         kind("challenge", lambda: here("challenges").Challenge),
         DocumentKind(

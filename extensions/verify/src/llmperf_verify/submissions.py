@@ -19,7 +19,7 @@ from llmperf.validation import Document, Validator, open_catalogue, pointer, rea
 
 from llmperf_verify.archives import unpacked
 from llmperf_verify.documents import PLAN, RESULT
-from llmperf_verify.rules import level_rule
+from llmperf_verify.rules.levels import level_rule
 
 README = "README.md"
 MANIFEST = "manifest.json"

@@ -21,7 +21,7 @@ from llmperf.validation.plugin_data import (
     vendor_trouble,
 )
 from llmperf.validation.reading import shown
-from llmperf.validation.violations import EXACT, close, deviates, figure, rule
+from llmperf.validation.violations import close, deviates, figure, rule
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -233,16 +233,3 @@ def energy_is_plausible(result: Result) -> Iterator[Violation]:
     if each > MOST_FLOP_PER_JOULE:
         expected = Text("expected at most {:g} FLOPs a joule, which no device reaches", MOST_FLOP_PER_JOULE)
         yield "/metrics/energy_joules", Text("{}, found {}", expected, figure(each))
-
-
-@rule("LP658", "error", "MFU is by the larger of the peaks measured before and after the run")
-def larger_peak_counts(result: Result) -> Iterator[Violation]:
-    if result.peak_again is None:
-        return
-    again = result.peak_again.flops_per_second * result.hardware.device_share
-    for index, mfu in enumerate(result.mfu):
-        peak = mfu.peak_flops_per_second
-        if mfu.peak_dtype == result.peak_again.dtype and peak is not None and again > (1 + EXACT) * peak:
-            message = Text("expected at least {} (measured after the run), found {}", figure(again), figure(peak))
-            yield f"/mfu/{index}/peak_flops_per_second", Text("{}: MFU is too high", message)
-            return  # all conventions have the same peak

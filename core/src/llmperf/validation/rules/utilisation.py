@@ -30,32 +30,12 @@ def mfu_follows(result: Result) -> Iterator[Violation]:
     throughput = result.metrics.tokens_per_second_per_device
     for index, mfu in enumerate(result.mfu):
         path = f"/mfu/{index}/value"
-        if throughput is not None and mfu.peak_flops_per_second:
-            yield from _share_of_peak(path, mfu.value, throughput, mfu, mfu.peak_flops_per_second)
+        if throughput is not None and (peak := mfu.peak_flops_per_second):
+            because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
+            if mfu.value is not None:
+                yield from deviates(path, mfu.value, throughput * mfu.flops_per_token / peak, because)
         elif mfu.value is not None:
             yield path, Text("expected null (no throughput or no peak), found {}", figure(mfu.value))
-
-
-def _share_of_peak(path: str, found: float | None, throughput: float, mfu: Mfu, peak: float) -> Iterator[Violation]:
-    """A share of a peak, unless it is null, against throughput x FLOPs per token / peak."""
-    because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak)}, {mfu.convention}"
-    if found is not None:
-        yield from deviates(path, found, throughput * mfu.flops_per_token / peak, because)
-
-
-@rule("LP319", "error", "MFU of the measured peak is token/p/s x FLOPs per token / that peak")
-def mfu_of_measured_peak_follows(result: Result) -> Iterator[Violation]:
-    measured, throughput = result.measured_peak, result.metrics.tokens_per_second_per_device
-    peak = None if measured is None else measured.flops_per_second
-    if measured is not None and measured.dtype != products_dtype(result.contract):
-        expected = Text("{} (contract.precision)", products_dtype(result.contract))
-        yield "/measured_peak/dtype", Text("expected {}, found {}", expected, shown(measured.dtype))
-    for index, mfu in enumerate(result.mfu):
-        path, found = f"/mfu/{index}/of_measured_peak", mfu.of_measured_peak
-        if throughput is not None and peak:
-            yield from _share_of_peak(path, found, throughput, mfu, peak)
-        elif found is not None:
-            yield path, Text("expected null (no throughput or no measured peak), found {}", figure(found))
 
 
 @rule("LP302", "error", "No device computes faster than its peak")

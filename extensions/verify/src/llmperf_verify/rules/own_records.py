@@ -76,7 +76,6 @@ def _teller(records: RunRecords) -> RankRecord | None:
 
 @rule("LP644", "error", "A rank's steps and tokens are those of its records", "run")
 def counts_are_those_of_the_steps(records: RunRecords) -> Iterator[Violation]:
-    """Yields counts of a rank that are not those of its step records."""
     for own in own_records(records):
         rank, totals = own.rank, own.totals
         because = Text("counted in the step records of rank {}", rank.rank)
@@ -90,7 +89,6 @@ def counts_are_those_of_the_steps(records: RunRecords) -> Iterator[Violation]:
 
 @rule("LP646", "error", "A rank's window is the time between its phases", "run")
 def window_is_between_its_phases(records: RunRecords) -> Iterator[Violation]:
-    """Yields windows that are not the time between the phases; of a script, not that of the rank that prints steps."""
     teller = _teller(records)
     for own in own_records(records):
         rank, window = own.rank, own.rank.window_seconds
@@ -109,7 +107,6 @@ def window_is_between_its_phases(records: RunRecords) -> Iterator[Violation]:
 
 @rule("LP647", "error", "A rank's steps were handed over within its window", "run")
 def steps_are_within_the_window(records: RunRecords) -> Iterator[Violation]:
-    """Yields the first step of a rank that is out of order, or not in its part of the run."""
     teller = _teller(records)
     for own in own_records(records):
         if own.edges is not None and (outside := _outside(own, *own.edges, own.rank is teller)) is not None:
@@ -118,7 +115,6 @@ def steps_are_within_the_window(records: RunRecords) -> Iterator[Violation]:
 
 @rule("LP642", "error", "A rank's window is no shorter than the steps in it", "run")
 def window_holds_its_steps(records: RunRecords) -> Iterator[Violation]:
-    """Yields windows that are shorter than their steps."""
     share, more = SLACK, SLACK_SECONDS
     if records.plan.worker.script is not None:
         share, more = SCRIPT_SLACK, SCRIPT_SLACK_SECONDS
@@ -132,7 +128,6 @@ def window_holds_its_steps(records: RunRecords) -> Iterator[Violation]:
 
 @rule("LP643", "error", "A rank's steps fill its window", "run")
 def steps_fill_the_window(records: RunRecords) -> Iterator[Violation]:
-    """Yields windows that are longer than their steps, unless an external script states these."""
     for own in own_records(records) if records.plan.worker.script is None else ():
         window, seconds = own.rank.window_seconds, own.totals.measured_seconds
         if seconds < window * (1 - SLACK) - SLACK_SECONDS:
@@ -173,7 +168,6 @@ def _outside(own: OwnRecords, begin: float, end: float, tells: bool) -> str | No
 
 @rule("LP661", "error", "The ranks read the data of the plan", "run")
 def data_are_those_of_the_plan(records: RunRecords) -> Iterator[Violation]:
-    """Yields ranks that read other data; the library of Python is each interpreter's own."""
     plan = records.plan
     data = None if plan.spec.contract.dataset == "python-stdlib" else plan.data_fingerprint
     for own in own_records(records):
@@ -188,7 +182,6 @@ def data_are_those_of_the_plan(records: RunRecords) -> Iterator[Violation]:
 
 @rule("LP667", "error", "The ranks ran the versions of the plugins that the plan has", "run")
 def plugins_are_those_of_the_plan(records: RunRecords) -> Iterator[Violation]:
-    """Yields the first other version: all ranks have the same plan."""
     for own in own_records(records):
         for info in records.plan.plugins:  # by import name, as far as it is that of the distribution
             name = "llmperf" if info.role == "core" else re.sub("[-.]", "_", info.distribution.lower())

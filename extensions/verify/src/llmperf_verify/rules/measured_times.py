@@ -13,7 +13,7 @@ from llmperf import recorded
 from llmperf.types import MemorySample, Text, Violation
 from llmperf.validation import RunRecords, SeenPhase, figure, pointer, rule
 
-from llmperf_verify.own_records import OwnRecords, own_records
+from llmperf_verify.rules.own_records import OwnRecords, own_records
 
 SHORTEST = 0.5
 """Seconds of an interval: shorter ones say little, as a busy host may pause a process between two readings."""

@@ -1,0 +1,1 @@
+"""Rules over results and their records, and those of the levels of verification."""
