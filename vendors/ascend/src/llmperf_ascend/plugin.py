@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from llmperf import hookimpl
 
@@ -68,7 +68,17 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to the NPU of its number among those that are visible."""
-    from llmperf_ascend.device import npu_device
+    """Bind this rank to the NPU of its number among those that are visible; PluginError without torch_npu."""
+    import torch
+    from llmperf.errors import PluginError
+    from llmperf_vendorkit import AcceleratorDevice
 
-    return npu_device(local_rank)
+    try:
+        import torch_npu  # noqa: F401
+    except (ImportError, OSError) as error:
+        raise PluginError(f"torch_npu, through which torch uses NPUs, cannot be imported: {error}") from None
+    npu: Any = torch.npu  # added by torch_npu
+    npu.set_device(local_rank)
+    return AcceleratorDevice(
+        npu, local_rank, collective_backend="hccl", places={"torch": f"npu:{local_rank}"}, make_event=npu.Event
+    )

@@ -20,10 +20,9 @@ Each name is imported when it is first used.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from llmperf.errors import absent_name
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf import read_toml as read_toml
@@ -53,23 +52,4 @@ if TYPE_CHECKING:
     from llmperf_vendorkit.vendor import visibility_variable as visibility_variable
     from llmperf_vendorkit.vendor import visible_devices as visible_devices
 
-_NAMES = {
-    "llmperf": "read_toml",
-    "llmperf_vendorkit.accelerator": "AcceleratorDevice",
-    "llmperf_vendorkit.commands": "CommandReader CsvCommand JsonCommand TableCommand",
-    "llmperf_vendorkit.layouts": "Layouts read_layouts",
-    "llmperf_vendorkit.readings": "Inventory Misfit Reading Row read_rows",
-    "llmperf_vendorkit.tables": "PeakEntry PeakTable RateTable",
-    "llmperf_vendorkit.tool": "json_output tool_output",
-    "llmperf_vendorkit.vendor": "AcceleratorVendor of_one_model planned_indices probe_of samples_by_index"
-    " visibility_variable visible_devices",
-}
-_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
-
-__all__ = sorted(_HOMES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
-    raise absent_name(__name__, name, {})
+__all__, __getattr__ = lazily(globals())

@@ -5,23 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Protocol
-
-
-class Runtime(Protocol):
-    """The functions of a namespace such as `torch.cuda`, `torch.npu`, `paddle.device.cuda` or `paddle.device.xpu`."""
-
-    def synchronize(self, device: Any = None) -> Any:
-        """Block until the device has done all its work."""
-
-    def max_memory_allocated(self, device: Any = None) -> int:
-        """The most bytes that the allocator has held in tensors."""
-
-    def max_memory_reserved(self, device: Any = None) -> int:
-        """The most bytes that the allocator has taken from the device."""
-
-    def empty_cache(self) -> None:
-        """Return cached blocks to the device."""
+from typing import Any
 
 
 class RuntimeEvent:
@@ -70,18 +54,18 @@ class AcceleratorDevice:
 
     def __init__(
         self,
-        runtime: Runtime,
+        runtime: Any,
         index: int,
         *,
         collective_backend: str,
         places: Mapping[str, str],
         make_event: Callable[..., Any],
     ) -> None:
-        """`index` as the runtime counts, `places` as in `Device.places`.
+        """`runtime` is a namespace such as `torch.cuda`, `torch.npu` or `paddle.device.xpu`, `index` as it counts.
 
-        `make_event` is the runtime's event class, and takes `enable_timing`.
+        `places` as in `Device.places`; `make_event` is the runtime's event class, and takes `enable_timing`.
         """
-        self._runtime: Any = runtime
+        self._runtime = runtime
         self._index = index
         self._make_event = make_event
         self._events_measure_time = True

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any
 
 from llmperf_vendorkit.readings import (
     FIGURES,
@@ -28,17 +28,6 @@ LASTING = (*TEXTS, "index", "card", "chip", *(name for name in FIGURES if name.s
 """Cells that readings keep from the inventory."""
 Paths = str | tuple[str, ...]
 """Keys joined by dots, such as `power.draw`; of several paths, the first that shows something counts."""
-
-
-class Command(Protocol):
-    """A command and what its output means."""
-
-    @property
-    def argv(self) -> tuple[str, ...]:
-        """Program and arguments."""
-
-    def rows(self) -> list[Row]:
-        """A row for each device, or for each card; OSError, one line, where the command gives no answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -171,6 +160,10 @@ class JsonCommand:
                 yield Row({}, shown, "expected the number of the card under 'card' of card_fields")
             elif any(isinstance(chip, Mapping) for chip in chips):
                 yield Row(card, shown)
+
+
+Command = CsvCommand | TableCommand | JsonCommand
+"""A command and what its output means."""
 
 
 class CommandReader:

@@ -100,8 +100,20 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
     """Bind this rank to the GPU of its number among the visible ones, through the framework's own runtime."""
-    from llmperf_nvidia import device
+    from llmperf_vendorkit import AcceleratorDevice
 
-    if plan.worker.needs.runtime == "paddle":
-        return device.paddle_device(local_rank)
-    return device.torch_device(local_rank)
+    runtime, place = "torch", f"cuda:{local_rank}"
+    if plan.worker.needs.runtime == "paddle":  # torch may not be installed
+        import paddle
+
+        runtime, place = "paddle", f"gpu:{local_rank}"
+        paddle.set_device(place)
+        namespace, make_event = paddle.device.cuda, paddle.device.Event
+    else:
+        import torch
+
+        torch.cuda.set_device(local_rank)
+        namespace, make_event = torch.cuda, torch.cuda.Event
+    return AcceleratorDevice(
+        namespace, local_rank, collective_backend="nccl", places={runtime: place}, make_event=make_event
+    )

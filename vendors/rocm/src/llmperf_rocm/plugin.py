@@ -78,7 +78,15 @@ def llmperf_query_memory(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
 
 @hookimpl
 def llmperf_setup_device(plan: Plan, local_rank: int) -> Device:
-    """Bind this rank to the GPU of its number among those that are visible."""
-    from llmperf_rocm.device import rocm_device
+    """Bind this rank to its GPU through torch's ROCm build, which calls it a CUDA device; PluginError with another."""
+    import torch
+    from llmperf.errors import PluginError
+    from llmperf_vendorkit import AcceleratorDevice
 
-    return rocm_device(local_rank)
+    if torch.version.hip is None:
+        raise PluginError(f"torch {torch.__version__} is not built for ROCm; install the build for your ROCm version")
+    torch.cuda.set_device(local_rank)
+    places = {"torch": f"cuda:{local_rank}"}
+    return AcceleratorDevice(
+        torch.cuda, local_rank, collective_backend="nccl", places=places, make_event=torch.cuda.Event
+    )
