@@ -6,8 +6,10 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
-from llmperf import read_options
+from llmperf import read_options, read_toml
 from llmperf.errors import UserError
 from llmperf.types import NodeRequest
 
@@ -91,16 +93,17 @@ class Membership:
 
 def membership(env: Mapping[str, str]) -> Membership:
     """The place of this process; UserError if no engine has started it, or its variables contradict each other."""
-    for engine, marks, read in ENGINES:
-        if all(mark in env for mark in marks):
-            member = read(Variables(engine, env))
+    engines = read_toml(Path(__file__).with_name("engines.toml"))["engine"]
+    for engine in engines:
+        if all(mark in env for mark in engine["marks"]):
+            member = _member(Variables(engine["name"], env), engine)
             if "MASTER_ADDR" in env and member.address is None:
                 member = replace(member, address=env["MASTER_ADDR"] or None)
             if "MASTER_PORT" in env and member.port is None:
-                member = replace(member, port=Variables(engine, env).number("MASTER_PORT"))
+                member = replace(member, port=Variables(engine["name"], env).number("MASTER_PORT"))
             member.check()
             return member
-    known = ", ".join(f"{' and '.join(marks)} ({engine})" for engine, marks, _ in ENGINES)
+    known = ", ".join(f"{' and '.join(engine['marks'])} ({engine['name']})" for engine in engines)
     raise UserError(f"launcher 'inside': no engine has started this process: expected one of {known}")
 
 
@@ -136,42 +139,20 @@ class Variables:
         return "|".join(self._env.get(name, "") for name in names)
 
 
-def _torch(env: Variables) -> Membership:
-    return Membership(
-        engine=env.engine,
-        rank=env.number("RANK"),
-        size=env.number("WORLD_SIZE"),
-        local_rank=env.number("LOCAL_RANK"),
-        local_size=env.number("LOCAL_WORLD_SIZE"),
-        node=env.optional("GROUP_RANK", "NODE_RANK"),
-        nodes_said=env.optional("GROUP_WORLD_SIZE", "NNODES"),
-        job=env.joined("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_ADDR", "MASTER_PORT"),
-    )
+def _member(env: Variables, engine: Mapping[str, Any]) -> Membership:
+    """The fields in the variables of an engine; without a local rank there is one process on each node."""
+    fields: dict[str, Any] = {"local_rank": 0, "local_size": 1}
+    if env.engine in READ_OTHERWISE:
+        fields |= READ_OTHERWISE[env.engine](env)
+    fields |= {key: env.number(*engine[key]) for key in ("rank", "size", "local_rank", "local_size") if key in engine}
+    fields |= {key: env.optional(*engine[key]) for key in ("node", "nodes_said", "port") if key in engine}
+    if "address" in engine:
+        fields["address"] = env.text(*engine["address"])
+    return Membership(engine=env.engine, job=env.joined(*engine["job"]), **fields)
 
 
-def _open_mpi(env: Variables) -> Membership:
-    return Membership(
-        engine=env.engine,
-        rank=env.number("OMPI_COMM_WORLD_RANK"),
-        size=env.number("OMPI_COMM_WORLD_SIZE"),
-        local_rank=env.number("OMPI_COMM_WORLD_LOCAL_RANK"),
-        local_size=env.number("OMPI_COMM_WORLD_LOCAL_SIZE"),
-        job=env.joined("PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "MASTER_ADDR", "MASTER_PORT"),
-    )
-
-
-def _mpich(env: Variables) -> Membership:
-    return Membership(
-        engine=env.engine,
-        rank=env.number("PMI_RANK"),
-        size=env.number("PMI_SIZE"),
-        local_rank=env.number("MPI_LOCALRANKID"),
-        local_size=env.number("MPI_LOCALNRANKS"),
-        job=env.joined("PMI_PORT", "SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID", "MASTER_ADDR", "MASTER_PORT"),
-    )
-
-
-def _slurm(env: Variables) -> Membership:
+def _slurm(env: Variables) -> dict[str, Any]:
+    """Numbers of tasks and nodes of the step, of which each node has as many."""
     if env.text("SLURM_STEP_ID", "SLURM_STEPID") is None:
         raise UserError("launcher 'inside': this is the batch script of a Slurm job; start it with srun")
     nodes = env.optional("SLURM_STEP_NUM_NODES", "SLURM_NNODES", "SLURM_JOB_NUM_NODES")
@@ -183,51 +164,17 @@ def _slurm(env: Variables) -> Membership:
             f"variables of {env.engine}: expected equally many processes on each node, found"
             f" SLURM_TASKS_PER_NODE={tasks:.80}; start one process on each node"
         )
-    return Membership(
-        engine=env.engine,
-        rank=env.number("SLURM_PROCID"),
-        size=size,
-        local_rank=env.number("SLURM_LOCALID"),
-        local_size=int(counts[0]),
-        node=env.optional("SLURM_NODEID"),
-        nodes_said=nodes,
-        address=env.text("MASTER_ADDR") or first_host(env.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST") or ""),
-        job=env.joined("SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"),
-    )
+    address = env.text("MASTER_ADDR") or first_host(env.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST") or "")
+    return {"size": size, "local_size": int(counts[0]), "nodes_said": nodes, "address": address}
 
 
-def _skypilot(env: Variables) -> Membership:
-    rank = env.number("SKYPILOT_NODE_RANK")
+def _skypilot(env: Variables) -> dict[str, Any]:
+    """The number of nodes, and the address of the first one, from the list of addresses."""
     addresses = (env.text("SKYPILOT_NODE_IPS") or "").split()
     size = env.optional("SKYPILOT_NUM_NODES") or len(addresses)
     if addresses and len(addresses) != size:
         raise UserError(f"SKYPILOT_NODE_IPS: expected {size} addresses (SKYPILOT_NUM_NODES), found {len(addresses)}")
-    return Membership(
-        engine=env.engine,
-        rank=rank,
-        size=size,
-        local_rank=0,
-        local_size=1,
-        node=rank,
-        address=addresses[0] if addresses else None,
-        job=env.joined("SKYPILOT_TASK_ID"),
-    )
-
-
-def _one_per_node(env: Variables) -> Membership:
-    """One process on each node, such as in the pods of a Kubeflow job."""
-    rank = env.number("RANK", "PET_NODE_RANK")
-    return Membership(
-        engine=env.engine,
-        rank=rank,
-        size=env.number("WORLD_SIZE", "PET_NNODES"),
-        local_rank=0,
-        local_size=1,
-        node=rank,
-        address=env.text("MASTER_ADDR", "PET_MASTER_ADDR"),
-        port=env.optional("MASTER_PORT", "PET_MASTER_PORT"),
-        job=env.joined("MASTER_ADDR", "MASTER_PORT", "PET_MASTER_ADDR", "PET_MASTER_PORT"),
-    )
+    return {"size": size, "address": addresses[0] if addresses else None}
 
 
 def first_host(nodelist: str) -> str | None:
@@ -236,16 +183,7 @@ def first_host(nodelist: str) -> str | None:
     return "".join(part or "" for part in match.groups()) or None if match else None
 
 
-ENGINES: tuple[tuple[str, tuple[str, ...], Callable[[Variables], Membership]], ...] = (
-    ("torchrun", ("RANK", "WORLD_SIZE", "LOCAL_RANK"), _torch),
-    ("Open MPI", ("OMPI_COMM_WORLD_RANK",), _open_mpi),
-    ("MPICH", ("PMI_RANK", "MPI_LOCALRANKID"), _mpich),
-    ("Slurm", ("SLURM_PROCID",), _slurm),
-    ("SkyPilot", ("SKYPILOT_NODE_RANK",), _skypilot),
-    ("Kubeflow", ("RANK", "WORLD_SIZE"), _one_per_node),
-    ("Kubeflow Trainer", ("PET_NODE_RANK", "PET_NNODES"), _one_per_node),
-)
-"""Engines by name, with the variables by which each is recognised; those that start others come after these."""
+READ_OTHERWISE: Mapping[str, Callable[[Variables], dict[str, Any]]] = {"Slurm": _slurm, "SkyPilot": _skypilot}
 
 
 THREADS = "OMP_NUM_THREADS"
