@@ -29,15 +29,6 @@ KINDS: dict[str, type] = {
     "challenge": challenges.Challenge,
 }
 RECORDS: tuple[type, ...] = (*CORE_RECORDS.values(), SequencesRecord)
-_SELF_NAMED = {
-    "result": llmperf_schemas.RESULT_SCHEMA,
-    "plan": llmperf_schemas.PLAN_SCHEMA,
-    "manifest": llmperf_schemas.MANIFEST_SCHEMA,
-    "published": llmperf_schemas.PUBLISHED_SCHEMA,
-    "estimate": llmperf_schemas.ESTIMATE_SCHEMA,
-    "verification": llmperf_schemas.VERIFICATION_SCHEMA,
-    "challenge": llmperf_schemas.CHALLENGE_SCHEMA,
-}
 
 
 def render(name: str) -> Schema:
@@ -51,9 +42,10 @@ def render(name: str) -> Schema:
 
 def _document(name: str, definitions: Definitions) -> Schema:
     body = definitions.object(KINDS[name])
-    if name in _SELF_NAMED:
+    if "schema" in body["properties"]:
         described = body["properties"]["schema"]["description"]
-        body["properties"]["schema"] = {"description": described, "const": _SELF_NAMED[name]}
+        own = getattr(llmperf_schemas, f"{name.upper()}_SCHEMA")
+        body["properties"]["schema"] = {"description": described, "const": own}
     if name == "result":
         sections = {
             name: definitions.reference(owned.section.figures) for name, owned in known_sections().by_name.items()

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 
 from llmperf import printable
 from llmperf.errors import UserError
@@ -64,16 +65,12 @@ class KubernetesLauncher:
         if self._kubectl is None:
             raise UserError("launcher 'kubernetes': this process has not created the pods; plan the run again")
         exec_words = (*self._kubectl.words, "exec", "--stdin", "--container", CONTAINER)
-        return [
-            NodeCommand(
-                node_rank=node.node_rank,
-                host=node.host,
-                argv=(*exec_words, node.host, "--", "env",
-                      *(f"{name}={value}" for name, value in node.env.items()), *node.argv),
-                env={},
-            )
-            for node in nodes
-        ]  # fmt: skip
+        commands = []
+        for node in nodes:
+            variables = (f"{name}={value}" for name, value in node.env.items())
+            argv = (*exec_words, node.host, "--", "env", *variables, *node.argv)
+            commands.append(replace(node, argv=argv, env={}))
+        return commands
 
     def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
         """None: this process controls the run; only its nodes are pods."""
@@ -122,8 +119,12 @@ class KubernetesLauncher:
             _say(f"kubernetes: job {self._job} was not deleted: {error}; delete it with: {words}")
 
     def _installed_kind(self) -> Kind:
+        assert self._kubectl is not None
         for kind, group in GROUPS:
-            names = self._call("api-resources", "--api-group", group, "--output", "name").split()
+            try:
+                names = self._kubectl.call("api-resources", "--api-group", group, "--output", "name").split()
+            except KubectlError as error:
+                raise UserError(f"launcher 'kubernetes': kubectl api-resources: {error}") from None
             if f"{kind.lower()}s.{group}" in names:
                 return kind
         raise UserError("launcher 'kubernetes': expected the kind TrainJob or JobSet in the cluster, found neither; "
@@ -175,18 +176,11 @@ class KubernetesLauncher:
         return f": {' '.join(messages[-1].split())[:300]}" if messages else ""
 
     def _get(self, *arguments: str) -> Object:
+        assert self._kubectl is not None
         try:
-            assert self._kubectl is not None
             return self._kubectl.get(*arguments)
         except KubectlError as error:
             raise UserError(f"launcher 'kubernetes': kubectl get {arguments[0]}: {error}") from None
-
-    def _call(self, *arguments: str) -> str:
-        try:
-            assert self._kubectl is not None
-            return self._kubectl.call(*arguments)
-        except KubectlError as error:
-            raise UserError(f"launcher 'kubernetes': kubectl {arguments[0]}: {error}") from None
 
 
 def _checked(request: NodeRequest) -> Options:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from llmperf import decode
 from llmperf.errors import UserError
-from llmperf.launching import ReachedNode, node_log_path, save_nodes
+from llmperf.launching import node_log_path, save_nodes
 from llmperf.types import Launcher, Plan
 
 from llmperf_remote.conversation import Conversation
@@ -215,16 +215,7 @@ class LinkedAgents:
         if self._lost:
             self._collect()
         nodes = tuple(
-            ReachedNode(
-                node_rank=rank,
-                host=state.node.host,
-                address=state.node.address,
-                interface=state.node.interface,
-                clock_offset_seconds=state.clock_offset_seconds,
-                clock_error_seconds=state.clock_error_seconds,
-                lost_seconds=self._lost.get(rank),
-                undelivered=self._undelivered.get(rank),
-            )
+            state.reached(state.node, self._lost.get(rank), self._undelivered.get(rank))
             for rank, state in self._links.states.items()
         )
         save_nodes(self._run, nodes)

@@ -16,7 +16,7 @@ from typing import IO
 
 from llmperf import printable
 from llmperf.errors import LlmperfError, UserError
-from llmperf.launching import PROGRAM
+from llmperf.launching import PROGRAM, ReachedNode
 from llmperf.types import Launcher, Node, NodeCommand
 from llmperf.types.launching import NODE_RANK
 
@@ -77,6 +77,19 @@ class NodeState:
     def silent_seconds(self) -> float:
         """Seconds without a line when the controller last looked."""
         return self.looked - self.heard
+
+    def reached(self, node: Node, lost_seconds: float | None = None, undelivered: str | None = None) -> ReachedNode:
+        """What the run folder keeps of the node, as it was planned."""
+        return ReachedNode(
+            node_rank=self.rank,
+            host=node.host,
+            address=node.address,
+            interface=node.interface,
+            clock_offset_seconds=self.clock_offset_seconds,
+            clock_error_seconds=self.clock_error_seconds,
+            lost_seconds=lost_seconds,
+            undelivered=undelivered,
+        )
 
 
 class Links:

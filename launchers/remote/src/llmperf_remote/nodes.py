@@ -13,7 +13,6 @@ import click
 import msgspec
 from llmperf import compact_hosts, decode, print_json
 from llmperf.errors import UserError
-from llmperf.launching import ReachedNode as RecordedNode
 from llmperf.launching import files_of_node, read_nodes, save_nodes, this_interpreter
 from llmperf.types import Launcher, Node, NodeCommand, NodesChecked, NodesReached, Plan, ReachedNode, ReachedNodes
 from llmperf.types.remote import Chooser, Container, NodesCheck
@@ -250,15 +249,7 @@ class Nodes:
         for rank in nodes:
             count = sum(receiver.sizes.get(name, 0) - before.get(name, 0) for name in files[rank])
             told.append(f"node {rank} ({plan.nodes[rank].host}): {count:,} bytes of records and logs were fetched")
-            known = reached.get(rank) or RecordedNode(
-                node_rank=rank,
-                host=plan.nodes[rank].host,
-                address=plan.nodes[rank].address,
-                interface=plan.nodes[rank].interface,
-                clock_offset_seconds=states[rank].clock_offset_seconds,
-                clock_error_seconds=states[rank].clock_error_seconds,
-            )
-            reached[rank] = replace(known, undelivered=None)
+            reached[rank] = replace(reached.get(rank) or states[rank].reached(plan.nodes[rank]), undelivered=None)
         save_nodes(run, tuple(reached[rank] for rank in sorted(reached)))
         return told
 

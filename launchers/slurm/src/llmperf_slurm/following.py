@@ -150,17 +150,7 @@ class Follower:
             if state.ended and task not in known:
                 known[task] = state
         if not states and not self._all_ended():
-            known = {
-                task: JobState(
-                    task=task,
-                    state=UNKNOWN,
-                    reason="Slurm does not remember it",
-                    nodes=None,
-                    exit_code=None,
-                    restarts=0,
-                )
-                for task in self._states or [""]
-            }
+            known = {task: JobState(task=task, reason="Slurm does not remember it") for task in self._states or [""]}
         for task, state in known.items():
             before = self._states.get(task)
             if before is not None and state.restarts > before.restarts:
@@ -251,15 +241,15 @@ class JobState:
 
     task: str
     """Number of the task; empty for a job that is no array, `1-3` for tasks that have not been started."""
-    state: str
+    state: str = UNKNOWN
     """Such as `RUNNING`."""
-    reason: str | None
+    reason: str | None = None
     """Reason why it waits or ended, such as `Resources`."""
-    nodes: str | None
+    nodes: str | None = None
     """Its nodes, such as `gpu[1-4]`."""
-    exit_code: int | None
+    exit_code: int | None = None
     """That of the batch script, 128 and the signal's number if a signal ended it."""
-    restarts: int
+    restarts: int = 0
     """How often it has been requeued."""
 
     @property
@@ -314,16 +304,8 @@ def remembered(job: str) -> tuple[JobState, ...]:
         number, state, code, nodes = (*line.split("|"), "", "", "", "")[:4]
         if number.partition("_")[0] != job:
             continue
-        states.append(
-            JobState(
-                task=number.partition("_")[2],
-                state=state.split()[0] if state.split() else UNKNOWN,  # `CANCELLED by 1000`
-                reason=None,
-                nodes=_known(nodes),
-                exit_code=_exit_code(code),
-                restarts=0,
-            )
-        )
+        task, word = number.partition("_")[2], (state.split() or [UNKNOWN])[0]  # `CANCELLED by 1000`
+        states.append(JobState(task=task, state=word, nodes=_known(nodes), exit_code=_exit_code(code)))
     return tuple(states)
 
 
