@@ -36,11 +36,9 @@ def same_device(name: str, other: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DevicePrice:
-    """`[prices."DEVICE MODEL"]`: what one whole device costs."""
+class Price:
+    """What prices have in common."""
 
-    per_hour: NonNegative
-    """Price of one device for an hour, in `currency`."""
     currency: str
     """ISO 4217, such as `USD`."""
     date: Date
@@ -50,17 +48,19 @@ class DevicePrice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ElectricityPrice:
+class DevicePrice(Price):
+    """`[prices."DEVICE MODEL"]`: what one whole device costs."""
+
+    per_hour: NonNegative
+    """Price of one device for an hour, in `currency`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ElectricityPrice(Price):
     """`[electricity]`: what a kilowatt hour costs."""
 
     per_kwh: NonNegative
     """In `currency`."""
-    currency: str
-    """ISO 4217, such as `USD`."""
-    date: Date
-    """When the price held."""
-    source: str
-    """Where it is published, or who offered it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,7 +122,7 @@ def unused_prices(folder: Path) -> Path | None:
 def _checked(content: Mapping[str, object], path: Path) -> Prices | None:
     """The prices; None if there are none. UserError also for a currency or a source that says nothing."""
     tables = read_options(content, PriceTables, str(path))
-    named: dict[str, DevicePrice | ElectricityPrice] = {f"prices.{name}": of for name, of in tables.prices.items()}
+    named: dict[str, Price] = {f"prices.{name}": of for name, of in tables.prices.items()}
     if tables.electricity is not None:
         named["electricity"] = tables.electricity
     for name, price in named.items():

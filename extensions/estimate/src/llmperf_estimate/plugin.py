@@ -8,12 +8,7 @@ from typing import TYPE_CHECKING
 from llmperf import hookimpl
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
-
-    from llmperf.types import DocumentKind, Finding, Plan, PlanCheck, Sheet
-
-    from llmperf_estimate.types import Estimate
+    from llmperf.types import DocumentKind, Plan, PlanCheck
 
 
 @hookimpl
@@ -22,12 +17,6 @@ def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
     from llmperf_estimate.checks import plan_checks
 
     yield from plan_checks(plan)
-
-
-def _sheets(estimate: Estimate, path: Path, findings: Sequence[Finding]) -> list[Sheet]:
-    from llmperf_estimate.sheets import estimate_sheets
-
-    return estimate_sheets(estimate, path, findings)
 
 
 @hookimpl
@@ -51,6 +40,6 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             ),
             schema=lambda: llmperf_schemas.load("estimate"),
             type=lambda: import_module("llmperf_estimate.types").Estimate,
-            sheets=_sheets,
+            sheets=lambda *estimate: import_module("llmperf_estimate.sheets").estimate_sheets(*estimate),
         )
     ]

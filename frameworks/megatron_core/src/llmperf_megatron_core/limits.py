@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import llmperf
 from llmperf import setting_problem
@@ -21,10 +22,7 @@ Transformer Engine in place of megatron-core's own."""
 
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why megatron-core cannot train a case on these devices."""
-
-    def problem(where: str, message: str) -> Problem:
-        return setting_problem("megatron_core", where, message)
-
+    problem = partial(setting_problem, "megatron_core")
     model, tuning = spec.model, spec.tuning
     yield from library_problems("megatron_core", "megatron-core", TESTED, SUPPORTED, spec, probe)
     if (scaling := model.rope_scaling) is not None and scaling.method != "llama3":

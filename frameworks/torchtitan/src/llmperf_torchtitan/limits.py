@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import llmperf
 from llmperf import setting_problem
@@ -18,10 +19,7 @@ TESTED = "0.3"
 
 def problems(spec: RunSpec, probe: Probe, layout: Layout) -> Iterator[Problem]:
     """Every reason why torchtitan cannot train a case on these devices."""
-
-    def problem(where: str, message: str) -> Problem:
-        return setting_problem("torchtitan", where, message)
-
+    problem = partial(setting_problem, "torchtitan")
     model, tuning = spec.model, spec.tuning
     yield from library_problems("torchtitan", "torchtitan", TESTED, SUPPORTED, spec, probe)
     if (scaling := model.rope_scaling) is not None and (scaling.method != "llama3" or model.qk_norm != "none"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from importlib.util import find_spec
 
 import llmperf
@@ -61,10 +62,7 @@ def problems(spec: RunSpec, probe: Probe) -> Iterator[Problem]:
     from llmperf_huggingface.importing import made
     from llmperf_huggingface.reading import expressed
 
-    def problem(where: str, message: str) -> Problem:
-        return setting_problem("transformers", where, message)
-
-    tuning, contract = spec.tuning, spec.contract
+    problem, tuning, contract = partial(setting_problem, "transformers"), spec.tuning, spec.contract
     try:
         config = huggingface_config(spec.model)
         if spec.model.counted is None:  # what its class builds, by what its configuration is read as
