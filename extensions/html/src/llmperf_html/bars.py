@@ -9,9 +9,6 @@ from html import escape
 from math import isfinite
 
 from llmperf.reporting import (
-    AMOUNT,
-    PERCENT,
-    SIGNIFICANT,
     THROUGHPUT,
     UNKNOWN,
     printable,
@@ -24,7 +21,7 @@ from llmperf.reporting import (
 from llmperf.types import Rounding, Sheet
 from llmperf_compare.ranking import Entry, Standing
 
-from llmperf_html.columns import DAYS
+from llmperf_html.columns import COLUMNS, PageColumn
 
 SHOWN = 10
 """Entries of a contract that have bars at first; more are folded."""
@@ -42,30 +39,8 @@ RANKS = "token/p/s: tokens per second of one rank, which has a whole device unle
 """Unit of the throughput."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """A figure with bars."""
-
-    key: str
-    """Key in `Entry.figures`."""
-    title: str
-    """English title of its column."""
-    rounding: Rounding
-    less_is_better: bool = False
-    whole: float | None = None
-    """The value of a bar of full length; None for the largest value of a contract."""
-
-
-METRICS = (
-    Metric(key="tokens_per_second_per_device", title="token/p/s", rounding=THROUGHPUT),
-    Metric(key="mfu_nominal", title="MFU (nominal)", rounding=PERCENT, whole=1.0),
-    Metric(key="joules_per_token", title="J per token", rounding=SIGNIFICANT, less_is_better=True),
-    Metric(key="cost_per_million_tokens", title="cost per million tokens", rounding=AMOUNT, less_is_better=True),
-    Metric(key="train_cost", title="cost of a training", rounding=AMOUNT, less_is_better=True),
-    Metric(key="train_seconds", title="training, days", rounding=DAYS, less_is_better=True),
-    Metric(key="train_device_hours", title="training, device hours", rounding=AMOUNT, less_is_better=True),
-    Metric(key="scaling_efficiency", title="scaling efficiency", rounding=PERCENT, whole=1.0),
-)
+METRICS = sorted((column for column in COLUMNS if column.bar), key=lambda column: column.bar)
+"""Figures with bars, by their keys in `Entry.figures`."""
 BEYOND = "longer than its bar"
 """Label of a figure above all others of an entry with errors; the other bars keep their scale."""
 VERDICTS = {
@@ -188,7 +163,7 @@ def _contract(contract: Mapping[str, str], language: str) -> str:
 def _row(
     entry: Entry,
     rank: int,
-    metrics: Sequence[Metric],
+    metrics: Sequence[PageColumn],
     most: Mapping[tuple[str, str], float],
     href_of: Callable[[Entry], str],
     language: str,
@@ -256,14 +231,14 @@ def verdict_text(entry: Entry, language: str) -> str:
     return f"{text} ({word(note, language)})" if note else text
 
 
-def sharing_text(entry: Entry, metric: Metric, language: str) -> str:
+def sharing_text(entry: Entry, metric: PageColumn, language: str) -> str:
     """Share of a device that a rank has, and the throughput of a whole device; empty if ranks do not share devices."""
     speed, whole = entry.figures.get(metric.key), entry.figures.get("tokens_per_second_per_whole_device")
     if metric.key != "tokens_per_second_per_device" or speed is None or whole is None or not whole.median:
         return ""
     share = Fraction(speed.median / whole.median).limit_denominator(1000)
     text = word("a rank has {share} of a device; whole device {figure}", language)
-    return text.format(share=share, figure=rounded(whole.median, metric.rounding))
+    return text.format(share=share, figure=rounded(whole.median, THROUGHPUT))
 
 
 def changes_text(entry: Entry) -> str:
@@ -274,7 +249,7 @@ def changes_text(entry: Entry) -> str:
     return " · ".join(filter(None, (changes, " ".join(settings))))
 
 
-def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], float], language: str) -> str:
+def _figure(entry: Entry, metric: PageColumn, longest: Mapping[tuple[str, str], float], language: str) -> str:
     figure, label = entry.figures.get(metric.key), f' data-label="{_text(metric.title, language)}"'
     if figure is None:
         return f'<td class="figure unknown"{label} data-value="">{_text("unknown", language)}</td>'
@@ -310,14 +285,15 @@ def _figure(entry: Entry, metric: Metric, longest: Mapping[tuple[str, str], floa
     )
 
 
-def number(value: float, rounding: Rounding) -> str:
+def number(value: float, rounding: Rounding | None) -> str:
     """A number as HTML that `dom.js` writes anew in the reader's locale."""
+    assert rounding is not None, "a figure with bars has one"
     text = escape(rounded(value, rounding))
     style = f"{rounding.style} {rounding.digits} {rounding.divisor}"
     return f'<data value="{value!r}" data-rounding="{style}">{text}</data>'
 
 
-def largest(entries: Sequence[Entry], metrics: Sequence[Metric]) -> dict[tuple[str, str], float]:
+def largest(entries: Sequence[Entry], metrics: Sequence[PageColumn]) -> dict[tuple[str, str], float]:
     """The value of a full bar, by figure and currency; entries with errors do not count where there are others."""
     most: dict[tuple[str, str], float] = {}
     for metric in metrics:

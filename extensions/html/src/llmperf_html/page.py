@@ -133,7 +133,11 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
         "verdicts": " ".join(closing_lines(sheets, language)),
         "words": {name: word(english, language) for name, english in WORDS.items()},
         "columns": [
-            {name: value for name, value in asdict(column).items() if name not in ("key", "also", "figure")}
+            {
+                name: value
+                for name, value in asdict(column).items()
+                if name not in ("key", "also", "figure", "bar", "whole")
+            }
             | {"title": word(column.title, language)}
             for column in COLUMNS
         ],
