@@ -9,22 +9,12 @@ import torch
 import torch.distributed
 from llmperf.types.tracing import Collective, Phase
 
-from llmperf_torchkit.tracing.operations import operation_name, tensors_in
+from llmperf_torchkit.tracing.operations import TABLES, operation_name, tensors_in
 
-PATTERNS: tuple[tuple[Collective, str, str], ...] = (
-    ("all_reduce", "input", "allreduce_ allreduce_coalesced_ all_reduce all_reduce_ all_reduce_coalesced"),
-    ("all_gather", "output", "allgather_ _allgather_base_ allgather_coalesced_ allgather_into_tensor_coalesced_"),
-    ("all_gather", "result", "all_gather_into_tensor all_gather_into_tensor_out all_gather_into_tensor_coalesced"),
-    ("reduce_scatter", "input", "reduce_scatter_ _reduce_scatter_base_ reduce_scatter_tensor_coalesced_"),
-    ("reduce_scatter", "input", "reduce_scatter_tensor reduce_scatter_tensor_out reduce_scatter_tensor_coalesced"),
-    ("all_to_all", "input", "alltoall_ alltoall_base_ all_to_all_single"),
-    ("broadcast", "input", "broadcast_ broadcast"),
-    ("reduce", "input", "reduce_"),
-    ("send_receive", "input", "send recv_"),
-)
-NAMES = {name: (collective, whole) for collective, whole, names in PATTERNS for name in names.split()}
-"""By operation: the pattern, and which tensors are the whole: the second argument of an operation of c10d is its
-input if it has both, the first its output."""
+NAMES: dict[str, tuple[Collective, str]] = {
+    name: (pattern["collective"], pattern["whole"]) for pattern in TABLES["collectives"] for name in pattern["names"]
+}
+"""By operation: the pattern, and which tensors are the whole, `input`, `output` or `result`."""
 
 
 @dataclass(slots=True)

@@ -1,7 +1,7 @@
 """Classification of dispatched operations: kind, FLOPs, bytes, dtype and shape.
 
-To classify a new operation, add its name to `KINDS`; to classify what a function or a module computes by general
-operations, add the function to `CALLERS` or the end of the module's class name to `MODULES`.
+`operations.toml` has the names. To classify a new operation, add its name to `kinds`; to classify what a function or a
+module computes by general operations, add the function to `callers` or the end of the module's class name to `modules`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
+from pathlib import Path
 from traceback import walk_stack
 from types import FrameType
 from typing import Any
 
 import torch
+from llmperf import read_toml
 from llmperf.types.tracing import OperationKind
 
 SCALED_PRODUCTS = ("aten._scaled_mm", "aten._scaled_mm_v2")
@@ -25,67 +27,16 @@ PRODUCTS = ("aten.mm", "aten.addmm", "aten.addmm_", "aten.bmm", "aten.baddbmm", 
 """Matrix products, whose last two tensors are the factors."""
 GROUPED_PRODUCT = "aten._grouped_mm"
 """Products of rows in groups, or of two matrices group by group."""
-KINDS: dict[str, OperationKind] = {
-    **dict.fromkeys((*PRODUCTS, GROUPED_PRODUCT), "matmul"),
-    **dict.fromkeys(("aten._fused_rms_norm", "aten._fused_rms_norm_backward", "aten.native_layer_norm"), "norm"),
-    **dict.fromkeys(("aten.silu", "aten.silu_", "aten.silu_backward", "aten.gelu", "aten.gelu_backward"), "activation"),
-    **dict.fromkeys(
-        ("aten._log_softmax", "aten._log_softmax_backward_data", "aten.nll_loss_forward", "aten.nll_loss_backward",
-         "aten.cross_entropy_loss"),
-        "loss",
-    ),
-    **dict.fromkeys(("aten.embedding", "aten.embedding_dense_backward"), "embedding"),
-    **dict.fromkeys(
-        ("aten._to_copy", "aten.copy_", "aten.clone", "aten.cat", "aten.stack", "aten.zero_", "aten.fill_",
-         "aten.zeros", "aten.zeros_like", "aten.ones_like", "aten.full", "aten.full_like", "aten.new_zeros",
-         "aten.constant_pad_nd", "aten._foreach_copy_", "aten._foreach_zero_", "aten.split_with_sizes_copy",
-         "aten.new_full", "aten.contiguous", "aten.index_select", "aten.slice_backward", "aten.select_backward",
-         "fsdp.all_gather_copy_in", "fsdp.split_with_sizes_copy", "fsdp.chunk_cat",
-         "fsdp.chunk_cat_mixed_dtype", "aten._chunk_cat"),
-        "copy",
-    ),
-}  # fmt: skip
-"""By the operation's name without its overload; `attention` and `optimizer` are recognised by their prefixes."""
-PREFIXES: dict[OperationKind, tuple[str, ...]] = {
-    "attention": (
-        "aten._scaled_dot_product", "aten._flash_attention", "aten._efficient_attention", "aten.flex_attention",
-        "higher_order.flex_attention", "flex_attention", "llmperf.flex_attention",
-    ),
-    "optimizer": ("aten._fused_adam", "aten._foreach", "aten._amp_"),
-    "rope": ("llmperf.rope",),
-    "activation": ("llmperf.swiglu",),
-}  # fmt: skip
-"""Beginnings of operations' names."""
-CALLERS: dict[OperationKind, str] = {
-    "rope": "rotate rotate_half apply_rotary_pos_emb apply_rotary_emb",
-    "attention": "eager_attention causal_alibi",
-    "norm": "rms_norm separate_rms_norm",
-    "loss": "mean_cross_entropy sharded_cross_entropy linear_cross_entropy",
-    "optimizer": "clip_grad_norm_",
-    "activation": "swiglu _clamped_swiglu _geglu",
-}
-FUNCTIONS = {name: kind for kind, names in CALLERS.items() for name in names.split()}
-"""By the function that calls the operation, however far above it."""
-MODULES: tuple[tuple[str, OperationKind], ...] = (
-    ("RMSNorm", "norm"),
-    ("RmsNorm", "norm"),
-    ("RotaryEmbedding", "rope"),
-    ("Rotary", "rope"),
-    ("MLP", "activation"),
-    ("FeedForward", "activation"),
-    ("Attention", "elementwise"),
-)
-"""By the end of the class name of the innermost module; the first that matches ends the search."""
+TABLES = read_toml(Path(__file__).with_suffix(".toml"))
+KINDS: dict[str, OperationKind] = {name: kind for kind, names in TABLES["kinds"].items() for name in names}
+KINDS |= dict.fromkeys((*PRODUCTS, GROUPED_PRODUCT), "matmul")
+PREFIXES: dict[OperationKind, tuple[str, ...]] = {kind: tuple(names) for kind, names in TABLES["prefixes"].items()}
+FUNCTIONS: dict[str, OperationKind] = {name: kind for kind, names in TABLES["callers"].items() for name in names}
+MODULES: tuple[tuple[str, OperationKind], ...] = tuple(TABLES["modules"].items())
+FREE = frozenset(TABLES["free"])
+"""Operations without a kernel."""
 FRAMES = 14
 """How far above an operation its function or module is looked for."""
-FREE = {
-    "aten.detach", "aten.alias", "aten._unsafe_view", "aten.empty", "aten.empty_like", "aten.new_empty",
-    "aten.empty_strided", "aten.new_empty_strided", "aten.lift_fresh", "aten.set_", "aten.view", "aten._reshape_alias",
-    "prim.device", "aten.is_pinned", "aten._pin_memory", "profiler._record_function_enter_new",
-    "profiler._record_function_exit", "aten.resize_", "inductor.resize_storage_bytes_", "aten.record_stream",
-    "aten._local_scalar_dense", "aten.is_same_size", "aten.sym_size", "aten.sym_numel", "aten.sym_stride",
-}  # fmt: skip
-"""Operations without a kernel."""
 WRITES_ONLY = {"aten.zero_", "aten.fill_", "aten.copy_", "aten._foreach_copy_", "aten._foreach_zero_"}
 """Operations that do not read what they write to."""
 DTYPES = {
