@@ -158,11 +158,13 @@ def test_a_framework_without_profiler_is_refused_before_anything_starts(stub_pla
     changes = []
     prepare(SimpleNamespace(values={"trace": 3}, change_plan=changes.append))
     planned = Planned(
-        resolved=SimpleNamespace(
-            options=RunOptions(changes=tuple(changes)),
-            machine=SimpleNamespace(here=True),
-            plugins=Plugins(),
-        ),
+        spec=None,
+        site=None,
+        options=RunOptions(changes=tuple(changes)),
+        machine=SimpleNamespace(here=True),
+        plugins=Plugins(),
+        flops=None,
+        batch=None,
         plan=stub_plan(),
     )
     with pytest.raises(UserError, match="--trace: framework stub has no profiler here"):

@@ -81,18 +81,18 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     """Name and value of each line."""
     spec, probe = outcome.spec, outcome.machine.probe
     yield "case", spec.case + (" (a variant: the contract is changed)" if spec.variant else "")
-    yield "model", f"{spec.model.name}, {outcome.resolved.flops.parameters:,} parameters"
+    yield "model", f"{spec.model.name}, {outcome.flops.parameters:,} parameters"
     yield "framework", spec.tuning.framework
     where = "from the catalogue, nothing can be started"
     if outcome.machine.here:
         nodes = outcome.machine.node_list[: spec.tuning.nodes]
         remote = f"on {compact_hosts(node.host for node in nodes)}"
-        where = "on this machine" if outcome.resolved.site.launcher == LOCAL else remote
+        where = "on this machine" if outcome.site.launcher == LOCAL else remote
         where = f"simulated {where}" if probe.simulated else where
     yield ("devices", f"{spec.tuning.nodes} x {spec.tuning.devices} {probe.devices[0].model} ({probe.vendor}, {where})")
     yield from ((f"{probe.vendor} says", line) for line in probe.problems)
     yield "precision", spec.contract.precision
-    if batch := outcome.resolved.batch:
+    if batch := outcome.batch:
         layout = outcome.plan.layout if outcome.plan else standard_layout(spec)
         ranks = "1 rank" if layout.world_size == 1 else f"{layout.world_size} ranks"
         sharding = f", sharding stage {layout.sharding_stage} over {layout.sharding_degree}"
@@ -105,7 +105,7 @@ def facts(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if spec.model.mixture is not None:
         yield "routing", routing_text(spec.contract)
     yield "steps", f"{spec.contract.steps}, the first {spec.contract.warmup_steps} not measured"
-    for entry in outcome.resolved.flops.per_token:
+    for entry in outcome.flops.per_token:
         yield f"FLOPs per token, {entry.convention}", f"{entry.flops:.6g} = {entry.formula}"
     if outcome.plan is not None:
         yield from _plan_facts(outcome, outcome.plan)

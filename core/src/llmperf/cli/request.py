@@ -179,8 +179,6 @@ NAMED_DEVICES = 2
 
 def case_of(asked: Request) -> PlannedCase:
     """The case of a request."""
-    from functools import partial
-
     from llmperf.cases.library import whole_library
     from llmperf.cases.overlays import Facts, on_other_devices
     from llmperf.cases.settings import from_command_line
@@ -217,7 +215,7 @@ def case_of(asked: Request) -> PlannedCase:
         problems=outcome.problems,
         assumed_rates=outcome.plugins.rates(device.model),
         tuned_elsewhere=tuple(elsewhere),
-        smaller=partial(smaller, outcome, asked),
+        smaller=lambda: ((settings, planned.plan) for settings, planned in smaller(outcome, asked)),
         refuse=refuse,
     )
 

@@ -72,12 +72,7 @@ def builtins(value: Any) -> Any:
     return msgspec.to_builtins(value, enc_hook=_plain)
 
 
-_IRREGULAR = (
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_IRREGULAR = {stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -98,7 +93,7 @@ def open_regular(path: Path) -> BinaryIO:
 def _irregular(path: Path, mode: int) -> OSError:
     if stat.S_ISDIR(mode):
         return IsADirectoryError(EISDIR, os.strerror(EISDIR), str(path))
-    found = next((name for is_kind, name in _IRREGULAR if is_kind(mode)), "something else")
+    found = _IRREGULAR.get(stat.S_IFMT(mode), "something else")
     return OSError(EINVAL, f"expected a regular file, found {found}", str(path))
 
 

@@ -127,7 +127,7 @@ class Worker:
                 warmup = min(1 if plan.purpose == "rerun" else plan.spec.contract.warmup_steps, plan.steps - 1)
                 loop = MeasuredLoop(trainer, device, self._recorder, self.rank, further)
                 window = loop.run(plan.steps, warmup, self.enter)
-                peak, reserved = device.peak_memory_bytes(), peak_reserved_bytes(device)
+                peak, reserved = device.peak_memory_bytes(), getattr(device, "peak_reserved_bytes", lambda: None)()
                 compiling = seconds_of(trainer, "compile_seconds")
                 figures = {} if plan.purpose == "rerun" else self._evaluate(trainer)
                 self.record(
@@ -216,12 +216,6 @@ def data_fingerprint() -> str | None:
     """The fingerprint of the data that this process has opened first; None if it has opened none."""
     batches = sys.modules.get("llmperf.tokens.batches")  # imports numpy, which a trainer may not need
     return next(iter(batches.opened), None) if batches is not None else None
-
-
-def peak_reserved_bytes(device: Device) -> int | None:
-    """The most memory that the device's allocator has reserved; None for a device that does not report it."""
-    query: Callable[[], int | None] | None = getattr(device, "peak_reserved_bytes", None)
-    return query() if query is not None else None
 
 
 def texts_of(trainer: Trainer, name: Literal["kernels", "precisions"]) -> dict[str, str]:

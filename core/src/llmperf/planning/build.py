@@ -6,8 +6,9 @@ import datetime
 import math
 import re
 import secrets
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 from llmperf.accounting.flops import flops_of, workload_of
 from llmperf.accounting.model_states import stage_state_bytes
@@ -79,8 +80,9 @@ def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: 
                 raise
     if worker is not None:
         problems += framework_problems(spec, worker, probe, plugins, laid_out=laid_out)
+    known: dict[str, Any] = {field.name: getattr(resolved, field.name) for field in fields(resolved)}
     if worker is None or resolved.batch is None:
-        return Refused(resolved=resolved, problems=tuple(problems), plan=None)
+        return Refused(**{**known, "problems": tuple(problems)}, plan=None)
     plan, expected, fits = _drafted(resolved, resolved.batch, worker), list[Problem](), True
     if all(problem.code != "framework_fault" for problem in problems):
         check, expected, fits = checked(plan, resolved.plugins)
@@ -88,8 +90,9 @@ def plan_on(machine: Machine, selection: Selection, site: Site = HERE, options: 
     states = memory_problems(plan.state_bytes_per_stage, plan.probe, plan.device_share)
     problems += states or (expected if options.preflight else [])
     if problems:
-        return Refused(resolved=resolved, problems=tuple(problems), plan=replace(plan, problems=tuple(problems)))
-    return Planned(resolved=resolved, plan=plan, fits=fits)
+        plan = replace(plan, problems=tuple(problems))
+        return Refused(**{**known, "problems": plan.problems}, plan=plan)
+    return Planned(**known, plan=plan, fits=fits)
 
 
 def resolve_on(machine: Machine, selection: Selection, site: Site = HERE, options: RunOptions = USUAL) -> Resolved:

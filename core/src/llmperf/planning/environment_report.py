@@ -30,7 +30,7 @@ START = b'{"llmperf_version":'
 
 def environment_report(vendor: str | None) -> EnvironmentReport:
     """The report of this environment. `vendor` names the only vendor plugin to ask for devices; all if it is None."""
-    from llmperf.planning.vendors import probe, probe_all
+    from llmperf.planning.vendors import probe_all
     from llmperf.plugins.discovery import discover
     from llmperf.plugins.facts import required_problem
     from llmperf.plugins.faults import printing_aside
@@ -44,13 +44,7 @@ def environment_report(vendor: str | None) -> EnvironmentReport:
                 problem = unmet_problem(found) or required_problem(found)
             plugins.append(InstalledPlugin(role=found.role, name=found.name, distribution=found.distribution,
                                            version=found.version, problem=problem))  # fmt: skip
-        if vendor is None:
-            probes, left_out = probe_all()
-        else:
-            try:
-                probes, left_out = [probe(vendor)], []
-            except LlmperfError as error:
-                probes, left_out = [], [str(error)]
+        probes, left_out = probe_all(vendor)
     return EnvironmentReport(
         llmperf_version=__version__,
         python_version=platform.python_version(),

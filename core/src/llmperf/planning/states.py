@@ -130,46 +130,18 @@ class Resolved:
     """The numerator of MFU under every convention."""
     batch: Batch | None
     """Division of the batch; None if the contract's figures do not fit together, and `problems` says why."""
-    problems: tuple[Problem, ...]
+    problems: tuple[Problem, ...] = ()
     """Problems that do not depend on the framework."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Outcome:
-    """The part that both outcomes of planning share."""
-
-    resolved: Resolved
-    """The case, the machine and the plugins."""
-
-    @property
-    def spec(self) -> RunSpec:
-        """The case with overlays and settings applied."""
-        return self.resolved.spec
-
-    @property
-    def machine(self) -> Machine:
-        """The devices to plan for."""
-        return self.resolved.machine
-
-    @property
-    def plugins(self) -> Plugins:
-        """The plugins of the run."""
-        return self.resolved.plugins
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Planned(_Outcome):
-    """A run that can be started, if the machine is here."""
+class Planned(Resolved):
+    """A run that can be started, if the machine is here: it has no problems."""
 
     plan: Plan
     """The plan, without problems."""
     fits: bool = True
     """No check doubts that the devices suffice."""
-
-    @property
-    def problems(self) -> tuple[Problem, ...]:
-        """None."""
-        return ()
 
     def answers(self, hook: str) -> bool:
         """Check whether a plugin of the run answers a hook."""
@@ -178,17 +150,15 @@ class Planned(_Outcome):
     def changed(self) -> Planned:
         """Apply the changes of plugins that added options to the command."""
         planned = self
-        for change in self.resolved.options.changes:
+        for change in self.options.changes:
             planned = replace(planned, plan=change(planned))
         return planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused(_Outcome):
-    """A run that cannot be started, with every reason that is known."""
+class Refused(Resolved):
+    """A run that cannot be started; `problems` has every known reason, of contract, machine and framework."""
 
-    problems: tuple[Problem, ...]
-    """One or more: of the contract, the machine and the framework."""
     plan: Plan | None
     """The plan with its problems, to be shown; None if there is no layout or the framework could not be asked."""
 

@@ -73,10 +73,10 @@ def asked(found: Found, plugins: Plugins) -> Probe:
     return seen
 
 
-def probe_all() -> tuple[list[Probe], list[str]]:
-    """The devices that each installed vendor plugin sees here, and one line for each plugin that failed."""
+def probe_all(vendor: str | None = None) -> tuple[list[Probe], list[str]]:
+    """The devices that each installed vendor plugin, or the named one, sees here, and one line for each that failed."""
     seen, broken = [], []
-    for name in names("vendor"):
+    for name in names("vendor") if vendor is None else [vendor]:
         try:
             seen.append(probe(name))
         except LlmperfError as error:

@@ -71,7 +71,7 @@ def measure(
             planned = with_peak(planned)
         folder = out / (name or run_id(planned.spec.case, planned.plan.vendor, planned.spec.tuning.framework))
         plan = replace(planned.changed().plan, run_id=folder.name, created=utc_time())
-        logs = [each for opened in planned.resolved.options.followers for each in opened()]
+        logs = [each for opened in planned.options.followers for each in opened()]
         observers, result = Observers(plugins, warn, logs), None
         with printing_aside():  # observers may print, from threads of their own
             try:

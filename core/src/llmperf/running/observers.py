@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError
@@ -39,19 +39,18 @@ class _ObserverThread:
         self._limit_seconds = limit_seconds
         self.label = f"observer {observer.name!r} of {who(owner)}"
         self._changed = threading.Condition()
-        self._started: Call | None = None
         self._progress: Progress | None = None
         self._steps: deque[StepProgress] = deque(maxlen=MAX_WAITING_STEPS)
         self._ended: Call | None = None
         self._busy_since: float | None = None
         self._busy_with = ""
-        self._steps_given = -STEPS_INTERVAL_SECONDS
         self.problem: str | None = None
         """Why the observer was dropped."""
-        self._thread = threading.Thread(target=self._run, name=f"llmperf-observer-{observer.name}", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def start(self, plan: Plan, folder: Path) -> None:
-        self._started = ("started", (plan, folder))
+        name = f"llmperf-observer-{self._observer.name}"
+        self._thread = threading.Thread(target=self._run, args=(plan, folder), name=name, daemon=True)
         self._thread.start()
 
     def put(self, progress: Progress, steps: Sequence[StepProgress]) -> None:
@@ -73,43 +72,41 @@ class _ObserverThread:
 
     def finish(self) -> None:
         """Wait until the observer has taken its last call or has been dropped."""
-        while self._thread.is_alive() and self.problem is None:
+        while self._thread is not None and self._thread.is_alive() and self.problem is None:
             self._thread.join(0.05)
             self.check()
 
-    def _run(self) -> None:
-        while self.problem is None:
-            name, arguments = self._next()
+    def _run(self, plan: Plan, folder: Path) -> None:
+        for name, arguments in self._calls(plan, folder):
             self._busy_with, self._busy_since = name, time.monotonic()
             try:
                 getattr(self._observer, name)(*arguments)
             except BaseException as error:  # also SystemExit, which would end this thread silently
                 self.problem = self.problem or f"{HOOK}: {name} raised {described(error)}"
             self._busy_since = None
-            if name == "ended":
+            if self.problem is not None:
                 return
 
-    def _next(self) -> Call:
-        """The next call: the start, then steps once a second and the latest progress, then the end."""
-        with self._changed:
-            while True:
-                if self._started is not None:
-                    call, self._started = self._started, None
-                    return call
-                if self._steps and (self._ended or self._seconds_to_steps() <= 0):
-                    steps = tuple(self._steps)
+    def _calls(self, plan: Plan, folder: Path) -> Iterator[Call]:
+        """The start, then steps once a second and the latest progress, then the end."""
+        yield "started", (plan, folder)
+        next_steps = 0.0
+        while True:
+            with self._changed:
+                seconds = next_steps - time.monotonic()
+                if self._steps and (self._ended or seconds <= 0):
+                    call: Call = "steps", (tuple(self._steps),)
                     self._steps.clear()
-                    self._steps_given = time.monotonic()
-                    return "steps", (steps,)
-                if self._progress is not None:
-                    progress, self._progress = self._progress, None
-                    return "progress", (progress,)
-                if self._ended is not None:
-                    return self._ended
-                self._changed.wait(self._seconds_to_steps() if self._steps else None)
-
-    def _seconds_to_steps(self) -> float:
-        return self._steps_given + STEPS_INTERVAL_SECONDS - time.monotonic()
+                    next_steps = time.monotonic() + STEPS_INTERVAL_SECONDS
+                elif self._progress is not None:
+                    call, self._progress = ("progress", (self._progress,)), None
+                elif self._ended is not None:
+                    break
+                else:
+                    self._changed.wait(seconds if self._steps else None)
+                    continue
+            yield call
+        yield self._ended
 
 
 class Observers:

@@ -28,9 +28,7 @@ def with_suggestions(outcome: Outcome, request: Request) -> Outcome:
     suggestion, advised = "", [FRAMEWORK_PROBLEM]
     if all(problem.code in MEMORY_PROBLEMS for problem in outcome.problems) and outcome.plan is not None:
         advised = [*MEMORY_PROBLEMS]
-        tried = islice(candidates(outcome.plan), MOST_TRIED)
-        plans = ((settings, _planned_with(outcome, request, settings)) for settings in tried)
-        nearest = next((settings for settings, planned in plans if planned is not None and planned.fits), None)
+        nearest = next((settings for settings, planned in smaller(outcome, request) if planned.fits), None)
         options = " ".join(f"--set {shlex.quote(setting)}" for setting in nearest or ())
         suggestion = f"; nearest that fits: {options}" if nearest else ""
     elif any(problem.code in advised for problem in outcome.problems) and outcome.machine.here:
@@ -66,12 +64,12 @@ def _usable_frameworks(outcome: Outcome, request: Request) -> Iterator[str]:
             yield name
 
 
-def smaller(outcome: Outcome, request: Request) -> Iterator[tuple[tuple[str, ...], Plan]]:
-    """Settings that take less memory and have no problems, with the plan: the nearest first."""
+def smaller(outcome: Outcome, request: Request) -> Iterator[tuple[tuple[str, ...], Planned]]:
+    """Settings that take less memory and have no problems, with the run so planned: the nearest first."""
     for settings in islice(candidates(outcome.plan), MOST_TRIED) if outcome.plan is not None else ():
         planned = _planned_with(outcome, request, settings)
         if planned is not None:
-            yield settings, planned.plan
+            yield settings, planned
 
 
 def candidates(plan: Plan) -> Iterator[tuple[str, ...]]:
