@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from importlib import import_module
+from typing import Any
 
 from llmperf.hookspecs import OWNERS, Role
 
@@ -24,16 +25,8 @@ def checks_of(role: Role) -> tuple[Check, ...]:
     return tuple(one for one in every if one.hook is None or role in OWNERS[one.hook])
 
 
-def subject_of(
-    role: Role,
-    name: str,
-    vendor: str | None = None,
-    settings: tuple[str, ...] = (),
-    case: str | None = None,
-    reference: str | None = None,
-    seed: int | None = None,
-) -> Subject:
-    """The plugin to check; PluginError if there is none of that role and name. Only frameworks use the options."""
+def subject_of(role: Role, name: str, **options: Any) -> Subject:
+    """The plugin to check; PluginError if there is none of that role and name. `options` are of `FrameworkSubject`."""
     if role == "vendor":
         from llmperf_testing.vendor import VendorSubject
 
@@ -41,7 +34,7 @@ def subject_of(
     if role == "framework":
         from llmperf_testing.framework import FrameworkSubject
 
-        return FrameworkSubject(name, vendor, settings, case, reference, seed)
+        return FrameworkSubject(name, **options)
     return Subject(role, name)
 
 

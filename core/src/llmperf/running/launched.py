@@ -82,14 +82,6 @@ def run_plan(
     `launcher` has given the plan's nodes; `warn` gets a line for each thing that disturbs the run. SIGINT, SIGTERM and
     SIGHUP end it as `aborted`. The caller tells `observers` the end.
     """
-    if plan.problems:
-        raise UserError(f"{plan.problems[0].where}: {plan.problems[0].message}")
-    if not plan.worker.agent:
-        raise UserError(
-            f"plan.worker.agent: framework {plan.spec.tuning.framework!r} gave no command that starts its ranks"
-        )
-    if len(plan.nodes) < plan.layout.nodes:
-        raise UserError(f"plan.nodes: expected {plan.layout.nodes} nodes, found {len(plan.nodes)}")
     remote = None
     if plan.launcher != LOCAL:
         remote = (launcher or open_launcher(plan.launcher, plan.vendor)).remote(plan.interpreter)

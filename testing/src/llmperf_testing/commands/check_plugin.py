@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
+from typing import Any
 
 import click
 from llmperf import json_option, print_json
@@ -38,17 +39,7 @@ def _installed(ctx: click.Context, param: click.Parameter, incomplete: str) -> l
 @click.option("--seed", type=click.IntRange(1), metavar="N", help="Seed of the case that a framework trains.")
 @json_option
 @click.pass_context
-def command(
-    ctx: click.Context,
-    name: str,
-    fast: bool,
-    vendor: str | None,
-    settings: tuple[str, ...],
-    case: str | None,
-    reference: str | None,
-    seed: int | None,
-    as_json: bool,
-) -> None:
+def command(ctx: click.Context, /, name: str, fast: bool, as_json: bool, **options: Any) -> None:
     """Check that the installed plugin NAME keeps its contract; needs no pytest and no tests of the plugin's.
 
     Exits with 0 if every check passed or was skipped, 1 if one failed, 2 if there is no such plugin or an option is
@@ -57,16 +48,16 @@ def command(
     from llmperf_testing.running import checks_of, outcomes, subject_of
 
     named = _named(name)
-    if (vendor or settings or case or reference or seed) and not any(one.role == "framework" for one in named):
-        options = "--vendor, --set, --case, --reference and --seed"
-        raise click.UsageError(f"{options} are for frameworks; {name} is a {named[0].role}")
+    if any(options.values()) and not any(one.role == "framework" for one in named):
+        given = "--vendor, --set, --case, --reference and --seed"
+        raise click.UsageError(f"{given} are for frameworks; {name} is a {named[0].role}")
     made: list[Outcome] = []
     tried_on = used_seed = None
     for found in named:
         count = sum(not (fast and one.slow) for one in checks_of(found.role))
         label = f"{found.role} {name}"
         with (
-            subject_of(found.role, name, vendor, settings, case, reference, seed) as subject,
+            subject_of(found.role, name, **options) as subject,
             click.progressbar(outcomes(subject, fast=fast), length=count, label=label, file=sys.stderr) as bar,
         ):
             made += bar
