@@ -25,7 +25,7 @@ KNOWN_LONG = {"core/src/llmperf/hookspecs.py"}
 """Files over the limit: the contract is one file, in the order of a run, and nearly all of it is docstrings."""
 
 BUDGETS = {  # lines of Python; a number only goes down
-    "core": 25450,
+    "core": 25350,
     "schemas": 100,
     "testing": 4850,
     "vendors/ascend": 200,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4650,
     "extensions/watch": 2050,
     "extensions/zh": 50,
-    "outside tests": 92600,
+    "outside tests": 92500,
     "tests": 48950,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
