@@ -312,7 +312,7 @@ def test_an_addition_that_refuses_in_words_has_not_failed(name, check_name, stat
 
 
 SOURCE = Path(llmperf_testing.__file__).parent
-PUBLIC = {"llmperf", "llmperf.errors", "llmperf.hookspecs", "llmperf.types"}
+PUBLIC = {"llmperf", "llmperf.errors", "llmperf.hookspecs", "llmperf.lazy", "llmperf.types"}
 
 MOST = 30
 """Private modules that are still imported; lower it when an import goes."""

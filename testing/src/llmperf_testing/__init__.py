@@ -10,23 +10,20 @@ Only `VendorContract` and `FrameworkContract` need pytest.
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf_testing.contract import FrameworkContract as FrameworkContract
     from llmperf_testing.contract import VendorContract as VendorContract
 
-_HOMES = {"VendorContract": "llmperf_testing.contract", "FrameworkContract": "llmperf_testing.contract"}
-
-__all__ = ["FrameworkContract", "VendorContract"]
+__all__, _imported = lazily(globals())
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'llmperf_testing' has no attribute {name!r}")
     try:
-        return getattr(import_module(_HOMES[name]), name)
+        return _imported(name)
     except ModuleNotFoundError as error:
         if error.name != "pytest":
             raise

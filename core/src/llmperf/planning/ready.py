@@ -71,11 +71,6 @@ def rates_of(plan: Plan, machine: Machine, plugins: Plugins) -> tuple[DeviceRate
     return plugins.rates(machine.probe.devices[0].model), tuple(notes)
 
 
-def sought_peak(planned: Planned) -> tuple[str, Dtype]:
-    """The vendor, and the dtype of the products whose peak it is asked for."""
-    return planned.machine.vendor, precision_recipe(planned.spec.contract.precision).products
-
-
 def with_peak(planned: Planned) -> Planned:
     """The same run; if its plan has no peak, its vendor is asked again, such as after a host was too busy."""
     if planned.plan.peak is not None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from llmperf.accounting.precisions import products_dtype
 from llmperf.cases.settings import setting_text
 from llmperf.errors import Refused, UserError
 from llmperf.files import json_files
@@ -15,7 +16,7 @@ from llmperf.files.text import utc_time
 from llmperf.measuring.processes import left_of_run
 from llmperf.planning.build import plan_on, run_id
 from llmperf.planning.nodes import nodes_wanted, reach
-from llmperf.planning.ready import ready, sought_peak, with_peak
+from llmperf.planning.ready import ready, with_peak
 from llmperf.planning.states import Outcome, Planned, Request, Site
 from llmperf.planning.vendors import Machine
 from llmperf.plugins.faults import printing_aside
@@ -164,7 +165,7 @@ class Series:
     def prepare(self, choice: RunChoice) -> Plan:
         """Plan the next run; UserError if it cannot run. A peak that could not be found is not asked for again."""
         planned = ready(startable(self._planned(choice)), self._refused_peaks)
-        key = sought_peak(planned)
+        key = planned.machine.vendor, products_dtype(planned.spec.contract)
         for wait in self._before:
             wait(planned)
         if self._before:
@@ -178,8 +179,8 @@ class Series:
     def run(self, plan: Plan, folder: Path) -> Result:
         """Run the prepared plan below a folder; after a failure, the launcher is asked for nodes again."""
         planned, result = self._prepared, None
-        if planned is None or planned.plan is not plan:
-            raise ValueError("expected the plan that was prepared last")
+        assert planned is not None
+        assert planned.plan is plan
         try:
             _, result = next(measure(planned, folder, 1, self._warn, name=plan.run_id))
         finally:
