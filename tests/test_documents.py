@@ -12,7 +12,7 @@ import pytest
 from llmperf.cli.main import COMMANDS, call, cli, extra_commands
 from llmperf.files.json_files import convert, save
 from llmperf.files.user_files import read_toml
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.results.run_result import build_result
 from llmperf.types import LoggedFacts, LoggedStep, Plan

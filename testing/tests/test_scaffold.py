@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llmperf.cli.main import call
 from llmperf.errors import UserError
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import pip_command
 from llmperf_testing.scaffold import LONGEST, PackageName, package_name, rendered, write_package

@@ -7,7 +7,7 @@ from llmperf import hookimpl
 from llmperf.errors import PluginError
 from llmperf.measuring.loop import MeasuredLoop
 from llmperf.measuring.worker import further_records
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import Recorder
 from llmperf.types import FurtherRecord, RankRecords, StepOutput

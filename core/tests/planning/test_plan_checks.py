@@ -8,8 +8,7 @@ from llmperf.planning import build
 from llmperf.planning.build import plan_only
 from llmperf.planning.ready import ready
 from llmperf.planning.states import RunOptions, Selection, Site
-from llmperf.plugins.discovery import find
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
 from llmperf.types import PlanCheck, Problem, TracedMemory
 

@@ -18,9 +18,8 @@ from llmperf import hookspecs, types
 from llmperf.errors import PluginError
 from llmperf.hookspecs import OWNERS
 from llmperf.planning.vendors import probe
-from llmperf.plugins.discovery import discover, find
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.facts import joined_facts
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import CORE_HOOKS, Plugins, plugins_for
 from llmperf.types import Facts, HostCheck
 

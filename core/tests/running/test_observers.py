@@ -12,7 +12,7 @@ import llmperf
 import pytest
 from llmperf.cli.main import call
 from llmperf.errors import PluginError
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.running import observers as observing
 from llmperf.running.launched import run_plan

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import llmperf
 import pytest
 from llmperf.errors import PluginError, RunFailed
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.runfolder.reader import Moment, Recorder, RecordFile
 from llmperf.types import LoggedFacts, LoggedStep

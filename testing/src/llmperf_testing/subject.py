@@ -21,9 +21,8 @@ from llmperf.files import json_files
 from llmperf.hookspecs import Role
 from llmperf.launching.agent import python_module
 from llmperf.measuring.processes import end_with_parent, send_group
-from llmperf.plugins.discovery import find
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.faults import described
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 
 from llmperf_testing.check import ContractError, Function, Skip

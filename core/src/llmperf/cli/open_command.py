@@ -11,7 +11,7 @@ from llmperf.cli.colour import ColourOption
 from llmperf.errors import LlmperfError, PluginError, UserError
 
 if TYPE_CHECKING:
-    from llmperf.plugins.found import Found
+    from llmperf.plugins.discovery import Found
     from llmperf.types.commands import CommandOptions
     from llmperf.types.remote import NodesCheck
 

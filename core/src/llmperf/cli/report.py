@@ -16,7 +16,7 @@ from llmperf.cli.options import paths_argument
 from llmperf.cli.output import language_option, page_width, verbose_option, wide_option
 
 if TYPE_CHECKING:
-    from llmperf.plugins.found import Found
+    from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
     from llmperf.types import Reporter, Sheet
 

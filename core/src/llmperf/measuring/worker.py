@@ -18,9 +18,8 @@ from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, seconds_of, wrong
 from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
-from llmperf.plugins.discovery import discover, find
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import described, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.own_packages import project_packages
 from llmperf.runfolder import filenames

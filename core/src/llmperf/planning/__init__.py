@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.planning.nodes import vendor_chooser as vendor_chooser
     from llmperf.planning.vendors import asked as asked
     from llmperf.planning.vendors import probe_all as probe_all
+    from llmperf.plugins.discovery import Found as Found
     from llmperf.plugins.discovery import discover as discover
     from llmperf.plugins.discovery import find as find
     from llmperf.plugins.discovery import names as names
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from llmperf.plugins.faults import blaming as blaming
     from llmperf.plugins.faults import of_kind as of_kind
     from llmperf.plugins.faults import who as who
-    from llmperf.plugins.found import Found as Found
     from llmperf.plugins.installed import DISABLE as DISABLE
     from llmperf.plugins.installed import distribution as distribution
     from llmperf.plugins.installed import version as version

@@ -15,9 +15,9 @@ from llmperf.planning.checks import checked
 from llmperf.planning.host_facts import injecting, package_versions
 from llmperf.planning.states import LOCAL, Planned, Refused
 from llmperf.planning.vendors import Machine
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.facts import catalogue_problems, joined_facts
 from llmperf.plugins.faults import of_kind, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types.devices import Dtype, PeakFlops
 from llmperf.types.plan import Plan

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from llmperf.cases.library import GivenModel, Library, library_with_case, whole_library_for
 from llmperf.planning.vendors import Machine
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types.commands import PlannedRun
 from llmperf.types.flop_counts import FlopCount

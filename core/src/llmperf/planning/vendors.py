@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, PluginError, UserError
-from llmperf.plugins.discovery import find, names
+from llmperf.plugins.discovery import Found, find, names
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.faults import report_if_slow, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import install_own
 from llmperf.plugins.own_packages import of_this_project, published, vendors_with_catalogues

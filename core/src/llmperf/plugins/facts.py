@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 
 from llmperf.errors import LlmperfError, PluginError
 from llmperf.hookspecs import Role
-from llmperf.plugins.discovery import discover, find
+from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.types.devices import Facts, HostCheck, Probe
 

@@ -15,7 +15,7 @@ from llmperf.files.text import printable
 from llmperf.plugins.asking import asking
 
 if TYPE_CHECKING:
-    from llmperf.plugins.found import Found
+    from llmperf.plugins.discovery import Found
 
 T = TypeVar("T")
 

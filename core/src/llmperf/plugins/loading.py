@@ -15,9 +15,8 @@ from llmperf import API_VERSION, hookspecs
 from llmperf.errors import Interrupted, LlmperfError, PluginError, PluginImportError, Terminated
 from llmperf.hookspecs import OWNERS, PROJECT, Role
 from llmperf.plugins.asking import asking
-from llmperf.plugins.discovery import discover, find, names, upgrade
+from llmperf.plugins.discovery import Found, discover, find, names, upgrade
 from llmperf.plugins.faults import MAX_ANSWERS, blamed_items, blaming, named, of_kind, printing_aside, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.hook_names import HookManager, announcing, unasked
 from llmperf.plugins.installed import source_hash
 from llmperf.plugins.installed import version as installed_version

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import llmperf
 
 if TYPE_CHECKING:
-    from llmperf.plugins.found import Found
+    from llmperf.plugins.discovery import Found
 
 PROJECT = "llmperf"
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from llmperf.errors import PluginError
 from llmperf.files.json_files import builtins
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import blaming, of_kind, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import plugins_for
 from llmperf.types import ResultSection
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from llmperf.errors import PluginError
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.faults import described, who
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins
 from llmperf.types.observing import Observer, Progress, StepProgress
 from llmperf.types.plan import Plan

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.readings import NodeReadings as NodeReadings
     from llmperf.runfolder.totals import RankTotals as RankTotals
     from llmperf.runfolder.totals import mean_loss as mean_loss
+    from llmperf.types.devices import device_names as device_names
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
     from llmperf.validation.catalogue import open_catalogue as open_catalogue

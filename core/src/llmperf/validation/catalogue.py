@@ -28,7 +28,7 @@ from llmperf.validation.violations import by_cause, with_rest
 
 if TYPE_CHECKING:
     from llmperf.hookspecs import Role
-    from llmperf.plugins.found import Found
+    from llmperf.plugins.discovery import Found
     from llmperf.plugins.loading import Plugins
 
 RULESET = 9

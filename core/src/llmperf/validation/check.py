@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -146,12 +146,6 @@ class Validator:
                 reported.add(fingerprint.pointer)
                 message = Text("expected figures of its own, found those of {}{}", first[1], first[2])
                 yield REPEATED_RESULT.finding(fingerprint.pointer, message)
-
-    def inside(self, folder: Path, archive: Path) -> Validator:
-        """A validator of what was unpacked from an archive, which shares what this one has seen."""
-        return replace(
-            self, submitted=True, archive=archive, shown_path=lambda path: archive / path.relative_to(folder)
-        )
 
 
 def validate_path(path: Path) -> list[FileFindings]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -11,9 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, UserError
-from llmperf.plugins.discovery import discover, find, names
+from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.facts import catalogue
-from llmperf.plugins.found import Found
 from llmperf.plugins.loading import Plugins, plugins_for
 from llmperf.plugins.own_packages import of_this_project
 from llmperf.types import Case, FlopCount, Lora, Model, Result, Workload
@@ -45,18 +43,6 @@ class VendorCatalogue:
         devices = [device for device, _ in reversed(self.devices)]
         return {normalised(name, self.vendor): device for device in devices for name in device_names(device)}
 
-    def called(self, words: str, memory_gb: float | None) -> list[DeviceInfo]:
-        """Every device whose name has all these words, such as `A100`, with about that memory if it is given."""
-        wanted = set(_words(words)) - {self.vendor}
-        if not wanted:
-            return []
-        return [
-            device
-            for device, _ in self.devices
-            if any(wanted <= set(_words(name)) for name in device_names(device))
-            and (memory_gb is None or about(device.memory_bytes, memory_gb))
-        ]
-
     def peak(self, device: DeviceInfo, dtype: Dtype) -> PeakFlops | None:
         """The published peak of the device; None where the vendor publishes none."""
         key = (device.model, dtype)
@@ -81,11 +67,6 @@ def about(memory_bytes: int | None, printed_gb: float) -> bool:
         return True
     sizes = (memory_bytes / 2**30, memory_bytes / 1e9)
     return min(sizes) * (1 - MEMORY_SLACK) <= printed_gb <= max(sizes) * (1 + MEMORY_SLACK)
-
-
-def _words(name: str) -> list[str]:
-    """Words of a device name in Latin letters and digits: `Acme A1-SXM 40GB` gives acme, a1, sxm, 40gb."""
-    return re.findall(r"[a-z0-9.+]+", name.lower())
 
 
 @cache

@@ -95,7 +95,9 @@ def judged_archive(archive: Path, validator: Validator) -> Iterator[FileFindings
         def named(text: str) -> str:
             return text.replace(str(folder), str(archive))
 
-        inside = validator.inside(folder, archive)
+        inside = replace(
+            validator, submitted=True, archive=archive, shown_path=lambda path: archive / path.relative_to(folder)
+        )
         files, edited = [_manifest(folder, inside)], set()
         if (folder / MANIFEST).is_file():
             for path, line, message in differences(folder):

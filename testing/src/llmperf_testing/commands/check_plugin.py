@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 from llmperf import json_option, print_json
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 
 from llmperf_testing.check import Outcome
 

@@ -12,8 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from llmperf.hookspecs import Role
-from llmperf.plugins.discovery import find
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found, find
 from llmperf.plugins.loading import Plugins
 
 from llmperf_testing.observations import Fresh

@@ -13,7 +13,7 @@ from string import Template
 from typing import Literal
 
 from llmperf.errors import UserError
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.own_packages import published
 
 PLAIN = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")

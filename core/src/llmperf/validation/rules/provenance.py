@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from llmperf.errors import UserError
 from llmperf.files.json_files import convert
 from llmperf.files.user_files import read_toml
-from llmperf.plugins.found import Found
+from llmperf.plugins.discovery import Found
 from llmperf.plugins.installed import distribution as installed_distribution
 from llmperf.plugins.installed import source_hash, version
 from llmperf.plugins.loading import CORE

@@ -8,7 +8,8 @@ from contextlib import suppress
 from functools import cache
 
 from llmperf import device_aliases
-from llmperf.validation import installed_vendors, vendor_catalogue
+from llmperf.types import DeviceInfo
+from llmperf.validation import VendorCatalogue, about, device_names, installed_vendors, vendor_catalogue
 
 from llmperf_published.reading.markdown import normal
 from llmperf_published.reading.vocabulary import vocabulary
@@ -21,11 +22,29 @@ _MEMORY = re.compile(r"(?<![A-Za-z0-9])\d{1,3}\s?Gi?B?(?![A-Za-z])", re.IGNORECA
 _SXM_SYSTEM = re.compile(r"(?<![A-Za-z])[DH]GX(?![A-Za-z])", re.IGNORECASE)
 
 
+def devices_called(catalogue: VendorCatalogue, words: str, memory_gb: float | None = None) -> list[DeviceInfo]:
+    """Devices of a vendor whose name has all these words, such as `A100`, with about that memory if it is given."""
+    wanted = set(_words(words)) - {catalogue.vendor}
+    if not wanted:
+        return []
+    return [
+        device
+        for device, _ in catalogue.devices
+        if any(wanted <= set(_words(name)) for name in device_names(device))
+        and (memory_gb is None or about(device.memory_bytes, memory_gb))
+    ]
+
+
+def _words(name: str) -> list[str]:
+    """Words of a device name in Latin letters and digits: `Acme A1-SXM 40GB` gives acme, a1, sxm, 40gb."""
+    return re.findall(r"[a-z0-9.+]+", name.lower())
+
+
 def vendors_calling(words: str, vendor: str) -> Iterator[str]:
     """Installed vendors, other than the given one, that publish a device whose name has all these words."""
     for name in sorted(installed_vendors() - {vendor}):
         other = vendor_catalogue(name)
-        if other is not None and other.called(words, None):
+        if other is not None and devices_called(other, words):
             yield name
 
 

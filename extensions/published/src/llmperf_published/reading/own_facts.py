@@ -16,6 +16,7 @@ from llmperf_vendorkit import PeakEntry, PeakTable
 
 from llmperf_published.reading.library_match import Known
 from llmperf_published.reading.machine import in_place_of_a_device
+from llmperf_published.reading.names import devices_called
 from llmperf_published.reading.numbers import length
 from llmperf_published.reading.profile import STATEMENTS, Profile
 from llmperf_published.reading.vocabulary import squeezed
@@ -90,7 +91,7 @@ def _checked(
         catalogues = [catalogue for name in vendors if (catalogue := vendor_catalogue(name)) is not None]
         added = {squeezed(name) for entry in own for name in names_of(entry.entry)}
         if squeezed(device) not in added and not any(
-            one.exact(device) or one.called(device, None) for one in catalogues
+            one.exact(device) or devices_called(one, device) for one in catalogues
         ):
             known = [info.model.partition(" ")[2] or info.model for one in catalogues for info, _ in one.devices]
             raise unknown(where["device"], f"device{f' of {vendor}' if vendor else ''}", device, known)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from llmperf.types import Text, Violation
 from llmperf.validation import about, installed_vendors, shown, vendor_catalogue
 
+from llmperf_published.reading.names import devices_called
 from llmperf_published.rules import row_rule, rule
 from llmperf_published.rules.machine import Machine, machine_of
 from llmperf_published.rules.vendors import checking_vendor, is_comparison
@@ -20,8 +21,13 @@ GIB = {"b": 2.0**-30, "k": 2.0**-20, "m": 2.0**-10, "t": 2.0**10}
 def memory_within_device(published: Published, row: PublishedRow) -> Iterator[Violation]:
     vendor, name, memory = checking_vendor(published, row), row.hardware.device, row.hardware.device_memory
     catalogue = vendor_catalogue(vendor) if vendor else None
-    if catalogue is not None and name is not None and memory is not None and not catalogue.called(name, memory):
-        known = {round(one.memory_bytes / 2**30) for one in catalogue.called(name, None) if one.memory_bytes}
+    if (
+        catalogue is not None
+        and name is not None
+        and memory is not None
+        and not devices_called(catalogue, name, memory)
+    ):
+        known = {round(one.memory_bytes / 2**30) for one in devices_called(catalogue, name) if one.memory_bytes}
         if known:
             expected = Text("expected {} with {} GB", name, " or ".join(map(str, sorted(known))))
             yield "hardware/device_memory", Text("{}, found {} GB", expected, memory)

@@ -9,7 +9,7 @@ from llmperf.types import Text, Violation
 from llmperf.validation import shown, vendor_catalogue
 
 from llmperf_published.reading.markdown import normal, withheld
-from llmperf_published.reading.names import vendors_calling, vendors_named
+from llmperf_published.reading.names import devices_called, vendors_calling, vendors_named
 from llmperf_published.reading.vocabulary import setting
 from llmperf_published.rules import row_rule, rule
 from llmperf_published.rules.vendors import NAME, is_comparison
@@ -97,7 +97,7 @@ def one_vendor(published: Published) -> Iterator[Violation]:
             if not name:
                 continue
             if name not in owners:
-                known = _squeezed(name) in described or (own is not None and own.called(name, None))
+                known = _squeezed(name) in described or (own is not None and devices_called(own, name))
                 owners[name] = None if known else next(vendors_calling(name, vendor), None)
             if other_owner := owners[name]:
                 message = Text("expected a device of {}, found {}, which is one of {}", vendor, name, other_owner)

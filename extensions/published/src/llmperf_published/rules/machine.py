@@ -10,7 +10,7 @@ from typing import get_args
 from llmperf.types.devices import DeviceInfo, Dtype, PeakFlops
 from llmperf.validation import VendorCatalogue, vendor_catalogue
 
-from llmperf_published.reading.names import form_factor, without_form_factor
+from llmperf_published.reading.names import devices_called, form_factor, without_form_factor
 from llmperf_published.reading.settings import precisions_in
 from llmperf_published.rules.vendors import checking_vendor
 from llmperf_published.types.document import Published, PublishedRow
@@ -84,13 +84,13 @@ def devices_of(catalogue: VendorCatalogue, row: PublishedRow) -> list[DeviceInfo
     where = row.hardware
     exact = catalogue.exact(where.device_model) if where.device_model else None
     name, memory = where.device or where.device_model or "", where.device_memory
-    found = [exact] if exact else catalogue.called(name, memory)
+    found = [exact] if exact else devices_called(catalogue, name, memory)
     size = re.search(r"[\s-](\d{1,4})\s?GB?$", name[:200], re.IGNORECASE) if memory is None and not found else None
     if size is not None:  # `AMD Instinct MI300X 192GB`, where the vendor's name for it has no memory
-        found = catalogue.called(name[: size.start()], int(size[1]))
+        found = devices_called(catalogue, name[: size.start()], int(size[1]))
     if not found and (family := without_form_factor(name)) != name:  # a family whose names have no form factors
-        known = any(form_factor(device.model) for device in catalogue.called(family, None))
-        found = [] if known else catalogue.called(family, memory)
+        known = any(form_factor(device.model) for device in devices_called(catalogue, family))
+        found = [] if known else devices_called(catalogue, family, memory)
     return found
 
 

@@ -9,7 +9,7 @@ from functools import cache
 from llmperf.validation import installed_vendors, vendor_catalogue
 
 from llmperf_published.reading.machine import in_place_of_a_device
-from llmperf_published.reading.names import vendors_calling, vendors_named
+from llmperf_published.reading.names import devices_called, vendors_calling, vendors_named
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import PublishedHardware
 
@@ -78,7 +78,7 @@ def _named(where: PublishedHardware, vendor: str | None) -> str | None:
 @cache
 def _publishing(device: str, vendor: str | None) -> list[str]:
     own = vendor_catalogue(vendor) if vendor else None
-    return [vendor] if vendor and own and own.called(device, None) else list(vendors_calling(device, ""))
+    return [vendor] if vendor and own and devices_called(own, device) else list(vendors_calling(device, ""))
 
 
 def _unnamed(where: PublishedHardware, vendor: str | None, published: Published) -> str | None:
