@@ -14,6 +14,11 @@ import llmperf_testing
 import numpy as np
 import pytest
 from llmperf.plugins.mending import pip_command
+from llmperf.runfolder.reader import Recorder
+from llmperf.types.result import Failure
+from llmperf_cpu.device import CpuDevice, HostEvent
+from llmperf_testing import running
+from llmperf_testing.checks.training import failure_text
 from llmperf_testing.drawn_case import LateTokens, drawn_case
 from llmperf_testing.framework import FrameworkSubject
 from llmperf_testing.observations import Bound, Fresh
@@ -123,10 +128,6 @@ def test_a_framework_is_tried_on_the_host_where_the_devices_are_not_for_its_runt
 
 @pytest.mark.slow
 def test_the_vendor_that_was_chosen_and_the_last_line_of_the_log_are_shown(install, ran, monkeypatch):
-    from llmperf.types.result import Failure
-    from llmperf_testing import running
-    from llmperf_testing.checks.training import failure_text
-
     kept = [check for check in running.checks_of("framework") if check.name == "plan-has-its-shape"]
     monkeypatch.setattr(running, "checks_of", lambda role: kept)
     assert "framework pytorch on devices of vendor cpu, seed " in ran(0, "check-plugin", "pytorch").out
@@ -280,8 +281,6 @@ def test_the_command_needs_no_pytest(acme):
 
 @pytest.mark.slow
 def test_an_accelerator_is_given_work_and_memory_through_torch():
-    from llmperf_cpu.device import CpuDevice
-
     device = CpuDevice()
     seen = worked(Bound(), device, TorchWork("cpu", device))
     assert (seen.event_error, seen.memory_error, seen.product_error) == (None, None, None)
@@ -372,8 +371,6 @@ class Host:
         pass
 
     def event(self):
-        from llmperf_cpu.device import HostEvent
-
         return HostEvent()
 
 
@@ -389,8 +386,6 @@ def test_a_clock_that_was_slowed_disagrees_with_the_times_of_files(tmp_path, mon
 
 
 def test_functions_that_are_replaced_are_named(monkeypatch):
-    from llmperf.runfolder.reader import Recorder
-
     before = functions()
     assert replaced_since(before) == ()
     monkeypatch.setattr(Recorder, "write", print)

@@ -3,6 +3,9 @@
 import copy
 
 import pytest
+from llmperf import library
+from llmperf.accounting.parameters import count_parameters, lora_parameters
+from llmperf.files.json_files import builtins
 from llmperf_lora.adapters import LeanLinear, make_lean
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -90,9 +93,6 @@ TARGETS = {
 
 
 def task(name, lr=3e-3, **tuning):
-    from llmperf import library
-    from llmperf.files.json_files import builtins
-
     lora = {"rank": 4, "alpha": 16, "dropout": 0.0, "target_modules": TARGETS[name]}
     contract = {"model": name, "steps": 6, "seq_len": 48, "optimizer": {"lr": lr}, "lora": lora}
     return {
@@ -104,8 +104,6 @@ def task(name, lr=3e-3, **tuning):
 
 
 def test_adapters_train_as_counted_and_frozen_weights_stay(program, train):
-    from llmperf.accounting.parameters import count_parameters, lora_parameters
-
     alone = {(name, lr): {**task(name, lr), "ranks": 1} for name in TARGETS for lr in (3e-3, 0.0)}
     shared = {name: task(name, sharding_stage=2, micro_batch=1) for name in ("gpt_oss_tiny", "deepseek_v3_tiny")}
     results = train([*alone.values(), *shared.values()], ranks=2)

@@ -4,25 +4,24 @@ import os
 from dataclasses import replace
 
 import pytest
+import torch
+from llmperf_pytorch import attention
+from llmperf_pytorch.ddp import DdpTrainer
+from llmperf_pytorch.decoder.model import Block
+from llmperf_pytorch.kernels import choice
+from llmperf_pytorch.kernels.choice import Kernels
+from llmperf_pytorch.models import construct_model
 
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def torch():
-    import torch
-
+@pytest.fixture(autouse=True)
+def seed():
     torch.manual_seed(0)
-    return torch
 
 
 @pytest.mark.parametrize("offset", [False, True])
-def test_the_residual_stream_and_the_inputs_of_norms_have_one_dtype_under_autocast(torch, program, monkeypatch, offset):
-    from llmperf_pytorch.decoder.model import Block
-    from llmperf_pytorch.kernels import choice
-    from llmperf_pytorch.kernels.choice import Kernels
-    from llmperf_pytorch.models import construct_model
-
+def test_the_residual_stream_and_the_inputs_of_norms_have_one_dtype_under_autocast(program, monkeypatch, offset):
     pairs, plain = set(), choice.functional.rms_norm
 
     def noted(hidden, shape, weight, eps):
@@ -45,11 +44,7 @@ def test_the_residual_stream_and_the_inputs_of_norms_have_one_dtype_under_autoca
 @pytest.mark.parametrize(
     ("dtype", "masked", "heads"), [("bfloat16", False, 2), ("bfloat16", True, 8), ("float32", False, 8)]
 )
-def test_grouped_keys_are_repeated_where_only_a_kernel_with_all_scores_takes_groups(
-    torch, monkeypatch, dtype, masked, heads
-):
-    from llmperf_pytorch import attention
-
+def test_grouped_keys_are_repeated_where_only_a_kernel_with_all_scores_takes_groups(monkeypatch, dtype, masked, heads):
     seen = []
 
     def kernel(query, key, value, **options):
@@ -65,8 +60,6 @@ def test_grouped_keys_are_repeated_where_only_a_kernel_with_all_scores_takes_gro
 
 def outputs(program, monkeypatch, precision, steps=6):
     """What a trainer gives on a CPU, which no plan has in fp16: half precision is only slow there."""
-    from llmperf_pytorch.ddp import DdpTrainer
-
     monkeypatch.setitem(os.environ, "RANK", "0")
     plan = program.make_plan({"framework": "pytorch", "tuning": {"micro_batch": 4}})
     contract = replace(plan.spec.contract, precision=precision, steps=100)
@@ -81,8 +74,6 @@ def outputs(program, monkeypatch, precision, steps=6):
 
 
 def test_a_step_whose_gradients_overflow_is_skipped_and_says_so(program, monkeypatch):
-    import torch
-
     whole = torch.amp.GradScaler.__init__
     monkeypatch.setattr(
         torch.amp.GradScaler,

@@ -6,7 +6,13 @@ import warnings
 from dataclasses import replace
 
 import pytest
+from llmperf import library
 from llmperf.cases.library import whole_library
+from llmperf.errors import RunFailed
+from llmperf.files.json_files import builtins, convert
+from llmperf.planning.build import plan_only
+from llmperf.planning.states import Selection, Site
+from llmperf.types import Probe
 
 STEPS = 3
 FP8 = ("fp8_tensorwise", "fp8_rowwise", "fp8_blockwise")
@@ -14,9 +20,6 @@ NEEDS_TORCHAO = pytest.mark.skipif(importlib.util.find_spec("torchao") is None, 
 
 
 def task(precision, framework="pytorch", tuning=None, model="llama3_tiny", **rest):
-    from llmperf import library
-    from llmperf.files.json_files import builtins
-
     contract = {
         "steps": STEPS,
         "global_batch": 2,
@@ -37,9 +40,6 @@ def task(precision, framework="pytorch", tuning=None, model="llama3_tiny", **res
 
 def problems(program, asked, device="cuda"):
     """What the framework says of a run on a device that is not here."""
-    from llmperf.files.json_files import convert
-    from llmperf.types import Probe
-
     probe = convert(program.make_probe({"device": device}), Probe, "probe")
     worker = program.plugin_of(asked).llmperf_plan_workers(program.make_spec(asked, 2), replace(probe, simulated=True))
     return [problem.message for problem in worker.problems]
@@ -70,9 +70,6 @@ def test_every_recipe_attends_in_16_bits_and_is_sharded(program, precision, tuni
 
 @pytest.mark.parametrize(("capability", "refused"), [("8.9", True), ("9.0", False), ("10.0", True)])
 def test_blockwise_kernels_are_planned_only_where_they_run(capability, refused):
-    from llmperf.planning.build import plan_only
-    from llmperf.planning.states import Selection, Site
-
     settings = ("precision=fp8_blockwise", "model=qwen3_8b")
     models = {"8.9": "L40S", "9.0": "H100-SXM5-80GB", "10.0": "B200-180GB"}
     outcome = plan_only(Selection("default", settings=settings), Site(on=f"{models[capability]}:1x1"))
@@ -180,7 +177,6 @@ def test_compiled_blocks_learn_the_same_and_compile_before_the_window(result_of_
 
 @pytest.mark.slow
 def test_a_compiler_that_fails_ends_a_run_in_one_line(program):
-    from llmperf.errors import RunFailed
     from llmperf_pytorch.ddp import DdpTrainer
     from torch._dynamo.exc import InternalTorchDynamoError
 

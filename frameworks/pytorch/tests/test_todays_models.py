@@ -1,6 +1,9 @@
 """Small models of each kind train, alone and shared among ranks: one start of ranks for all of them."""
 
 import pytest
+from llmperf import library
+from llmperf.files.json_files import builtins
+from llmperf_testing import transformers_reference
 
 pytestmark = pytest.mark.slow
 
@@ -12,9 +15,6 @@ STEPS, SEQ_LEN = 4, 48
 
 
 def task(name, framework="pytorch", tuning=None, **contract):
-    from llmperf import library
-    from llmperf.files.json_files import builtins
-
     optimizer = {"lr": 1e-3, "clip_norm": 0.5}
     contract = {"steps": STEPS, "model": name, "seq_len": SEQ_LEN, "optimizer": optimizer, **contract}
     tuning = {"micro_batch": 1, **(tuning or {})}
@@ -23,8 +23,6 @@ def task(name, framework="pytorch", tuning=None, **contract):
 
 
 def test_first_losses_are_those_of_transformers_in_float64(program, train):
-    from llmperf_testing import transformers_reference
-
     tasks = {(name, framework): task(name, framework) for name in KINDS for framework in ("pytorch", "zero")}
     tasks |= {(name, "balanced"): task(name, routing="balanced") for name in MIXTURES}
     tasks |= {("gpt_oss_tiny", "skewed"): task("gpt_oss_tiny", routing="skewed")}

@@ -1,23 +1,31 @@
 """The models: their sizes, their names, their mathematics."""
 
 import math
+from dataclasses import replace
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llmperf.cases.library import whole_library
+from llmperf.accounting.parameters import count_parameters
+from llmperf.cases.library import library, whole_library
+from llmperf_pytorch import attention
+from llmperf_pytorch.attention import block_mask, eager_attention, flex_attention
+from llmperf_pytorch.decoder.model import Block
+from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
+from llmperf_pytorch.models import build_model, construct_model
+from llmperf_torchkit import weights
+from llmperf_torchkit.losses import mean_cross_entropy
+from torch.utils._python_dispatch import TorchDispatchMode
 
 pytestmark = pytest.mark.slow
 
 PUBLISHED = ("aquila2_7b", "baichuan2_7b", "baichuan2_13b", "llama1_13b", "llama2_70b", "llama3_8b", "llama_tiny")
 
 
-@pytest.fixture
-def torch():
-    import torch
-
+@pytest.fixture(autouse=True)
+def seed():
     torch.manual_seed(0)
-    return torch
 
 
 def task(**model):
@@ -25,13 +33,7 @@ def task(**model):
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
-def test_as_many_parameters_as_the_facts_give(torch, program, name):
-    from dataclasses import replace
-
-    from llmperf.accounting.parameters import count_parameters
-    from llmperf.cases.library import library
-    from llmperf_pytorch.models import construct_model
-
+def test_as_many_parameters_as_the_facts_give(program, name):
     facts = library().model(name)
     with torch.device("meta"):
         model = construct_model(replace(program.make_spec(task()), model=facts))
@@ -46,9 +48,7 @@ def every_attention(program):
         yield [program.make_spec({**task(**facts), "tuning": {"attention": way}}) for way in ways]
 
 
-def test_attention_is_the_same_in_every_way(torch, program):
-    from llmperf_pytorch.models import build_model
-
+def test_attention_is_the_same_in_every_way(program):
     tokens = torch.randint(0, 512, (2, 33))
     for specs in every_attention(program):
         first, *others = [build_model(spec, torch.device("cpu"))(tokens) for spec in specs]
@@ -57,11 +57,8 @@ def test_attention_is_the_same_in_every_way(torch, program):
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
+def test_flex_attention_is_the_same_without_a_bias_in_memory():
     """Forward only: on a CPU torch has no backward pass of it."""
-    from llmperf_pytorch.attention import block_mask, eager_attention, flex_attention
-    from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
-
     slopes, places = alibi_slopes(8), torch.arange(200)
     distance = places[:, None] - places[None, :]
     window = torch.zeros(200, 200).masked_fill((distance < 0) | (distance >= 50), -math.inf)[None, None]
@@ -77,11 +74,7 @@ def test_flex_attention_is_the_same_without_a_bias_in_memory(torch):
 
 
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
-def test_a_model_makes_its_block_masks_once_a_pass_and_outside_of_its_blocks(torch, program, monkeypatch):
-    from llmperf_pytorch import attention
-    from llmperf_pytorch.decoder.model import Block
-    from llmperf_pytorch.models import build_model
-
+def test_a_model_makes_its_block_masks_once_a_pass_and_outside_of_its_blocks(program, monkeypatch):
     made, inside, make, forward = [], [], attention.block_mask, Block.forward
 
     def counted(seq_len, window, device):
@@ -109,11 +102,7 @@ def test_a_model_makes_its_block_masks_once_a_pass_and_outside_of_its_blocks(tor
     assert made == [None, 8]
 
 
-def test_the_host_never_asks_the_device_for_a_value(torch, program):
-    from llmperf_pytorch.models import build_model
-    from llmperf_torchkit.losses import mean_cross_entropy
-    from torch.utils._python_dispatch import TorchDispatchMode
-
+def test_the_host_never_asks_the_device_for_a_value(program):
     class Waits(TorchDispatchMode):
         found = 0
 
@@ -129,9 +118,7 @@ def test_the_host_never_asks_the_device_for_a_value(torch, program):
         assert waits.found == 0, spec.tuning.attention
 
 
-def test_alibi_slopes_are_the_published_ones(torch):
-    from llmperf_pytorch.decoder.positions import alibi_slopes, causal_alibi
-
+def test_alibi_slopes_are_the_published_ones():
     assert alibi_slopes(8).tolist() == [2.0**-k for k in range(1, 9)]
     forty = alibi_slopes(40).tolist()
     assert forty[:32] == pytest.approx([2 ** (-(k + 1) / 4) for k in range(32)])
@@ -150,9 +137,6 @@ PARAMETERS = {
 @settings(max_examples=60, deadline=None)
 @given(name=st.sampled_from(sorted(PARAMETERS)), ranks=st.integers(1, 9), chunk=st.integers(1, 80))
 def test_ranks_that_draw_their_own_shards_draw_the_whole_parameter(name, ranks, chunk):
-    import torch
-    from llmperf_torchkit import weights
-
     shape, facts = PARAMETERS[name], whole_library().model("mixtral_tiny")
     whole = torch.full(shape, torch.nan)
     weights.fill_parameter(name, whole, facts, seed=3)
