@@ -19,21 +19,7 @@ from llmperf.planning.user_config import Tables, UserConfig, user_config
 from llmperf.running import measure
 from llmperf.types import Interpreter, RunChoice
 
-WHOLE = """
-[environments]
-paddle = "~/paddle/bin/python"
-
-[default]
-vendor = "cpu"
-framework = "pytorch"
-environment = "paddle"
-
-[hosts]
-lab = ["a", "b"]
-
-[launchers.slurm]
-partition = "gpu"
-"""
+WHOLE = Path(__file__).with_name("whole_config.toml").read_text()
 
 
 def test_all_tables_are_read(tmp_path):

@@ -35,22 +35,7 @@ def test_a_folder_is_searched_and_other_files_are_passed_over(tmp_path, ran, sav
     assert ran(0, "validate", tmp_path).err == "3 files: 0 errors, 0 warnings (ruleset 9)\n"
 
 
-CASE = """
-title = "Mine"
-description = "A test."
-source = "a test"
-[contract]
-model = "llama_tiny"
-dataset = "synthetic"
-seq_len = 64
-global_batch = 4
-precision = "fp32"
-steps = 10
-warmup_steps = 2
-optimizer = { lr = 1e-3 }
-[tuning]
-framework = "pytorch"
-"""
+CASE = Path(__file__).with_name("case.toml").read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 
-PRICES = """
-[prices."nvidia h100_80gb"]
-per_hour = 3.6
-currency = "USD"
-date = 2026-11-01
-source = "list price <b>"
-
-[electricity]
-per_kwh = 0.25
-currency = "EUR"
-date = "2026-10-01"
-source = "contract"
-"""
+PRICES = Path(__file__).with_name("prices.toml").read_text()
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import jsonschema
 import llmperf_schemas
@@ -164,19 +165,7 @@ def test_an_overlay_made_for_a_model_is_not_for_another(capfd):
         assert document["spec"]["tuning"]["gradient_checkpointing"] is True
 
 
-PRICES = """
-[prices."Stub"]
-per_hour = 3.6
-currency = "USD"
-date = 2026-11-01
-source = "offer 7"
-
-[electricity]
-per_kwh = 0.15
-currency = "EUR"
-date = 2026-11-02
-source = "contract"
-"""
+PRICES = Path(__file__).with_name("prices.toml").read_text()
 
 
 @pytest.fixture

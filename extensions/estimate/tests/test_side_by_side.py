@@ -7,23 +7,10 @@ import pytest
 from llmperf.cli.main import call
 from llmperf_estimate.side_by_side import machines
 
-PRICES = """
-[prices."A100-SXM4-80GB"]
-per_hour = 1.90
-currency = "USD"
-date = 2026-11-01
-source = "offer"
-[prices."H800-80GB"]
-per_hour = 2.40
-currency = "USD"
-date = 2026-11-01
-source = "offer"
-[prices."MI300X"]
-per_hour = 2.20
-currency = "USD"
-date = 2026-11-01
-source = "offer"
-"""
+PRICES = "".join(
+    f'[prices."{device}"]\nper_hour = {price}\ncurrency = "USD"\ndate = 2026-11-01\nsource = "offer"\n'
+    for device, price in (("A100-SXM4-80GB", 1.90), ("H800-80GB", 2.40), ("MI300X", 2.20))
+)
 BUYER = ("llama2_7b_pretrain_zero", "--set", "model=llama2_13b", "--on", "A100-SXM4-80GB,H800,R300,MI300X")
 
 

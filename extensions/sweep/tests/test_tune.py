@@ -27,28 +27,7 @@ STUB = ("--vendor", "stub", "--framework", "stub", "--devices", "1", "--set", "m
 SHORT = ("--steps", "6", "--warmup-steps", "1")
 
 
-CASE = """
-title = "A case with slow steps"
-description = "For tests."
-source = "the tests"
-
-[contract]
-model = "llama_tiny"
-dataset = "synthetic"
-seq_len = 32
-global_batch = 4
-precision = "fp32"
-steps = 8
-warmup_steps = 1
-optimizer = { lr = 1e-3 }
-
-[tuning]
-framework = "stub"
-micro_batch = 2
-
-[framework]
-step_seconds = 0.3
-"""
+CASE = Path(__file__).with_name("slow_case.toml").read_text()
 
 
 def tune(*words, cwd, check=True, case="default"):

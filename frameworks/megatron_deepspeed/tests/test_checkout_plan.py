@@ -24,20 +24,7 @@ A100 = "A100-SXM4-40GB:1x8"
 GOLDEN = Path(__file__).with_name("checkout_golden.txt").read_text().split()
 """One option of `pretrain_gpt.py` a line."""
 
-DS_CONFIG = {
-    "train_batch_size": 64,
-    "train_micro_batch_size_per_gpu": 1,
-    "gradient_accumulation_steps": 32,
-    "gradient_clipping": 1.0,
-    "zero_optimization": {"stage": 1, "contiguous_gradients": False, "overlap_comm": False,
-                          "reduce_bucket_size": 5_000_000, "allgather_bucket_size": 5_000_000},
-    "bf16": {"enabled": True, "check_grad_overflow": False},
-    "fp16": {"enabled": False},
-    "zero_allow_untested_optimizer": True,
-    "zero_force_ds_cpu_optimizer": False,
-    "steps_per_print": 2147483647,
-    "timers": {"throughput": {"enabled": False}},
-}  # fmt: skip
+DS_CONFIG = json.loads(Path(__file__).with_name("checkout_ds_config.json").read_text())
 
 MORE = ["--rotary-position-embeddings-theta", "--checkpoint-activations", "--deepspeed-activation-checkpointing"]
 MORE += ["--fp16", "--cpu-optimizer", "--cpu_torch_adam"]

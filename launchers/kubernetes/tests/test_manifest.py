@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
+import llmperf
 import pytest
 import yaml
 from llmperf.errors import UserError
@@ -19,25 +20,7 @@ from llmperf_kubernetes.options import checked_options
 
 CRDS = {"TrainJob": "trainjobs.trainer.kubeflow.org", "TrainingRuntime": "trainingruntimes.trainer.kubeflow.org",
         "JobSet": "jobsets.jobset.x-k8s.io"}  # fmt: skip
-FULL = {
-    "namespace": "benchmarks",
-    "image_pull_policy": "Always",
-    "image_pull_secrets": ["registry"],
-    "device_resource": "nvidia.com/gpu",
-    "resources": {"cpu": 64, "memory": "512Gi", "rdma/hca": 1},
-    "shm": "64Gi",
-    "volumes": [{"mount": "/data", "claim": "datasets", "read_only": True},
-                {"mount": "/models", "host_path": "/srv/models"}, {"mount": "/scratch", "empty_dir": "100Gi"}],
-    "node_selector": {"pool": "h800"},
-    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}],
-    "host_network": True,
-    "capabilities": ["IPC_LOCK"],
-    "annotations": {"k8s.v1.cni.cncf.io/networks": "rdma"},
-    "env": {"NCCL_IB_HCA": "mlx5"},
-    "service_account": "bench",
-    "priority_class": "high",
-    "queue": "research",
-}  # fmt: skip
+FULL = llmperf.read_toml(Path(__file__).with_name("options.toml"))
 
 
 def objects(kind, table):

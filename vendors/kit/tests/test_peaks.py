@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -177,34 +178,8 @@ def test_faults_say_where(read, text, message):
     assert "\n" not in str(raised.value)
 
 
-PEAKS = """
-[[device]]
-model = "Acme A1"
-aliases = ["A1-16GB"]
-memory_gib = 16
-memory_gb_per_second = 1000
-dense_tflops = { fp32 = 10, bf16 = 100 }
-source = "datasheet"
-date = "2026"
-
-[[device]]
-model = "Acme B2"
-dense_tflops = { fp32 = 10 }
-source = "datasheet"
-date = "2026"
-"""
-RATES = """
-[[assumption]]
-models = ["Acme A1"]
-matmul_efficiency = { bf16 = 0.7, fp16 = 0.7 }
-attention_efficiency = { bf16 = 0.5 }
-memory_efficiency = 0.8
-launch_microseconds = 3
-overhead_gib = 2
-node_gb_per_second = 100
-source = "a guess"
-date = "2026-01"
-"""
+PEAKS = Path(__file__).with_name("acme_peaks.toml").read_text()
+RATES = Path(__file__).with_name("acme_rates.toml").read_text()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from llmperf.errors import UserError
@@ -343,27 +344,7 @@ def test_a_plan_needs_the_module_that_adds_the_devices_to_torch(play, tmp_path):
     assert vendor.probe().offers.runtime_problems == {"torch": reason}
 
 
-LAYOUTS = """
-[[layout]]
-name = "index first"
-drivers = [1]
-fields = [3, 4]
-columns = { index = 1, bus = 2, memory_total_gib = 3 }
-source = "a recording"
-
-[[layout]]
-name = "bus first"
-drivers = [1, 2]
-fields = [3, 3]
-columns = { bus = 1, index = 2, memory_total_gib = 3 }
-source = "a recording"
-
-[limits]
-memory_total_gib = [8, 128]
-
-[patterns]
-bus = "[a-z][0-9]+"
-"""
+LAYOUTS = Path(__file__).with_name("acme_layouts.toml").read_text()
 PEAKS = """
 [[device]]
 model = "A1"
