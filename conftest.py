@@ -387,16 +387,26 @@ def install(tmp_path, monkeypatch):
     look_again()
 
 
+@pytest.fixture(scope="session")
+def apart():
+    """As `ran`, in a process of its own: `apart(0, "plan", cwd=folder, VARIABLE="1")` gives `stdout` and `stderr`."""
+
+    def run(code, *words, cwd=None, **environment):
+        command = [sys.executable, "-m", "llmperf", *map(str, words)]
+        env = {**os.environ, **environment}
+        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=800)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+    return run
+
+
 @pytest.fixture
-def result_of_run(tmp_path):
+def result_of_run(tmp_path, apart):
     """A function that runs a command as a user types it, and gives its result: `result_of_run("default", code=1)`."""
 
     def run(*words, code=0, cwd=tmp_path, **environment):
-        command = [sys.executable, "-m", "llmperf", "run", *words, "--json"]
-        env = {**os.environ, **environment}
-        done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=540)
-        assert done.returncode == code, done.stdout + done.stderr
-        return json.loads(done.stdout)["result"]
+        return json.loads(apart(code, "run", *words, "--json", cwd=cwd, **environment).stdout)["result"]
 
     return run
 

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from itertools import product
 from pathlib import Path
@@ -14,19 +12,13 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 
-def llmperf(*words, cwd):
-    command = [sys.executable, "-m", "llmperf", *words]
-    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=240)
-
-
 def only_run(folder):
     (run,) = (folder / "runs").iterdir()
     return run
 
 
-def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path):
-    done = llmperf("run", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path, apart):
+    done = apart(0, "run", cwd=tmp_path)
     assert "token/p/s" in done.stdout
     assert "MFU" in done.stdout
     run = only_run(tmp_path)
@@ -39,22 +31,26 @@ def test_the_default_run_leaves_everything_a_user_was_promised(tmp_path):
     assert [one["name"] for one in result["plugins"] if one["role"] == "framework"] == ["zero"]
     assert all(0 < entry["value"] < 1 for entry in result["mfu"])
     assert result["loss_curve"][-1]["loss"] < result["loss_curve"][0]["loss"]
-    assert llmperf("validate", "runs", cwd=tmp_path).returncode == 0
-    assert "Llama mini" in llmperf("report", str(run), cwd=tmp_path).stdout
+    apart(0, "validate", "runs", cwd=tmp_path)
+    assert "Llama mini" in apart(0, "report", run, cwd=tmp_path).stdout
 
 
 @pytest.fixture(scope="module")
-def one_process(tmp_path_factory):
+def curve(apart):
+    """A function that gives the losses of a run in fp32."""
+    small = ["--set", "model=llama_tiny", "--set", "steps=6", "--set", "warmup_steps=2", "--json"]
+
+    def of(words, folder):
+        done = apart(0, "run", "default", *words, *small, cwd=folder)
+        return [point["loss"] for point in json.loads(done.stdout)["result"]["loss_curve"]]
+
+    return of
+
+
+@pytest.fixture(scope="module")
+def one_process(tmp_path_factory, curve):
     """The losses of one plain process."""
     return curve(["--framework", "pytorch", "--devices", "1", "--set", "micro_batch=2"], tmp_path_factory.mktemp("one"))
-
-
-def curve(words, folder):
-    """The losses of a run in fp32."""
-    small = ["--set", "model=llama_tiny", "--set", "steps=6", "--set", "warmup_steps=2", "--json"]
-    done = llmperf("run", "default", *words, *small, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    return [point["loss"] for point in json.loads(done.stdout)["result"]["loss_curve"]]
 
 
 STAGES = {f"ZeRO-{stage}": ["--framework", "zero", "--set", f"sharding_stage={stage}"] for stage in range(4)}
@@ -66,7 +62,7 @@ SELDOM = ("ZeRO-0", "ZeRO-1", "ZeRO-2")
 @pytest.mark.parametrize(
     "way", [pytest.param(name, marks=[pytest.mark.long] if name in SELDOM else []) for name in WAYS]
 )
-def test_every_framework_and_stage_gives_one_loss_curve(way, one_process, tmp_path):
+def test_every_framework_and_stage_gives_one_loss_curve(way, one_process, tmp_path, curve):
     """fp32, 6 steps: DDP and ZeRO over two ranks, each within 1e-4 of one process at every step."""
     assert curve(WAYS[way], tmp_path) == pytest.approx(one_process, abs=1e-4)
 

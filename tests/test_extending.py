@@ -74,17 +74,13 @@ def test_one_package_adds_whatever_the_guide_shows(forge):
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_an_option_a_record_and_a_section_are_one_file(tmp_path):
+def test_an_option_a_record_and_a_section_are_one_file(tmp_path, apart):
     (tmp_path / "plugins").mkdir()
     (tmp_path / "plugins" / "extension_room.py").write_text(FILES["src/llmperf_forge/room.py"])
     (tmp_path / "room.txt").write_text("21.5 at the door\n")
 
     def llmperf(line):
-        argv = [sys.executable, "-m", "llmperf", *line.split()]
-        env = {**os.environ, "LLMPERF_PLUGINS_DIR": "plugins"}
-        done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=200)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return done.stdout
+        return apart(0, *line.split(), cwd=tmp_path, LLMPERF_PLUGINS_DIR="plugins").stdout
 
     llmperf("run default --framework pytorch --set model=llama_tiny --set steps=6 --set warmup_steps=2 --room room.txt")
     llmperf("pack runs -o runs.zip")

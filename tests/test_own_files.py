@@ -1,11 +1,7 @@
 """The package of docs/own-files.md: its model, case and overlay are planned with."""
 
 import hashlib
-import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -31,17 +27,13 @@ def test_the_files_of_the_guide_are_planned_with(install, tmp_path, ran, monkeyp
 
 
 @pytest.mark.slow
-def test_a_framework_in_one_file_trains_and_its_result_names_the_file(tmp_path):
+def test_a_framework_in_one_file_trains_and_its_result_names_the_file(tmp_path, result_of_run):
     (tmp_path / "plugins").mkdir()
     hooks = ("llmperf_build_trainer", "llmperf_plan_workers")
     source = "".join(f"from llmperf_pytorch.plugin import {hook} as {hook}\n" for hook in hooks)
     (tmp_path / "plugins" / "framework_mine.py").write_text(source)
-    words = ["run", "default", "--framework", "mine", "--vendor", "cpu", "--devices", "1", "--json"]
-    command = [sys.executable, "-m", "llmperf", *words, "--set", "model=llama_tiny", "--set", "steps=10"]
-    env = {**os.environ, "LLMPERF_PLUGINS_DIR": "plugins"}  # ranks run in another folder
-    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)["result"]
+    words = ["default", "--framework", "mine", "--vendor", "cpu", "--devices", "1", "--set", "model=llama_tiny"]
+    result = result_of_run(*words, "--set", "steps=10", LLMPERF_PLUGINS_DIR="plugins")  # ranks run in another folder
     (plugin,) = [plugin for plugin in result["plugins"] if plugin["name"] == "mine"]
     assert (result["status"], plugin["distribution"]) == ("complete", "framework_mine.py")
     assert plugin["version"] == f"sha256-{hashlib.sha256(source.encode()).hexdigest()[:12]}"

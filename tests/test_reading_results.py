@@ -1,9 +1,6 @@
 """What reads results is installed by the printed command, and works without torch and without Linux."""
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import llmperf_schemas
@@ -39,15 +36,9 @@ def test_the_printed_command_names_every_package_that_is_needed():
 
 
 @pytest.mark.slow
-def test_results_are_read_without_linux(tmp_path, saved):
+def test_results_are_read_without_linux(tmp_path, saved, apart):
     (tmp_path / "sitecustomize.py").write_text(MAC)
     saved(tmp_path / "results" / "result.json", llmperf_schemas.example("result"))
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-
-    def ran(words):
-        command = [sys.executable, "-m", "llmperf", *words.split()]
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-
     for words, shown in (
         ("report results", "800.0 token/p/s"),
         ("report results --format html -o report.html", ""),
@@ -57,9 +48,7 @@ def test_results_are_read_without_linux(tmp_path, saved):
         ("plan llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8", "llama2_7b"),
         ("estimate llama2_7b_pretrain_zero --on A100-SXM4-80GB:1x8,H800-SXM5-80GB:1x8", "H800"),
     ):
-        done = ran(words)
-        assert (done.returncode, shown in done.stdout + done.stderr) == (0, True), (
-            f"{words}\n{done.stdout}{done.stderr}"
-        )
-    done = ran("run")
-    assert (done.returncode, "expected Linux to train on, found darwin" in done.stderr) == (2, True), done.stderr
+        done = apart(0, *words.split(), cwd=tmp_path, PYTHONPATH=str(tmp_path))
+        assert shown in done.stdout + done.stderr, words
+    refused = apart(2, "run", cwd=tmp_path, PYTHONPATH=str(tmp_path)).stderr
+    assert "expected Linux to train on, found darwin" in refused

@@ -3,8 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,7 +28,7 @@ def announce(site, distribution, module, role, name):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def made(request, tmp_path_factory):
+def made(request, tmp_path_factory, apart):
     """A new package beside a launcher of other people: its kind, and a function that runs llmperf with both."""
     folder = tmp_path_factory.mktemp(request.param)
     package, site = folder / "llmperf-acme", folder / "site"
@@ -42,11 +40,7 @@ def made(request, tmp_path_factory):
     path = os.pathsep.join([str(package / "src"), str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def llmperf(*words, code=0):
-        command = [sys.executable, "-m", "llmperf", *words]
-        env = {**os.environ, "PYTHONPATH": path, "HOME": str(folder)}
-        done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=800)
-        assert done.returncode == code, f"{words}\n{done.stdout[-6000:]}\n{done.stderr[-3000:]}"
-        return done.stdout
+        return apart(code, *words, cwd=folder, PYTHONPATH=path, HOME=str(folder)).stdout
 
     return request.param, llmperf
 

@@ -1,7 +1,5 @@
 """One honest run for all cheats, made once."""
 
-import subprocess
-import sys
 import tempfile
 
 import pytest
@@ -10,13 +8,12 @@ from .forging import CASE, FRAMEWORK, SETTINGS, Forgery
 
 
 @pytest.fixture(scope="session")
-def honest_run(tmp_path_factory):
+def honest_run(tmp_path_factory, apart):
     """The folder of a real run of a tiny case on two ranks."""
     out = tmp_path_factory.mktemp("honest")
     sets = [word for setting in SETTINGS for word in ("--set", setting)]
     command = ["run", CASE, "--framework", FRAMEWORK, "--vendor", "cpu", "--devices", "2", *sets, "--out", str(out)]
-    done = subprocess.run([sys.executable, "-m", "llmperf", *command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
+    apart(0, *command)
     (folder,) = out.iterdir()
     return folder
 

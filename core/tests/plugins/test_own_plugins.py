@@ -1,9 +1,6 @@
 """Plugins in single files of a folder that the user names, and the switch that leaves plugins out."""
 
 import json
-import os
-import subprocess
-import sys
 import threading
 
 import pytest
@@ -20,15 +17,11 @@ def llmperf_probe():
 
 
 @pytest.fixture
-def called(tmp_path):
+def called(tmp_path, apart):
     """Run llmperf in `tmp_path` with some variables; returns its output, after the exit code has been checked."""
 
     def call(code, *words, **variables):
-        done = subprocess.run(
-            [sys.executable, "-m", "llmperf", *words], cwd=tmp_path, env={**os.environ, **variables},
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert done.returncode == code, done.stderr
+        done = apart(code, *words, cwd=tmp_path, **variables)
         return done.stderr if code else done.stdout
 
     return call

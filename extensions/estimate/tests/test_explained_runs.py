@@ -18,14 +18,12 @@ TRACED = ("--trace", "3", "--repeat", "2")
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
+def trained(tmp_path_factory, apart):
     """A function that runs the default case, and returns its side; the machine's rates are measured before."""
     folder = tmp_path_factory.mktemp("runs")
 
     def llmperf(*words, **environment):
-        argv, env = [sys.executable, "-m", "llmperf", *words], os.environ | {"XDG_CACHE_HOME": str(folder / "cache")}
-        done = subprocess.run(argv, env=env | environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        apart(0, *words, XDG_CACHE_HOME=str(folder / "cache"), **environment)
 
     def run(name, *words, **environment):
         llmperf("run", "default", "--vendor", "cpu", "--quiet", "--out", str(folder / name), *words, **environment)

@@ -69,7 +69,7 @@ def result_of(folder, run):
 
 
 @pytest.mark.slow
-def test_a_matrix_from_its_file_to_its_table(matrix):
+def test_a_matrix_from_its_file_to_its_table(matrix, apart):
     more = 'micro_batch = [2, 3]\n"framework.fault_rank" = 0\n"framework.fault" = ["none", "raise at build"]'
     folder = matrix(retries=1, more=more)
     code, out, err = ran()
@@ -81,8 +81,7 @@ def test_a_matrix_from_its_file_to_its_table(matrix):
     assert "[2/2]" in err
     failed = [state for state in states(folder) if len(state["attempts"]) == 2]
     assert [[attempt["state"] for attempt in state["attempts"]] for state in failed] == [["failed", "failed"]]
-    summary = [sys.executable, "-P", "-m", "llmperf", "summary", str(folder), "--json"]
-    (kind, _) = json.loads(subprocess.run(summary, capture_output=True, check=True).stdout)
+    (kind, _) = json.loads(apart(0, "summary", folder, "--json").stdout)
     assert kind["spread"]["runs"] == 1
     code, out, err = ran()
     assert (code, out) == (2, "")
@@ -126,14 +125,9 @@ def test_an_interrupted_matrix_continues(matrix):
 
 
 @pytest.mark.slow
-def test_scaling_is_measured_in_turn_and_kept_beside_its_runs(stub_site, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    options = (
-        "--vendor stub --framework stub --set steps=4 --set warmup_steps=1 --set seq_len=32 --scale 1,2 --repeat 2"
-    )
-    command = [sys.executable, "-P", "-m", "llmperf", "run", *options.split(), "--repeat", "2", "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    document = json.loads(done.stdout)["scaling"]
+def test_scaling_is_measured_in_turn_and_kept_beside_its_runs(stub_site, tmp_path, apart):
+    options = "--vendor stub --framework stub --set steps=4 --set warmup_steps=1 --set seq_len=32 --scale 1,2"
+    document = json.loads(apart(0, "run", *options.split(), "--repeat", "2", "--json", cwd=tmp_path).stdout)["scaling"]
     assert json.loads((tmp_path / "runs" / "default-weak-scaling" / "scaling.json").read_text()) == document
     one, two = document["points"]
     assert [len(point["measured"]["throughputs"]) for point in (one, two)] == [2, 2]

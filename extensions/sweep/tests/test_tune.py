@@ -39,7 +39,7 @@ def tune(*words, cwd, check=True, case="default"):
 
 
 @pytest.mark.slow
-def test_the_fastest_setting_is_found_and_written_as_an_overlay_that_run_takes(stub_site, tmp_path):
+def test_the_fastest_setting_is_found_and_written_as_an_overlay_that_run_takes(stub_site, tmp_path, apart):
     case = tmp_path / "slow.toml"
     case.write_text(CASE)
     ended = tune(
@@ -53,11 +53,7 @@ def test_the_fastest_setting_is_found_and_written_as_an_overlay_that_run_takes(s
     assert document["confirmation"]["ratio"] > 1
     overlay = tmp_path / document["overlay"]
     assert "step_seconds = 0.02" in overlay.read_text()
-    again = subprocess.run(
-        [sys.executable, "-m", "llmperf", "plan", str(case), *STUB, "--overlay", str(overlay), "--json"],
-        cwd=tmp_path, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    plan = json.loads(again.stdout)
+    plan = json.loads(apart(0, "plan", case, *STUB, "--overlay", overlay, "--json", cwd=tmp_path).stdout)
     assert plan["plan"]["spec"]["framework"]["step_seconds"] == 0.02
     assert "overlay overlay.toml" in {change["origin"] for change in plan["fix_hp"]}
 

@@ -1,7 +1,5 @@
 """The published case on a machine that plays R300s: tool and runtime are stand-ins, and the result says so."""
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,7 +10,7 @@ SMALL = ("model=llama_tiny", "dataset=synthetic", "precision=fp32", "seq_len=128
 STEPS = ("steps=6", "warmup_steps=2")
 
 
-def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, tmp_path, result_of_run):
+def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, tmp_path, result_of_run, apart):
     machines.play(*[card()] * 2, driver="4.23 (llmperf stand-in)")
     words = ["llama2_7b_pretrain_zero", "--vendor", "kunlunxin", "--devices", "2"]
     settings = [word for device in (*SMALL, *STEPS) for word in ("--set", device)]
@@ -27,18 +25,11 @@ def test_the_published_case_runs_and_says_that_it_was_simulated(machines, card, 
     assert result["variant"]
     assert [device["value"] for device in result["mfu"] if device["value"] is not None] == []  # no peak in fp32
     (path,) = (tmp_path / "runs").glob("*/result.json")
-    assert (
-        "(simulated)"
-        in subprocess.run(
-            [sys.executable, "-m", "llmperf", "report", str(path)], capture_output=True, text=True, timeout=60
-        ).stdout
-    )
+    assert "(simulated)" in apart(0, "report", path).stdout
 
 
-def test_a_stand_in_on_a_machine_that_calls_itself_real_fails(machines, card, tmp_path, monkeypatch):
+def test_a_stand_in_on_a_machine_that_calls_itself_real_fails(machines, card, tmp_path, apart):
     machines.play(card())
-    monkeypatch.setenv("PYTHONPATH", str(STAND_IN))
-    command = ["run", "default", "--vendor", "kunlunxin", "--devices", "1", "--out", str(tmp_path / "runs")]
-    done = subprocess.run([sys.executable, "-m", "llmperf", *command], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 1
+    words = ["run", "default", "--vendor", "kunlunxin", "--devices", "1", "--out", tmp_path / "runs"]
+    done = apart(1, *words, PYTHONPATH=str(STAND_IN))
     assert "torch_xmlir is a stand-in" in done.stdout + done.stderr
