@@ -114,33 +114,31 @@ def test_what_the_controller_has_is_not_sent_again(ends):
     assert [(piece.offset, piece.file) for piece in pieces] == [(6, "records/rank-00000.jsonl")]
 
 
+@pytest.fixture
+def from_node_1(ends):
+    """A function that gives the controller a piece of a file of node 1."""
+    receiver = Receiver(ends[1], LAYOUT, 10)
+    return lambda file, data=b"x", offset=0: receiver.take(Piece(node=1, file=file, offset=offset, data=packed(data)))
+
+
+RECORDS = "records/rank-00002.jsonl"
+
+
 @pytest.mark.parametrize(
     "file",
-    [
-        "records/rank-00000.jsonl",  # of node 0
-        "records/rank-00004.jsonl",  # of no node
-        "plan.json",
-        "result.json",
-        "../out",
-        "/etc/passwd",
-        "records/../plan.json",
-        "records/agent-000.json",
-        "logs/node-001.log",
-        "",
-    ],
-)
-def test_a_node_writes_only_its_own_files(ends, file):
-    _, controller = ends
+    ["records/rank-00000.jsonl", "records/rank-00004.jsonl",  # of node 0, and of no node
+     "plan.json", "result.json", "../out", "/etc/passwd", "records/../plan.json", "records/agent-000.json",
+     "logs/node-001.log", ""],
+)  # fmt: skip
+def test_a_node_writes_only_its_own_files(from_node_1, file):
     with pytest.raises(UserError, match=r"node 1: .*expected a file of its own ranks"):
-        Receiver(controller, LAYOUT, 10).take(Piece(node=1, file=file, offset=0, data=packed(b"x")))
+        from_node_1(file)
 
 
 @pytest.mark.parametrize("offset", [-1, 1, 2**60])
-def test_bytes_elsewhere_than_at_the_end_are_refused(ends, offset):
-    _, controller = ends
-    receiver = Receiver(controller, LAYOUT, 10)
+def test_bytes_elsewhere_than_at_the_end_are_refused(from_node_1, offset):
     with pytest.raises(UserError, match="expected bytes at 0"):
-        receiver.take(Piece(node=1, file="records/rank-00002.jsonl", offset=offset, data=packed(b"x")))
+        from_node_1(RECORDS, offset=offset)
 
 
 @pytest.mark.parametrize(
@@ -153,42 +151,32 @@ def test_bytes_elsewhere_than_at_the_end_are_refused(ends, offset):
         {"x": 1},
     ],
 )
-def test_a_node_reports_on_its_own_ranks_only(ends, report):
-    _, controller = ends
-    data = packed(json_files.encode(report))
+def test_a_node_reports_on_its_own_ranks_only(ends, from_node_1, report):
     with pytest.raises(UserError, match="node 1: "):
-        Receiver(controller, LAYOUT, 10).take(Piece(node=1, file="records/agent-001.json", offset=0, data=data))
-    assert not list((controller / "records").iterdir())
+        from_node_1("records/agent-001.json", json_files.encode(report))
+    assert not list((ends[1] / "records").iterdir())
 
 
-def test_secrets_in_the_variables_of_a_node_are_not_kept(ends):
-    _, controller = ends
+def test_secrets_in_the_variables_of_a_node_are_not_kept(ends, from_node_1):
     host = Host(os="o", kernel="k", python="3", cpu=None, memory_bytes=None, environment={"A": "1", "HF_TOKEN": "hf_1"})
-    data = packed(json_files.encode(host))
-    Receiver(controller, LAYOUT, 10).take(Piece(node=1, file="records/host-001.json", offset=0, data=data))
-    assert "hf_1" not in (controller / "records" / "host-001.json").read_text()
+    from_node_1("records/host-001.json", json_files.encode(host))
+    assert "hf_1" not in (ends[1] / "records" / "host-001.json").read_text()
 
 
-def test_records_far_beyond_the_steps_of_the_run_are_refused(ends):
-    _, controller = ends
-    receiver, zeros = Receiver(controller, LAYOUT, 10), packed(bytes(PIECE_BYTES))
-
+def test_records_far_beyond_the_steps_of_the_run_are_refused(from_node_1):
     def send_all():
         for number in range(300):
-            receiver.take(Piece(node=1, file="records/rank-00002.jsonl", offset=number * PIECE_BYTES, data=zeros))
+            from_node_1(RECORDS, bytes(PIECE_BYTES), number * PIECE_BYTES)
 
     with pytest.raises(UserError, match="expected bytes at 0"):
         send_all()
 
 
-def test_a_link_in_the_place_of_a_file_is_not_followed(ends, tmp_path):
-    _, controller = ends
+def test_a_link_in_the_place_of_a_file_is_not_followed(ends, from_node_1, tmp_path):
     (tmp_path / "target").write_text("kept")
-    (controller / "records" / "rank-00002.jsonl").symlink_to(tmp_path / "target")
+    (ends[1] / RECORDS).symlink_to(tmp_path / "target")
     with pytest.raises(UserError, match="cannot write"):
-        Receiver(controller, LAYOUT, 10).take(
-            Piece(node=1, file="records/rank-00002.jsonl", offset=0, data=packed(b"x"))
-        )
+        from_node_1(RECORDS)
     assert (tmp_path / "target").read_text() == "kept"
 
 
