@@ -1,6 +1,7 @@
 """A runtime of devices that only plays: no device is asked."""
 
-from types import SimpleNamespace
+import time
+from types import MappingProxyType, SimpleNamespace
 
 import pytest
 
@@ -8,24 +9,43 @@ PLAN = SimpleNamespace(needs=SimpleNamespace(runtime="torch"))
 """The part of a plan that binding a device needs."""
 
 
-class _Event:
+class _Clock:
+    """An event that tells the time of the host."""
+
     def __init__(self, enable_timing):
         assert enable_timing
 
     def record(self):
-        pass
+        self.at = time.perf_counter()
 
     def query(self):
         return True
 
     def elapsed_time(self, later):
+        return (later.at - self.at) * 1000
+
+
+class _Event(_Clock):
+    def elapsed_time(self, later):
         return 250.0
+
+
+class _Stopped(_Clock):
+    def elapsed_time(self, later):
+        return 0.0
+
+
+class _Missing(_Clock):
+    def elapsed_time(self, later):
+        raise RuntimeError("not supported")
 
 
 class _Played:
     """Makes namespaces such as `torch.cuda` whose functions note their calls."""
 
     plan = PLAN
+    events = MappingProxyType({"clock": _Clock, "stopped": _Stopped, "missing": _Missing})
+    """That tell time, always 0, and nothing."""
 
     def __init__(self):
         self.calls = []
