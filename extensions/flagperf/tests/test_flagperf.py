@@ -91,11 +91,10 @@ def test_cases_of_a_test_conf_are_found(llmperf, training, tmp_path):
 
 
 @pytest.mark.parametrize(("vendor", "device"), [("nvidia", "NVIDIA A100-SXM4-80GB"), ("cpu", "AMD EPYC")])
-def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path, vendor, device):
+def test_a_result_is_flagperfs_table_and_imports_to_the_same_figures(llmperf, tmp_path, vendor, device, saved):
     result = llmperf_schemas.example("result")
     (tmp_path / "run").mkdir()
-    path = tmp_path / "run" / "result.json"
-    path.write_text(json.dumps(result))
+    path = saved(tmp_path / "run" / "result.json", result)
     assert "a device for each rank" in llmperf("report", path, "--format", "flagperf")[2]
     result["hardware"] |= {"vendor": vendor, "device_model": device, "device_share": 1.0}
     path.write_text(json.dumps(result))

@@ -17,7 +17,7 @@ ROWS = {
 }
 
 
-def test_tables_are_read_and_checked(tmp_path, capsys):
+def test_tables_are_read_and_checked(tmp_path, ran, capsys):
     for folder, cells in {**ROWS, "operation/benchmarks/exp": ""}.items():
         path = tmp_path / folder / "nvidia" / "A100" / "README.md"
         path.parent.mkdir(parents=True)
@@ -27,8 +27,7 @@ def test_tables_are_read_and_checked(tmp_path, capsys):
     path = tmp_path / "out" / "flagperf_results.json"
     rows = json.loads(path.read_text())["rows"]
     assert [row["directions"] for row in rows if "P2P" in row["benchmark"]] == [1, 2]
-    assert call(["validate", str(path)]) == 1
-    found = capsys.readouterr().out
+    found = ran(1, "validate", path).out
     assert "FLAGPERF1 error expected 77.25% (1390.5GB/s / 1.8TB/s), found 75.44%" in found
     assert "FLAGPERF2 error expected at most 100 %, found 101.95%" in found
     assert "FLAGPERF3 warning expected 312TFLOPS (" in found

@@ -29,6 +29,8 @@ A100 = """# NVIDIA results
 """The beginning of a document whose rows are on an A100."""
 X1 = "### Vendor 配置与运行信息参考\n#### 环境配置\n- ##### 硬件环境\n  - 加速卡型号: X1\n"
 """The beginning of one by a vendor that nobody knows."""
+MY_LLAMA = Path(__file__).with_name("my_llama.toml").read_text()
+"""A model that no installed package has."""
 
 
 def read(text: str) -> Published:

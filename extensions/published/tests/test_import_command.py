@@ -137,10 +137,9 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, ran):
     assert "expected a known heading" in message.err
 
 
-def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, ran, capsys, example):
+def test_reports_of_imported_and_measured_results_side_by_side(tmp_path, ran, capsys, example, saved):
     assert call(["import", str(LORA), "--out", str(tmp_path)]) == 0
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "result.json").write_text(json.dumps(example))
+    saved(tmp_path / "run" / "result.json", example)
     capsys.readouterr()
     for wanted in ("terminal", "csv", "markdown", "json", "html"):
         message = ran(0, "report", tmp_path, "--format", wanted).out
@@ -183,8 +182,7 @@ def test_a_readme_at_the_root_of_a_link_has_the_name_it_leads_to(tmp_path):
     assert (tmp_path / "out" / "real" / "published.json").is_file()
 
 
-def test_a_name_with_control_characters_does_not_reach_the_terminal(tmp_path, capsys):
+def test_a_name_with_control_characters_does_not_reach_the_terminal(tmp_path, ran):
     for words in (["import", "\x1b[2J\x9b.md", "--out", str(tmp_path)], ["validate", "\x1b[2J.json"], ["\x1b[2J"]):
-        assert call(words) == 2
-        message = capsys.readouterr()
+        message = ran(2, *words)
         assert not {"\x1b", "\x9b"} & set(message.out + message.err)

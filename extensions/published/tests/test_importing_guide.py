@@ -5,7 +5,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from llmperf.cli.main import call
 from llmperf_published.reading.markdown import withheld
 from llmperf_published.reading.numbers import figure
 
@@ -20,14 +19,13 @@ def sessions():
         yield shlex.split(command), expected.splitlines()
 
 
-def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, ran, capsys):
+def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, ran):
     (source,) = re.findall(r"````markdown\n(.*?)````", GUIDE, re.DOTALL)
     (tmp_path / "a100").mkdir()
     (tmp_path / "a100" / "README.md").write_text(source, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for words, expected in sessions():
-        assert call(words) == 0
-        message = capsys.readouterr()
+        message = ran(0, *words)
         assert (message.out + message.err).splitlines() == expected
     shown = ran(0, "report", "imported", "--format", "markdown").out
     for line in source.splitlines():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
+from published_tables import MY_LLAMA
 
 PEAKS = """[[device]]
 model = "Acme A1"
@@ -15,21 +16,6 @@ memory_gib = 64
 dense_tflops = { bf16 = 280 }
 source = "Acme A1 datasheet, version 3"
 date = "2026-01"
-"""
-MODEL = """title = "My Llama"
-family = "llama"
-nominal_parameters = 7_000_000_000
-vocab_size = 32000
-hidden_size = 4096
-intermediate_size = 11008
-layers = 32
-attention_heads = 32
-kv_heads = 32
-max_positions = 4096
-norm_eps = 1e-5
-position_encoding = "rope"
-rope_theta = 10000.0
-source = "made for this test"
 """
 RESULTS = """# Results of some cards
 
@@ -47,7 +33,7 @@ OWN_MODEL = "model that the importer gave in my_llama.toml: made for this test"
 @pytest.fixture
 def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    for name, text in (("my_peaks.toml", PEAKS), ("my_llama.toml", MODEL), ("results.md", RESULTS)):
+    for name, text in (("my_peaks.toml", PEAKS), ("my_llama.toml", MY_LLAMA), ("results.md", RESULTS)):
         Path(name).write_text(text, encoding="utf-8")
     return tmp_path
 
@@ -141,7 +127,7 @@ def test_a_faulty_file_of_peaks_is_refused_in_one_line(given, capsys, was, inste
 @pytest.mark.parametrize(("name", "expected"), [("llama2_7b.toml", "is the name of a shipped model"),
                                                 ("my_llama.txt", "that ends in .toml")])  # fmt: skip
 def test_a_model_of_the_library_is_refused(given, ran, name, expected):
-    Path(name).write_text(MODEL, encoding="utf-8")
+    Path(name).write_text(MY_LLAMA, encoding="utf-8")
     assert expected in ran(2, "import", "results.md", "--out", "out", "--model", name).err
 
 

@@ -7,22 +7,7 @@ from pathlib import Path
 from llmperf import Library, library
 from llmperf_published.reading.document import import_document
 from llmperf_published.reading.library_match import Known
-
-MODEL = """title = "My Llama"
-family = "llama"
-nominal_parameters = 2_000_000
-vocab_size = 2048
-hidden_size = 128
-intermediate_size = 384
-layers = 6
-attention_heads = 4
-kv_heads = 2
-max_positions = 512
-norm_eps = 1e-5
-position_encoding = "rope"
-rope_theta = 10000.0
-source = "made for this test"
-"""
+from published_tables import MY_LLAMA
 
 
 def own_library(folder: Path, **models: str) -> Library:
@@ -39,7 +24,7 @@ def models_of(known: Known, *names: str) -> list[str | None]:
 
 
 def test_a_model_of_an_own_package_is_found_by_name_and_title(tmp_path):
-    known = Known.of(own_library(tmp_path, my_llama=MODEL))
+    known = Known.of(own_library(tmp_path, my_llama=MY_LLAMA))
     assert models_of(known, "My Llama", "my-llama", "My Llama 2", "llama2_7b") == [
         "my_llama",
         "my_llama",
@@ -49,5 +34,5 @@ def test_a_model_of_an_own_package_is_found_by_name_and_title(tmp_path):
 
 
 def test_a_broken_model_of_an_own_package_does_not_stop_an_import(tmp_path):
-    known = Known.of(own_library(tmp_path, my_llama=MODEL, broken="title = ["))
+    known = Known.of(own_library(tmp_path, my_llama=MY_LLAMA, broken="title = ["))
     assert models_of(known, "My Llama", "broken") == ["my_llama", None]

@@ -33,7 +33,7 @@ def imported(tmp_path, capsys):
     return run
 
 
-def test_what_a_document_leaves_out_can_be_stated(imported, tmp_path, capsys):
+def test_what_a_document_leaves_out_can_be_stated(imported, tmp_path, ran):
     code, (row,), err = imported(SILENT, *STATED)
     assert (code, row["verdict"], row["vendor"], row["model"]) == (0, "agrees", "nvidia", "llama2_7b")
     assert "no row leaves it out" not in err
@@ -43,18 +43,16 @@ def test_what_a_document_leaves_out_can_be_stated(imported, tmp_path, capsys):
     assert kept["own"]["stated"]["by"] == f"the importer, by {said}"
     assert kept["rows"][0]["stated"] == ["device", "devices", "model", "precision"]
     assert kept["rows"][0]["precision_text"] is None  # which stays what the document says
-    assert call(["validate", str(tmp_path / "out"), "--lang", "zh"]) == 0
-    assert "由导入者说明" in capsys.readouterr().err
+    assert "由导入者说明" in ran(0, "validate", tmp_path / "out", "--lang", "zh").err
 
 
-def test_a_statement_that_was_added_afterwards_is_found(imported, tmp_path, capsys):
+def test_a_statement_that_was_added_afterwards_is_found(imported, tmp_path, ran):
     imported(SILENT, *STATED)
     path = tmp_path / "out" / "t" / "published.json"
     document = json.loads(path.read_text())
     document["rows"][0]["precision"] = "fp32"
     path.write_text(json.dumps(document))
-    assert call(["validate", str(path)]) == 1
-    assert "LP622" in capsys.readouterr().out
+    assert "LP622" in ran(1, "validate", path).out
 
 
 def test_what_a_row_says_is_not_replaced(imported):

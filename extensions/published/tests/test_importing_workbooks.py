@@ -41,9 +41,8 @@ def with_part(source: Path, name: str, content: bytes) -> None:
     source.write_bytes(result.getvalue())
 
 
-def test_rows_of_a_sheet_are_results_and_formulas_have_their_saved_values(workbook, capsys):
-    assert call(["import", "t.xlsx", "--out", "out", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)[0]["rows"]
+def test_rows_of_a_sheet_are_results_and_formulas_have_their_saved_values(workbook, ran):
+    rows = json.loads(ran(0, "import", "t.xlsx", "--out", "out", "--json").out)[0]["rows"]
     assert [row["verdict"] for row in rows] == ["agrees", "not checked"]  # openpyxl saves no values of formulas
     assert json.loads(Path("out/t/published.json").read_text())["rows"][0]["line"] == 4
     assert call(["validate", "out"]) == 0
@@ -60,10 +59,9 @@ def test_rows_of_a_sheet_are_results_and_formulas_have_their_saved_values(workbo
          b'<sheetData><row r="900000"><c r="A900000"><v>1</v></c></row></sheetData></worksheet>', "no table"),
     ],
 )  # fmt: skip
-def test_a_hostile_workbook_is_refused_in_one_line(workbook, capsys, name, content, expected):
+def test_a_hostile_workbook_is_refused_in_one_line(workbook, ran, name, content, expected):
     with_part(workbook, name, content)
-    assert call(["import", "t.xlsx", "--out", "out"]) == 2
-    message = capsys.readouterr().err
+    message = ran(2, "import", "t.xlsx", "--out", "out").err
     assert len(message.splitlines()) == 1
     assert expected in message
 

@@ -13,7 +13,7 @@ BAICHUAN = str(SHIPPED / "baichuan2_13b_zero_h800")
 
 
 @pytest.fixture
-def runs(example, tmp_path):
+def runs(example, tmp_path, saved):
     """Two runs under the contract of the shipped row of 2,068 token/p/s, one faster and one slower."""
     shelf = library()
     case = shelf.case("baichuan2_13b_pretrain_zero")
@@ -25,8 +25,7 @@ def runs(example, tmp_path):
         run["parallelism"] |= {"nodes": 2, "devices_per_node": 8, "data_parallel": 16}
         run["metrics"]["tokens_per_second_per_device"] = speed
         folder = tmp_path / "runs" / run["run_id"]
-        folder.mkdir(parents=True)
-        (folder / "result.json").write_text(json.dumps(run))
+        saved(folder / "result.json", run)
     return str(tmp_path / "runs")
 
 

@@ -250,11 +250,10 @@ def test_a_summary_of_imports_takes_no_baseline(capsys):
     assert "--baseline: expected runs to compare with it, found imported documents" in capsys.readouterr().err
 
 
-def test_an_edited_document_is_wrong(tmp_path):
+def test_an_edited_document_is_wrong(tmp_path, saved):
     document = json.loads((PUBLISHED / "llama2_7b_megatron_deepspeed_a100" / "published.json").read_text())
     document["rows"][0]["model"] = None
-    path = tmp_path / "published.json"
-    path.write_text(json.dumps(document))
+    path = saved(tmp_path / "published.json", document)
     from llmperf.validation.check import validate_path
 
     (file,) = validate_path(path)

@@ -147,7 +147,7 @@ def test_what_only_the_name_of_a_configuration_says_is_not_held_against_the_row(
     assert "LP114: expected TP 4 as in the row, found 2" in "\n".join(errors(other))
 
 
-def test_commands_show_what_stays_unknown_and_the_share_of_hardware_flops(tmp_path, capsys):
+def test_commands_show_what_stays_unknown_and_the_share_of_hardware_flops(tmp_path, ran, capsys):
     header, rows = (
         "configuration | token/p/s | MFU | HFU",
         ("A100 (1x8) | 3000 | 41.2 | 54.9", "Vendor X (1x8) | 1 | / | /"),
@@ -155,7 +155,5 @@ def test_commands_show_what_stays_unknown_and_the_share_of_hardware_flops(tmp_pa
     (tmp_path / "README.md").write_text(markdown(header, *rows, above=A100), encoding="utf-8")
     assert call(["import", str(tmp_path / "README.md"), "--out", str(tmp_path / "out")]) == 0
     assert "expected the name of a device such as A100" in capsys.readouterr().err
-    assert call(["report", str(tmp_path / "out"), "--format", "csv"]) == 0
-    assert "0.549" in capsys.readouterr().out
-    assert call(["report", str(tmp_path / "out"), "--json"]) == 0
-    assert '"hfu"' in json.dumps(json.loads(capsys.readouterr().out))
+    assert "0.549" in ran(0, "report", tmp_path / "out", "--format", "csv").out
+    assert '"hfu"' in json.dumps(json.loads(ran(0, "report", tmp_path / "out", "--json").out))

@@ -79,15 +79,14 @@ def test_flops_of_adapters_are_those_that_a_token_passes(imported, capsys):
     assert "found 17.0%" in lines
 
 
-def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(imported, capsys):
+def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(imported, ran, capsys):
     table = (TABLES / "torchtitan_performance.md").read_text()
     _, _, err = imported("t.md", table, 'constants = { device = "A100-SXM4-80GB", precision = "bf16" }')
     assert "t.md:3: columns as in the profile torchtitan" in err
     speed = json.loads(Path("out/t/published.json").read_text())["rows"][0]["metrics"]["tokens_per_second_per_device"]
     assert speed["value"] == 2904
     assert call(["validate", "out"]) == 0
-    assert call(["import", "t.md", "--out", "out", "--force", "--profile", "torchtitan"]) == 0
-    capsys.readouterr()
+    ran(0, "import", "t.md", "--out", "out", "--force", "--profile", "torchtitan")
     assert call(["import", "t.md", "--out", "out", "--profile", "torchtitn"]) == 2
     expected = "--profile: unknown file or profile 'torchtitn'; did you mean 'torchtitan'?"
     assert expected in capsys.readouterr().err
@@ -160,7 +159,7 @@ def test_csv_that_is_none_is_refused(imported):
     assert "prime.csv: expected CSV, found another text" in err
 
 
-def test_the_guide_prints_what_it_says(tmp_path, monkeypatch, capsys):
+def test_the_guide_prints_what_it_says(tmp_path, monkeypatch, ran):
     monkeypatch.chdir(tmp_path)
     source, profile, block = (re.search(rf"```{kind}\n(.*?)```", SECTION, re.DOTALL)[1]
                               for kind in ("markdown", "toml", "console"))  # fmt: skip
@@ -168,5 +167,4 @@ def test_the_guide_prints_what_it_says(tmp_path, monkeypatch, capsys):
     Path("forge.toml").write_text(profile)
     for part in block.split("$ llmperf ")[1:]:
         command, _, expected = part.partition("\n")
-        assert call(shlex.split(command)) == 0
-        assert capsys.readouterr().out == expected
+        assert ran(0, *shlex.split(command)).out == expected
