@@ -68,7 +68,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/watch": 2050,
     "extensions/zh": 50,
     "outside tests": 92500,
-    "tests": 48950,
+    "tests": 48600,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
 
