@@ -50,15 +50,7 @@ def directory_page() -> str:
         rows.append(
             (f"`{one.name}`", one.role, link, one.summary, one.license, _verdict(checks.get(f"{one.role} {one.name}")))
         )
-    text = (
-        "Plugins of this project and of others. To list yours, add a table to"
-        " [docs/plugins.toml](../plugins.toml) by a pull request. Being listed is no recommendation."
-    )
-    kit = (
-        "The last column is what `llmperf check-plugin NAME --fast` said, without the checks that train, on a host without"
-        " accelerators: checks that need a device are skipped there."
-    )
-    return page("Plugins", text, kit, table(("Name", "Role", "Package", "For", "License", "Conformance kit"), rows))
+    return page("plugins", table(("Name", "Role", "Package", "For", "License", "Conformance kit"), rows))
 
 
 def _verdict(check: dict[str, object] | None) -> str:

@@ -1,24 +1,22 @@
-"""Reference pages of what core and the plugins of this project bring: models, cases, overlays, reporters and the like."""
+"""Reference pages of what core and the plugins of this project bring: models, cases, overlays, reporters, rules."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from llmperf.cases.library import library, read_named
 from llmperf.cases.overlays import CONDITIONS, Facts
 from llmperf.files.user_files import read_toml
-from llmperf.hookspecs import OWNERS
 from llmperf.plugins.discovery import discover
 from llmperf.plugins.loading import Plugins
 from llmperf.types.models import Model
 from llmperf.types.spec import Case
 
 from rendering.fields import field_descriptions
-from rendering.reference import page, table
+from rendering.reference import TEXTS_OF_PAGES, page, table
 
 
 @cache
@@ -50,9 +48,7 @@ def models_page() -> str:
             (f"`{model.name}`", model.title, model.family, f"{model.nominal_parameters:,}", owner, model.source)
         )
     columns = ("Name", "Title", "Family", "Nominal parameters", "From", "Source")
-    return page(
-        "Models", "`--set model=NAME` chooses one. [Keys of a model file](model-files.md).", table(columns, rows)
-    )
+    return page("models", table(columns, rows))
 
 
 def cases_page() -> str:
@@ -62,7 +58,7 @@ def cases_page() -> str:
         case = read_named(path, Case)
         rows.append((f"`{case.name}`", case.title, case.description, f"`{case.contract.model}`", owner, case.source))
     columns = ("Name", "Title", "Description", "Model", "From", "Source")
-    return page("Cases", "`llmperf run NAME` runs one. [Keys of a case file](case-files.md).", table(columns, rows))
+    return page("cases", table(columns, rows))
 
 
 def overlays_page() -> str:
@@ -74,14 +70,7 @@ def overlays_page() -> str:
         settings = ", ".join(f"`{name}.{key}`" for name, inner in tables.items() for key in inner)
         rows.append((f"`{path.stem}`", when, settings, owner))
     conditions = [(f"`{name}`", field_descriptions(Facts)[name]) for name in CONDITIONS]
-    text = (
-        "An overlay is a file `overlays/NAME.toml` in a folder that `llmperf_resources` gives. Its `[when]` has conditions,"
-        " all of which must hold; a list holds if one of its values does. The other tables (`tuning`, `framework`, `data`)"
-        " have [settings](settings.md). [How to write one](../own-files.md)."
-    )
-    return page(
-        "Overlays", text, table(("Condition", "Meaning"), conditions), table(("Name", "When", "Sets", "From"), rows)
-    )
+    return page("overlays", table(("Condition", "Meaning"), conditions), table(("Name", "When", "Sets", "From"), rows))
 
 
 HOOKS = {
@@ -96,13 +85,11 @@ def doors_page() -> str:
     """Launchers, kinds of document and reporters."""
     parts = []
     for hook, (title, text, attributes) in HOOKS.items():
-        if hook not in OWNERS:
-            continue
         rows = items(hook, attributes)
         names = [name.capitalize() for name in attributes] or ["Meaning"]
         parts += [f"## {title}", f"{text} Hook: [`{hook}`](hooks.md#{hook})."]
         parts += [table(("Name", *names, "From"), sorted(rows))] if rows else []
-    return page("Launchers, kinds of document, reporters", *parts)
+    return page("doors", *parts)
 
 
 def items(hook: str, attributes: tuple[str, ...], **arguments: Any) -> set[tuple[str, ...]]:
@@ -123,28 +110,16 @@ def items(hook: str, attributes: tuple[str, ...], **arguments: Any) -> set[tuple
 
 def rules_page() -> str:
     """Every rule; the page of each is made from it and from `data/rules.toml` of its package."""
-    text = (
-        "Each finding is one line: `path:/json/pointer: CODE severity message`. An error makes the document invalid (exit"
-        " code 1), a warning does not. Codes never change their meaning; new rules raise the ruleset's version."
-        " `llmperf validate --explain CODE` prints the page of a rule: its meaning, what breaks it with the finding, and what"
-        " does not. Examples are JSON pointers and the values that are put there in the example result"
-        ' (`llmperf_schemas.example("result")`), or pieces of [example.md](example.md) and their replacements.'
-    )
-    areas = (
-        "`LP0xx` are about reading and the JSON Schema, `LP1xx` layout and batch, `LP2xx` throughput, `LP3xx` FLOPs and MFU,"
-        " `LP4xx` memory and devices, `LP5xx` loss, `LP6xx` identity, `LP7xx` the run folder, `LP8xx` submissions, `LP9xx`"
-        " plugins."
-    )
     rows = sorted(items("llmperf_rules", ("severity", "title"), kind=None))
-    return page("Rules of `llmperf validate`", text, areas, table(("Code", "Severity", "Rule", "From"), rows))
+    return page("rules", table(("Code", "Severity", "Rule", "From"), rows))
 
 
 def contents_page() -> str:
     """The list of pages."""
-    titles = read_toml(Path(__file__).with_name("contents.toml"))
-    lines = [f"- [{name}]({name}.md): {title}" for name, title in titles.items()]
-    rest = "- [rules](../rules/README.md): the rules of `llmperf validate`\n- [own files](../own-files.md): writing a model, a case and an overlay"
-    return page("Reference", "\n".join(lines) + "\n" + rest)
+    lines = [f"- [{name}]({name}.md): {own['listed']}" for name, own in TEXTS_OF_PAGES.items() if "listed" in own]
+    lines.append("- [rules](../rules/README.md): the rules of `llmperf validate`")
+    lines.append("- [own files](../own-files.md): writing a model, a case and an overlay")
+    return page("README", "\n".join(lines))
 
 
 PAGES = {

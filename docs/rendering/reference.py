@@ -15,6 +15,7 @@ import llmperf_vendorkit
 from llmperf import hookspecs
 from llmperf.cases.fields import dataclass_in, hints
 from llmperf.cases.settings import describe
+from llmperf.files.user_files import read_toml
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, DataSource, Tuning
 from llmperf_sweep.matrix_file import MatrixFile
@@ -38,6 +39,7 @@ UNITS = {
     "micro_batch": "sequences",
 }
 """Units by the end of a field's name."""
+TEXTS_OF_PAGES = read_toml(Path(__file__).with_name("pages.toml"))
 MOST_MEMBERS = 6
 """Most members of a type that has no heading of its own."""
 ELSEWHERE = {
@@ -47,9 +49,10 @@ ELSEWHERE = {
 """Types whose fields are the keys of another page."""
 
 
-def page(title: str, *parts: str) -> str:
-    """A page of Markdown with its title."""
-    return "\n\n".join([NOTE, f"# {title}", *parts]) + "\n"
+def page(name: str, *parts: str) -> str:
+    """A page of Markdown with its title and its text of `pages.toml`."""
+    own = TEXTS_OF_PAGES[name]
+    return "\n\n".join([NOTE, f"# {own['title']}", *([own["text"]] if "text" in own else []), *parts]) + "\n"
 
 
 def table(columns: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -98,11 +101,7 @@ def setting_rows(kind: type, prefix: str = "") -> Iterator[list[str]]:
 def settings_page() -> str:
     """Every path of `--set`."""
     columns = ("Path", "Type", "Unit", "Default", "Meaning")
-    parts = [
-        "`llmperf run CASE --set PATH=VALUE` and `llmperf plan CASE --set PATH=VALUE` take these paths, and so do the tables of"
-        " an overlay. A path of `--set` may leave out its beginning: `--set micro_batch=4`. Where several paths end so, the least nested is set, and a note says which: `warmup_steps` is `contract.warmup_steps`, not `contract.optimizer.warmup_steps`. `none` unsets an"
-        " optional value. Paths below `framework.` belong to the framework plugin, which checks them."
-    ]
+    parts = []
     for kind, prefix in ((Contract, "contract."), (Tuning, "tuning."), (DataSource, "data.")):
         parts += [f"## {prefix[:-1]}", class_description(kind), table(columns, setting_rows(kind, prefix))]
     options = [
@@ -116,20 +115,17 @@ def settings_page() -> str:
         "Options of one framework, as its README lists them; it refuses others.",
         table(("Path", "Framework", "Meaning"), options),
     ]
-    return page("Settings", *parts)
+    return page("settings", *parts)
 
 
-def file_page(title: str, kind: type, text: str) -> str:
+def file_page(name: str, kind: type) -> str:
     """The fields of a TOML file that becomes a dataclass."""
-    return page(title, text, table(("Key", "Type", "Unit", "Default", "Meaning"), setting_rows(kind)))
+    return page(name, table(("Key", "Type", "Unit", "Default", "Meaning"), setting_rows(kind)))
 
 
 def hooks_page() -> str:
     """Every hook, in the order of a run."""
-    parts = [
-        "The contract is `llmperf.hookspecs`, in the order of a run. A plugin is a module of functions with these names, each"
-        " marked `@llmperf.hookimpl`. It may leave out arguments that it does not use."
-    ]
+    parts = []
     for name, owners in hookspecs.OWNERS.items():
         function = getattr(hookspecs, name)
         text, _, example = (inspect.getdoc(function) or "").partition(">>> ")
@@ -142,15 +138,12 @@ def hooks_page() -> str:
             parts.append(
                 "```python\n" + re.sub(r"^(>>>|\.\.\.) ?", "", f">>> {example}", flags=re.MULTILINE).strip() + "\n```"
             )
-    return page("Hooks", *parts)
+    return page("hooks", *parts)
 
 
 def types_page() -> str:
     """Every public type, by module."""
-    parts = [
-        "Public types of `llmperf.types`. Optional values are `None` if they are unknown, never 0 or a guess. Small types of"
-        " a module share one table: rows that begin with a dot are members of the type above them."
-    ]
+    parts = []
     modules: dict[str, list[type]] = {"llmperf": [llmperf.TokenBatches]}
     for name in llmperf.types.__all__:
         value = getattr(llmperf.types, name)
@@ -158,7 +151,7 @@ def types_page() -> str:
             modules.setdefault(value.__module__, []).append(value)
     for module, kinds in sorted(modules.items()):
         parts += [f"## {module}", (inspect.getdoc(import_module(module)) or "").strip(), *type_parts(kinds)]
-    return page("Types", *parts)
+    return page("types", *parts)
 
 
 def vendorkit_page() -> str:
@@ -175,14 +168,14 @@ def vendorkit_page() -> str:
         for name, figure in FIGURES.items()
     ]
     return page(
-        "Vendor kit",
+        "vendorkit",
         (inspect.getdoc(llmperf_vendorkit) or "").strip(),
         "## Functions",
         table(("Function", "Meaning"), functions),
         "## Names of cells",
-        f"{texts} hold a text, and `index`, `card` and `chip` a whole number. The names below (`FIGURES`) hold a number, in"
-        " the unit of the name, which one of the units may follow; a number beyond the plausible ones is a Misfit. A cell"
-        " of any other name is a detail of the device.",
+        f"{texts} hold a text, and `index`, `card` and `chip` a whole number. The names below (`FIGURES`) hold a"
+        " number, in the unit of the name, which one of the units may follow; a number beyond the plausible ones is"
+        " a Misfit. A cell of any other name is a detail of the device.",
         table(("Cell", "Field", "Units", "Plausible"), cells),
         "## Classes",
         *type_parts([value for value in public.values() if inspect.isclass(value)]),
@@ -234,23 +227,9 @@ def member_rows(kind: type) -> Iterator[tuple[str, str, str, str]]:
 
 PAGES = {
     "settings": settings_page,
-    "case-files": lambda: file_page(
-        "Case files",
-        Case,
-        "A case is a file `cases/NAME.toml` in a folder that `llmperf_resources` gives, or any file that is named on the"
-        " command line: `llmperf plan my_case.toml`. [How to write one](../own-files.md).",
-    ),
-    "model-files": lambda: file_page(
-        "Model files",
-        Model,
-        "A model is a file `models/NAME.toml` in a folder that `llmperf_resources` gives. [How to write one](../own-files.md).",
-    ),
-    "matrix-files": lambda: file_page(
-        "Matrix files",
-        MatrixFile,
-        "`llmperf run --matrix FILE.toml` runs every combination of the values in these lists. A single value may be written"
-        " without brackets. [How to run one](../clusters.md#matrices).",
-    ),
+    "case-files": lambda: file_page("case-files", Case),
+    "model-files": lambda: file_page("model-files", Model),
+    "matrix-files": lambda: file_page("matrix-files", MatrixFile),
     "hooks": hooks_page,
     "types": types_page,
     "vendorkit": vendorkit_page,
