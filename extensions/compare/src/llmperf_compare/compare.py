@@ -11,6 +11,7 @@ from llmperf import language_option, print_json, run_folders, warn
 from llmperf.errors import UserError
 
 from llmperf_compare.ci_findings import Checked, figure_findings, finding, speed_findings
+from llmperf_compare.ci_findings import document as findings_document
 from llmperf_compare.comparison import limit_text
 from llmperf_compare.comparison_page import answer_lines, comparison_page, warning_lines
 from llmperf_compare.copies import distinct_results, refuse_shared_runs
@@ -111,8 +112,6 @@ def command(
         if explanations:
             show(reference, explanations, wanted, language)
     else:
-        from llmperf_compare.ci_findings import document as findings_document
-
         places = {}  # of the first run that counts; of the first run, where none does
         for name, side in sides.items():
             used = {id(result) for result in side.results}

@@ -12,7 +12,7 @@ import click
 from llmperf import install_own, json_option, language_option, print_json, run_folders, warn, write_bytes
 from llmperf.errors import UserError
 
-from llmperf_estimate.explain import Explanation
+from llmperf_estimate.explain import Explanation, explained
 
 if TYPE_CHECKING:
     from llmperf_compare.page import Page
@@ -56,7 +56,6 @@ def command(name: str, against: str, figure: str, output: Path | None, language:
     try:
         from llmperf_compare.page import print_page
 
-        from llmperf_estimate.explain import explained
         from llmperf_estimate.explain_sides import side_of
     except ModuleNotFoundError as error:
         if error.name != "llmperf_compare":

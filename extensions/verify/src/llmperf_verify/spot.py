@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from llmperf import check_model, count_parameters, decode, load_plan, recorded
+from llmperf import check_model, count_parameters, decode, load_plan, open_batches, recorded
 from llmperf.errors import LlmperfError
 from llmperf.types import FurtherRecord, Plan, Result, StepRecord, Text
 from llmperf.types.records import Record
@@ -81,8 +81,6 @@ def spot_check(
     show: Callable[[str], None] | None = None,
 ) -> LevelCheck:
     """Check so many sequences of step 1 of a run folder, drawn over the data-parallel ranks, as `seed` repeats it."""
-    import numpy as np
-
     from llmperf_verify.reference.decoder import pass_bytes
 
     seed = secrets.randbits(32) if seed is None else seed
@@ -260,9 +258,6 @@ def memory_bytes() -> float:
 
 def _tokens(plan: Plan, result: Result, chosen: Sequence[Chosen]) -> tuple[NDArray[np.int64], list[int]]:
     """The chosen sequences [sequences, seq_len + 1], and how many tokens are learnt; Impossible without the data."""
-    import numpy as np
-    from llmperf import open_batches
-
     data = replace(own_data(result), repeat=plan.spec.data.repeat)
     here, rows = replace(plan, spec=replace(plan.spec, data=data)), plan.batch.micro_batch
     tokens: dict[Chosen, NDArray[np.int64]] = {}

@@ -15,7 +15,7 @@ from llmperf_torchkit.processes import own_rank
 from peft import PeftModel
 
 from llmperf_lora.adapters import save_adapters
-from llmperf_lora.mmlu.prompts import Prompt
+from llmperf_lora.mmlu.prompts import Prompt, read_prompts
 from llmperf_lora.options import read_options
 
 Logits = Callable[[torch.Tensor], torch.Tensor]
@@ -102,9 +102,6 @@ class Afterwards(ABC):
         yield {}
         if options.mmlu is not None:
             self._adapted.eval()
-            from llmperf_lora.mmlu.prompts import read_prompts
-            from llmperf_lora.mmlu_evaluation import Ranks, answers, figures
-
             spec = self._plan.spec
             prompts = read_prompts(options, spec.data.tokenizer, spec.model)
             # the frozen weights without adapters are the model before training: B was 0

@@ -9,13 +9,11 @@ from typing import Any
 
 from llmperf import OptionCheck, option_problems, whole_number
 from llmperf.types import Facts, HostCheck, Probe, Problem, RunSpec
-from llmperf_torchkit.limits import extension_problems
+from llmperf_torchkit.limits import cuda_compiler, extension_problems, host_compiler, torch_facts
 
 
 def deepspeed_facts(*packages: str) -> Facts:
     """The facts of torch and of DeepSpeed, which compiles its own optimisers, and further packages."""
-    from llmperf_torchkit.limits import torch_facts
-
     torch = torch_facts("deepspeed", *packages)
     return replace(
         torch,
@@ -29,16 +27,12 @@ def deepspeed_facts(*packages: str) -> Facts:
 
 
 def _compiler_problem() -> str | None:
-    from llmperf_torchkit.limits import host_compiler
-
     if host_compiler() is not None:
         return None
     return "no g++: compile=true and framework.optimizer=deepspeed need it, nothing else does"
 
 
 def _cuda_problem() -> str | None:
-    from llmperf_torchkit.limits import cuda_compiler
-
     if shutil.which("nvidia-smi") is None or cuda_compiler() is not None:
         return None
     return "no nvcc in PATH, CUDA_HOME or /usr/local/cuda: framework.optimizer=deepspeed needs it, nothing else does"

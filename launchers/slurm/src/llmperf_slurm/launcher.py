@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from llmperf.errors import UserError
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
-from llmperf_slurm.script import SlurmOptions, slurm_options
-from llmperf_slurm.tools import addresses, gpus_of_nodes, has_container_images, hostnames, require
+from llmperf_slurm.script import SlurmOptions, batch_script, slurm_options, submit
+from llmperf_slurm.tools import addresses, explanation, gpus_of_nodes, has_container_images, hostnames, require
 
 JOB = "SLURM_JOB_ID"
 JOB_NODES = "SLURM_JOB_NODELIST"
@@ -85,8 +85,6 @@ class SlurmLauncher:
 
     def explain(self, host: str, exit_code: int, errors: str) -> str | None:
         """Reason why a step ended before its command, from the messages of srun."""
-        from llmperf_slurm.tools import explanation
-
         return explanation(errors)
 
     def hand_over(self, submission: Submission, say: Callable[[str], None]) -> int | None:
@@ -96,7 +94,6 @@ class SlurmLauncher:
                 say(f"job {os.environ[JOB]} has been requeued, restart {restarts}: this is a run of its own")
             return None
         from llmperf_slurm.following import follow
-        from llmperf_slurm.script import submit
 
         options = slurm_options(submission.request.options)
         _check_image(submission.request)
@@ -106,8 +103,6 @@ class SlurmLauncher:
         """The batch script that `hand_over` would submit; None inside a job."""
         if JOB in os.environ:
             return None
-        from llmperf_slurm.script import batch_script
-
         return batch_script(submission, slurm_options(submission.request.options))
 
 

@@ -13,13 +13,13 @@ from tempfile import mkdtemp
 from uuid import NAMESPACE_URL, uuid5
 
 import click
-from llmperf import encode_pretty, json_option, print_json, read_bytes
+from llmperf import encode_pretty, json_option, print_json, read_bytes, warn
 from llmperf.errors import UserError
-from llmperf.reporting import language_option, shown
+from llmperf.reporting import language_option, shown, word
 from llmperf.types import Row
 
 from llmperf_html.site.content import Content, SiteRun
-from llmperf_html.site.page import Frame, element
+from llmperf_html.site.page import Frame, assets, element
 
 NEWEST = 50
 UNDATED = "1970-01-01T00:00:00Z"
@@ -173,16 +173,11 @@ def command(
     A site that is in the folder already is replaced as a whole; any other folder has to be empty. Archives in a folder
     that are damaged or changed are left out with a message.
     """
-    from llmperf import warn
-    from llmperf.errors import UserError
-    from llmperf.reporting import word
     from llmperf_compare.copies import distinct_sheets
     from llmperf_compare.cost import costing_for, used_prices, with_cost
     from llmperf_compare.documents import opened_results
     from llmperf_compare.scaling import with_scaling
 
-    from llmperf_html.site.content import Content
-    from llmperf_html.site.page import Frame, assets
     from llmperf_html.site.pages import pages
 
     if url and not re.fullmatch(r"https?://[^\s\"<>]+", url):
@@ -211,7 +206,5 @@ def _signature(signers: Path | None) -> Callable[[Path, Path], Row]:
     try:
         from llmperf_verify.signed import signature_row
     except ImportError:
-        from llmperf.errors import UserError
-
         raise UserError("--signers: signatures are checked by llmperf-verify, which is not installed") from None
     return signature_row(signers)

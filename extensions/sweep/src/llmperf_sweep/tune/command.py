@@ -11,8 +11,8 @@ import click
 from llmperf import headings_option, json_option, print_json, print_table, printable, write_bytes
 from llmperf.errors import UserError
 
-from llmperf_sweep.tune.candidates import literal
-from llmperf_sweep.tune.search import Outcome
+from llmperf_sweep.tune.candidates import Search, literal
+from llmperf_sweep.tune.search import Outcome, Tuner, Wishes, reasons, working_in
 from llmperf_sweep.tune.trials import Trial
 
 FILE = "overlay.toml"
@@ -129,8 +129,6 @@ def command(ctx: click.Context, /, case: str, out: Path | None, resume: bool, as
 
     Exits with 1 if no trial was complete, 2 for bad input, 130 if interrupted.
     """
-    from llmperf_sweep.tune.candidates import Search
-    from llmperf_sweep.tune.search import Tuner, Wishes, working_in
     from llmperf_sweep.tune.space import parsed
 
     space = parsed(options["searches"])
@@ -191,8 +189,6 @@ def _values(trial: Trial) -> str:
 
 
 def _report(outcome: Outcome, overlay: Path | None) -> None:
-    from llmperf_sweep.tune.search import reasons
-
     names = [each.path for each in outcome.space.dimensions]
     first = outcome.objectives[0]
     complete = [trial for trial in outcome.trials if trial.state == "complete"]
