@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4650,
     "extensions/watch": 2050,
     "extensions/zh": 50,
-    "outside tests": 92500,
+    "outside tests": 92400,
     "tests": 48600,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
