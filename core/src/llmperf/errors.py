@@ -84,7 +84,8 @@ def unknown(where: str, kind: str, found: str, choices: Iterable[str], *, listin
         nearest = next(name for name in names if name.lower() == near[0])
         return UserError(f"{where}unknown {kind} {found!r}; did you mean {nearest!r}?")
     if listing is not None:
-        return UserError(f"{where}unknown {kind} {found!r}; `{listing}` lists those that exist")
+        like = ", ".join(get_close_matches(found.lower(), names, n=3, cutoff=0)) or "none"
+        return UserError(f"{where}unknown {kind} {found!r}; nearest: {like}; `{listing}` lists those that exist")
     listed = ", ".join(names) if names else "none"
     return UserError(f"{where}unknown {kind} {found!r}; expected one of: {listed}")
 

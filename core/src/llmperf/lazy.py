@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from pkgutil import resolve_name
 from typing import Any
 
 
@@ -31,3 +32,8 @@ def lazily(
         return value
 
     return sorted(homes), get
+
+
+def late(home: str) -> Callable[..., Any]:
+    """The function at `MODULE:NAME`, which is imported when it is first called."""
+    return lambda *values: resolve_name(home)(*values)

@@ -60,6 +60,8 @@ def test_without_prices_the_fastest_is_first_and_overlays_of_one_device_do_not_a
 def test_each_machine_at_its_best_tuning_is_no_slower(estimate):
     words = ("llama2_7b_pretrain_zero", "--on", "A100-SXM4-80GB,A100-SXM4-40GB", "--json")
     one, tuned = json.loads(estimate(*words)[1]), json.loads(estimate(*words, "--tuned")[1])
+    same = json.loads(estimate(*words[:-1], "--format", "json")[1])
+    assert [list(row["estimate"]) for row in same] == [list(row["estimate"]) for row in one]
     best = {row["machine"]: row["estimate"]["tokens_per_second_per_device"] for row in tuned}
     assert all(best[row["machine"]] >= 0.99 * row["estimate"]["tokens_per_second_per_device"] for row in one)
     assert any("gradient_checkpointing=false" in row["settings"] for row in tuned)

@@ -3,18 +3,12 @@
 import json
 from pathlib import Path
 
+from llmperf import read_toml
 from llmperf.cli.main import call
 
 BASE = Path(__file__).with_name("base_readme.md").read_text()
 OPERATION = BASE.replace("| 评测结果 | {} |", "| nativetorch | 5.46E-01 | 0.15TFLOPS | 0.14TFLOPS | 0.59% | 0.58% |")
-ROWS = {
-    "base/benchmarks/interconnect-P2P_intraserver": "515.05GB/s | 600GB/s | 85.84%",
-    "base/benchmarks/interconnect-P2P_interserver": "19.33GB/s | 25.00GB/s | 77.3%",
-    "base/benchmarks/main_memory-bandwidth": "1390.5GB/s | 1.8TB/s | 75.44%",
-    "base/benchmarks/main_memory-capacity": "65.25 | 64GiB | 101.95%",
-    "base/benchmarks/computation-BF16": "259.2TFLOPS | 624.0TFLOPS | 41.5%",
-    "base/benchmarks/computation-FP8": "/ | / | /",
-}
+ROWS = read_toml(Path(__file__).with_name("configurations.toml"))["rows"]
 
 
 def test_tables_are_read_and_checked(tmp_path, ran, capsys):
@@ -27,6 +21,9 @@ def test_tables_are_read_and_checked(tmp_path, ran, capsys):
     path = tmp_path / "out" / "flagperf_results.json"
     rows = json.loads(path.read_text())["rows"]
     assert [row["directions"] for row in rows if "P2P" in row["benchmark"]] == [1, 2]
+    for command in ("report", "summary"):
+        found = ran(0, command, path, "--wide").out
+        assert all(text in found for text in ("computation-BF16", "259.2TFLOPS", "624.0TFLOPS", "agrees"))
     found = ran(1, "validate", path).out
     assert "FLAGPERF1 error expected 77.25% (1390.5GB/s / 1.8TB/s), found 75.44%" in found
     assert "FLAGPERF2 error expected at most 100 %, found 101.95%" in found

@@ -16,9 +16,9 @@ def write(kind, folder):
         rows.insert(3, {"_step": 99, "_timestamp": 1e9, "eval/loss": 1.0})
         text = "".join(json.dumps(row) + "\n" for row in rows)
     elif kind == "trainer_state.json":
-        text = json.dumps(
-            {"log_history": [{"loss": row["train/loss"], "step": row["train/global_step"]} for row in rows]}
-        )
+        history = [{"loss": row["train/loss"], "step": row["train/global_step"]} for row in rows]
+        history.append({"step": 605, "train_loss": 9, "train_runtime": 30.25, "train_steps_per_second": 20.0})
+        text = json.dumps({"log_history": history})
     elif kind == "run.csv":
         text = "Step,_timestamp,run-7 - train/loss\n" + "".join(f"{step},{at},{loss}\n" for step, at, loss in ROWS)
     else:
@@ -41,15 +41,18 @@ def write(kind, folder):
 @pytest.mark.parametrize("kind", ["events", "wandb-history.jsonl", "run.csv", "trainer_state.json"])
 def test_scalars_become_steps_with_their_times(tmp_path, capsys, kind):
     (tmp_path / "run").mkdir()
-    words = ["--out", str(tmp_path), "--json", "--force", "--sequence-length", "64", "--global-batch", "10"]
+    words = ["--out", str(tmp_path), "--json", "--force", "--sequence-length=64", "--global-batch=10", "--devices=1"]
     assert call(["import", str(write(kind, tmp_path / "run")), *words]) == 0
     (made,) = json.loads(capsys.readouterr().out)
     figures = made["figures"]
     assert (made["written_to"], made["profile"]) == (str(tmp_path / "run" / "watched.json"), "scalars")
-    assert (figures["reported"], figures["first_loss"], figures["last_loss"]) == (60, pytest.approx(8.9), 3.0)
-    rate = figures["tokens_per_second"]
-    assert rate is None if kind == "trainer_state.json" else rate["mean"] == pytest.approx(640 / 0.05)
-    assert call(["validate", made["written_to"]]) == 0
+    whole_run, rate = kind == "trainer_state.json", figures["tokens_per_second"]
+    assert (figures["reported"] - whole_run, figures["last_loss"]) == (60, 3.0)
+    assert (figures["first_loss"], rate["mean"]) == (pytest.approx(8.9), pytest.approx(640 / 0.05))
+    assert ("over the whole run, start-up included" in rate["source"]) == whole_run
+    assert rate["p95"] - rate["p5"] == pytest.approx(2 * 640 / 0.05 * 0.005 / 30.25 if whole_run else 0, abs=0.1)
+    assert call(["validate", made["written_to"]]) == call(["summary", str(tmp_path)]) == 0
+    assert "12,800.0" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,10 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from llmperf import read_toml
 from llmperf.cli.main import call
 from llmperf_watch import meter
 from llmperf_watch.figures import WARMUP_LEAST, figures_of
@@ -92,6 +94,7 @@ def test_bad_input_is_one_line(tmp_path, capsys):
         "--profile megatrn -- true": "did you mean 'megatron'?",
         "--model my.toml -- true": "expected a name of `llmperf models`, by which figures are checked, found 'my.toml'",
         "--accelerator A100-SXM -- true": "--accelerator: unknown device model 'A100-SXM'; expected one of: NVIDIA A1",
+        "--model nosuch -- true": "; `llmperf models` lists those that exist",
         "--model llama3_1_8 -- true": "--model: unknown model 'llama3_1_8'; did you mean 'llama3_1_8b'?",
     }.items():
         assert call(["watch", "-o", str(tmp_path), *words.split()]) == 2
@@ -123,6 +126,7 @@ def test_secrets_of_the_command_are_withheld():
     assert without_secrets(words.split()) == tuple(hidden.split())
 
 
+PROPOSED = read_toml(Path(__file__).with_name("profiles.toml"))["proposed"]
 STAMPED = "2026-11-28 10:00:{:06.3f} step: {}  loss: {:.3f}  memory: 1.00GiB  tps: 640  tflops: 1.00  mfu: 1.00%\n"
 PADDLE = (
     "loss: 3, global_step: {}, interval_runtime: {}, interval_samples_per_second: 9, interval_steps_per_second: 12\n"
@@ -146,13 +150,35 @@ def test_logs_are_imported_by_the_times_that_they_print(tmp_path, capsys):
     assert call(["validate", str(tmp_path / "p")]) == 0
     assert "expected about 120 (10 sequences (--global-batch), step time" in capsys.readouterr().out
     (tmp_path / "own.toml").write_text("[[line]]\nstep = 'at {}'\nloss = 'loss {}'\n")
-    log.write_text("2026-03-01 12:00:11 at 1 loss 2.0\n")
+    whole = "2026-03-01 12:{:02}:{:02} at {} loss 2.0\n"
+    log.write_text("".join(whole.format(*divmod(int(step * 0.7), 60), step) for step in range(1, 60)))
     words = ["import", str(log), "--out", str(tmp_path / "c")]
     assert call(words) == call([*words, "--profile", "megatron"]) == call(["import", str(tmp_path)]) == 2
     err = capsys.readouterr().err
     assert all(text in err for text in ("`llmperf watch --propose", "no step is read by megatron", "name logs, and"))
     assert call([*words, "--profile", str(tmp_path / "own.toml")]) == 0
-    assert "note: times without a fraction of a second are not read" in capsys.readouterr().out
+    assert "note: times in whole seconds are not read: the steps take less than 100 s" in capsys.readouterr().out
+    log.write_text("".join(whole.format(*divmod(int(step * 0.7), 60), step) for step in range(1, 401)))
+    assert call([*words, "--profile", str(tmp_path / "own.toml"), "--force", "--device", "H800"]) == 0
+    timed = "by the times that the program printed with its lines, in whole seconds (+-0.4%)"
+    assert f"step time: 0.7008 s; 0.6981 to 0.7036; {timed}" in capsys.readouterr().out
+    facts = json.loads((tmp_path / "c" / "train" / "watched.json").read_text())["facts"]
+    assert facts["device_model"] == {"value": "H800", "source": "--device"}
+
+
+def test_the_last_line_of_hf_trainer_has_the_speed_of_the_whole_run(tmp_path, capsys):
+    losses = "{'loss': '8.334', 'learning_rate': '0.001', 'epoch': '0.05'}\n" * 5
+    ended = "{'train_runtime': '83.41', 'train_samples_per_second': '95.91', 'train_steps_per_second': '11.99'}\n"
+    (tmp_path / "hf.log").write_text(losses + ended)
+    for options, expected in {
+        "": "step time: 0.0834 s",
+        "--sequence-length 64": "tokens/s: 6,138.2; 6,137.9 to ",
+    }.items():
+        words = ["import", str(tmp_path / "hf.log"), "--out", str(tmp_path), "--force", *options.split()]
+        assert call(words) == call(["validate", str(tmp_path / "hf")]) == 0
+        found = capsys.readouterr().out
+        assert (expected in found, "tokens/s:" in found) == (True, bool(options))
+        assert "printed by the program, over the whole run, start-up included" in found
 
 
 def test_a_loop_is_metered_without_reading_its_losses(tmp_path, monkeypatch, capsys):
@@ -188,17 +214,7 @@ def test_a_loop_is_metered_without_reading_its_losses(tmp_path, monkeypatch, cap
     assert "the loop ended with KeyError" in run.path.read_text()
 
 
-@pytest.mark.parametrize(
-    ("form", "values"),
-    {
-        "iter {0} loss 2.{0} dt 5it=32{0}.3ms": {},
-        "step {0}/900 - loss 2.{0} - 35.{0}K tokens/s - eta 1:02:0{0}": {"tokens_per_second": 35700},
-        "step {0} loss 2.{0} | 4.{0} ktok/s | time: 0.{0} | mem 12.5G": {"tokens_per_second": 4700},
-        "step {0} loss 2.{0} throughput: 12.{0} samples/s elapsed: 1{0}.5 s": {"samples_per_second": 12.7},
-        "epoch 0 | batch {0} of 9 | train loss 2.{0} | 2{0}.5 ms | 3,{0}00 tok/s | mem (GB) 3.1 | lr 1e-4":
-            {"step_seconds": 0.0275, "tokens_per_second": 3700, "memory_bytes": 3.1e9},
-    }.items(),
-)  # fmt: skip
+@pytest.mark.parametrize(("form", "values"), PROPOSED.items())
 def test_a_profile_is_proposed_and_what_is_not_sure_is_commented_out(tmp_path, capsys, form, values):
     log, own = tmp_path / "mine.log", tmp_path / "own.toml"
     log.write_text("loading\n" + "".join(form.format(number) + "\n" for number in range(1, 9)))

@@ -58,7 +58,7 @@ class Library:
                 raise UserError(f"{where}: {own}: {own.stem!r} is the name of a shipped model; rename the file")
             return read_named(own, Model)
         if name not in paths:
-            raise unknown(where, "model", name, paths)
+            raise unknown(where, "model", name, paths, listing="llmperf models")
         return read_named(paths[name], Model)
 
     def case(self, name: str) -> Case:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from math import inf
+from pathlib import Path
 from typing import TypeVar
 
+from llmperf.files.user_files import read_toml
 from llmperf.reporting.cells import UNKNOWN, shown
 from llmperf.reporting.words import sentence, value_text, word
 from llmperf.types import Sheet
@@ -13,20 +15,8 @@ from llmperf.types.sheet import Column
 
 T = TypeVar("T")
 
-COLUMNS = {
-    "model": Column(title="model", importance=1, wraps=14),
-    "case": Column(title="case", importance=3, wraps=12),
-    "device": Column(title="device", importance=5, wraps=14),
-    "layout": Column(title="layout", importance=7, wraps=14),
-    "contract": Column(title="precision, seq_len, batch", importance=5, wraps=10),
-    "tokens_per_second_per_device": Column(title="token/p/s", importance=2, right=True),
-    "mfu_nominal": Column(title="MFU (nominal)", importance=4, right=True),
-    "final_loss": Column(title="loss", importance=9, right=True),
-    "device_memory": Column(title="mem, GiB", importance=10, wraps=8, right=True),
-    "fix_hp": Column(title="fix_hp", importance=8, wraps=14),
-    "status": Column(title="status", importance=6, wraps=12),
-    "run_id": Column(title="run", importance=11, wraps=20),
-}
+_FILE = Path(__file__).parents[1] / "data" / "columns.toml"
+COLUMNS = {key: Column(**column) for key, column in read_toml(_FILE).items()}
 """Columns of a table of runs, by the key of their row in `Sheet.overview`; `contract` is from `Sheet.contract`."""
 COMPUTED_MFU = "* computed by llmperf: the document prints none that is understood"
 IN_TABLE = ("precision", "seq_len", "global_batch")

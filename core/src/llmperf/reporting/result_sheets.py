@@ -113,6 +113,7 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
     yield labelled("disturbed", "disturbed", Text.joined("; ", disturbances(result)) or None, own_words=True)
     yield labelled("errors", "validation errors", errors)
     yield labelled("warnings", "validation warnings", warnings)
+    yield from (row for row in _section_rows(result) if row.column is not None)
 
 
 def _rows_beside(path: Path) -> list[Row]:
@@ -246,6 +247,11 @@ def _utilisation(result: Result) -> Iterator[Row]:
         peak = labelled("measured_peak_flops_per_second", "measured peak", measured.flops_per_second, cells.SIGNIFICANT)
         values = shown(share), shown(peak), measured.dtype, measured.source, measured.date
         yield replace(share, text=Text("{} of {} FLOP/s a rank, {}: {}, {}", *values), parts=(share, peak))
+    yield from _section_rows(result)
+
+
+def _section_rows(result: Result) -> Iterator[Row]:
+    """The rows of each section that a result has; a note in place of those that fail."""
     for section, owner in known_sections().by_name.values():
         if (figures := section.of(result)) is not None:
             what = f"rows of the section {section.name!r}"

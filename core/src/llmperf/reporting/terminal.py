@@ -12,19 +12,8 @@ from llmperf.reporting.words import finding_text, sentence, value_text, word
 from llmperf.types import Row, Sheet
 
 SHORT = (
-    "",
-    "disturbed",
-    "verification",
-    "case",
-    "model",
-    "devices",
-    "framework",
-    "batch",
-    "step_seconds",
-    "stragglers",
-    "loss",
-    "rank_peak_bytes",
-    "energy",
+    *("", "disturbed", "verification", "case", "model", "devices", "framework", "batch", "step_seconds", "stragglers"),
+    *("loss", "rank_peak_bytes", "energy"),
 )
 """Rows of a card without `--verbose`, beside those of a failure, of changes from the case, and of a missing peak."""
 WIDE = "--wide, --format csv"

@@ -67,8 +67,8 @@ class Row:
     """The text is made of llmperf's own words, which reporters translate; a `Text` always is. Texts of users, documents
     and machines are never translated."""
     column: Column | None = None
-    """Column of a row that an extension adds to `Sheet.overview`; None for a row that tables of many runs do not show,
-    and for those of the core's own columns."""
+    """Column of a row that an extension adds to `Sheet.overview` or has in a section of results; None for a row that
+    tables of many runs do not show, and for those of the core's own columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

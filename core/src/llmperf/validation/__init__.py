@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from llmperf.validation.check import Validator as Validator
     from llmperf.validation.check import findings as findings
     from llmperf.validation.check import judgement as judgement
+    from llmperf.validation.core_kinds import json_kind as json_kind
     from llmperf.validation.document_files import Document as Document
     from llmperf.validation.document_files import ReadDocument as ReadDocument
     from llmperf.validation.document_files import documents_in as documents_in

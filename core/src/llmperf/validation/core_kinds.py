@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
-from llmperf import types
 from llmperf.cases.fields import with_unset
 from llmperf.errors import UserError
 from llmperf.files.json_files import read_bytes
@@ -29,13 +29,10 @@ Beginning = Callable[[], str]
 
 def result_kind(sheets: Callable[[Result, Path, Sequence[Finding]], Iterable[Sheet]] | None = None) -> DocumentKind:
     """Results, with the function that makes sheets of them for reports."""
-    return DocumentKind(
-        name="result",
-        title="a result",
-        suffixes=(".json",),
-        recognise=partial(_is_json, "result", filenames.RESULT),
-        schema=partial(named_schema, "result"),
-        type=lambda: Result,
+    return json_kind(
+        "result",
+        "a result",
+        "llmperf.types:Result",
         plugins=lambda result: [("vendor", result.hardware.vendor), *_roles(result)],
         in_place=_beside_result,
         fingerprints=_fingerprints,
@@ -46,13 +43,10 @@ def result_kind(sheets: Callable[[Result, Path, Sequence[Finding]], Iterable[She
 def kinds() -> list[DocumentKind]:
     """Plans, records, cases and models."""
     return [
-        DocumentKind(
-            name="plan",
-            title="a plan",
-            suffixes=(".json",),
-            recognise=partial(_is_json, "plan", filenames.PLAN),
-            schema=partial(named_schema, "plan"),
-            type=lambda: types.Plan,
+        json_kind(
+            "plan",
+            "a plan",
+            "llmperf.types:Plan",
             plugins=lambda plan: [("vendor", plan.vendor), *_roles(plan)],
             in_place=_beside_plan,
         ),
@@ -79,6 +73,21 @@ def kinds() -> list[DocumentKind]:
     ]
 
 
+def json_kind(name: str, title: str, type_: str, **more: Any) -> DocumentKind:
+    """A kind of JSON documents that name their schema, `llmperf/NAME/1`; their dataclass is at `MODULE:NAME`.
+
+    The schema is that of the project for this name, else that of the dataclass; `more` are other fields of the kind.
+    """
+    import llmperf_schemas
+    from msgspec.json import schema as schema_of
+
+    known = (
+        partial(named_schema, name) if name in llmperf_schemas.NAMES else cache(lambda: schema_of(resolve_name(type_)))
+    )
+    fields = {"suffixes": (".json",), "recognise": partial(_is_json, name), "schema": known, **more}
+    return DocumentKind(name=name, title=title, type=partial(resolve_name, type_), **fields)
+
+
 @cache
 def named_schema(name: str) -> Mapping[str, Any]:
     """One of the project's schemas by its name, read once."""
@@ -87,10 +96,10 @@ def named_schema(name: str) -> Mapping[str, Any]:
     return llmperf_schemas.load(name)
 
 
-def _is_json(name: str, file: str, path: Path, beginning: Beginning, _: bool) -> bool:
+def _is_json(name: str, path: Path, beginning: Beginning, _: bool) -> bool:
     """Check for JSON by the file's name, else by the `schema` that the document names."""
     if path.name in (filenames.RESULT, filenames.PLAN):
-        return path.name == file
+        return path.name == f"{name}.json"
     text = beginning()
     return re.search(rf'"schema"\s*:\s*"llmperf/{name}/', text) is not None and '"$schema"' not in text
 

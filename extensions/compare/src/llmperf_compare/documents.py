@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from llmperf.errors import UserError
-from llmperf.reporting import archive_kind, document_path, report_sheets
+from llmperf.reporting import archive_kind, document_path, ordered, overview_cells, report_sheets, sheets_of
 from llmperf.types import Baseline, Result, Row, Section, Sheet
 from llmperf.validation import ReadDocument, found_documents
 
 Warn = Callable[[str], None]
 Signature = Callable[[Path, Path], Row]
 """A row on the signature of a result or of the archive that it came in."""
+SUMMED = {
+    "model": "model", "case": "case", "device": "device", "layout": "layout", "status": "status", "run_id": "run",
+    "tokens_per_second_per_device": "token/p/s", "mfu_nominal": "MFU (nominal)",
+}  # fmt: skip
+"""Cells of a summary, and their headers."""
 
 
 def read_results(path: Path, left_out: Callable[[UserError], None] | None = None) -> tuple[tuple[Path, Result], ...]:
@@ -44,12 +50,26 @@ def read_baselines(name: str) -> tuple[str, list[Baseline]]:
 
 
 def summaries(paths: Sequence[Path]) -> Iterator[Section]:
-    """A summary for each kind of document at some paths that has one, without files that cannot be read."""
+    """A summary for each kind of document at some paths, without files that cannot be read."""
     paths = [document_path(str(path)) for path in paths]
     documents = found_documents(paths, lambda kind: kind.summary is not None or kind.sheets is not None, lambda _: None)
     for kind in {read.kind.name: read.kind for read in documents}.values():
+        members = [read for read in documents if read.kind.name == kind.name]
         if kind.summary is not None:
-            yield kind.summary([(read.path, read.document) for read in documents if read.kind.name == kind.name])
+            yield kind.summary([(read.path, read.document) for read in members])
+        else:
+            yield _summary(ordered(sheets_of(members, None)))
+
+
+def _summary(sheets: Sequence[Sheet]) -> Section:
+    """A record for each sheet: its cells in a table of runs, the figures that extensions add included."""
+    records = []
+    for sheet in sheets:
+        (contract,) = overview_cells(sheet, ["contract"])
+        added = (row for row in sheet.overview if row.column is not None)
+        cells = (replace(sheet.cell(key), label=title) for key, title in SUMMED.items())
+        records.append((*cells, *added, Row(key="contract", label="precision, seq_len, batch", value=contract)))
+    return Section(key="summary", title="Documents", records=tuple(records))
 
 
 def opened_results(paths: Sequence[Path], warn: Warn, *, signature: Signature | None = None) -> list[Sheet]:

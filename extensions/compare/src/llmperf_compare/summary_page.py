@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
 
+from llmperf import read_toml
 from llmperf.reporting import (
     COMPUTED_MFU,
     THROUGHPUT,
@@ -51,28 +53,10 @@ from llmperf_compare.ranked_kinds import (
 )
 from llmperf_compare.scaling import SCALING_ASSUMES, SCALING_COLUMN
 
-COLUMNS = (
-    Column(title="device", importance=2, wraps=22),
-    Column(title="framework", importance=3, wraps=12),
-    Column(title="layout", importance=8, wraps=24),
-    Column(title="tuning", importance=9, wraps=16),
-    Column(title="runs", importance=4, right=True),
-    Column(title="token/p/s", importance=1, right=True),
-    Column(title="spread", importance=7, right=True),
-    Column(title="by run", importance=6),
-    Column(title="best", importance=10, right=True),
-)
-PROVENANCE_COLUMNS = (
-    Column(title="MFU (nominal)", importance=4, right=True),
-    Column(title="provenance", importance=1),
-)
-"""Further columns where imported rows are beside runs."""
-BASELINE_COLUMNS = (
-    Column(title="of baseline", importance=5, right=True),
-    Column(title="verdict", importance=5, wraps=22),
-    Column(title="baseline", importance=11, wraps=16),
-)
-"""Further columns of runs that are compared with a baseline."""
+COLUMNS = {
+    kind: [Column(**column) for column in columns]
+    for kind, columns in read_toml(Path(__file__).with_suffix(".toml")).items()
+}
 IMPORTED = (
     "imported: figures that a document prints, without runs and spread; `agrees` says only that they agree with each"
     " other"
@@ -143,11 +127,11 @@ def summary_page(
     return Page(
         title=f"{word('Summary', language)}, {count}",
         columns=(
-            *COLUMNS,
-            *(PROVENANCE_COLUMNS if imported else ()),
+            *COLUMNS["runs"],
+            *(COLUMNS["imported"] if imported else ()),
             *added.values(),
             *([SCALING_COLUMN] if scaled else []),
-            *(BASELINE_COLUMNS if with_baseline else ()),
+            *(COLUMNS["baseline"] if with_baseline else ()),
         ),
         rows=tuple(rows),
         groups=tuple(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ from llmperf import (
     Finite,
     case_options,
     device_names,
-    install_own,
+    encode_pretty,
     language_option,
     planned_case,
     print_facts,
@@ -21,29 +20,11 @@ from llmperf import (
     print_text,
     warn,
     wide_option,
+    write_bytes,
     write_report,
 )
 from llmperf.errors import UserError
-
-try:
-    from llmperf_compare.options import cost_options
-except ModuleNotFoundError as error:
-    if error.name != "llmperf_compare":
-        raise
-
-    def cost_options() -> tuple[click.Option, click.Option]:
-        """Stand-ins that name the package."""
-
-        def absent(_: click.Context, option: click.Parameter, value: object) -> None:
-            if value is not None:
-                packages = f"llmperf-compare; install it with: {install_own('llmperf-compare')}"
-                raise UserError(f"{option.opts[0]} is an option of {packages}")
-
-        return (
-            click.Option(["--prices"], metavar="FILE", callback=absent, help="Prices; with llmperf-compare."),
-            click.Option(["--train-tokens"], metavar="COUNT", callback=absent, help="Tokens; with llmperf-compare."),
-        )
-
+from llmperf_compare.options import cost_options
 
 EXAMPLES = """\b
 Examples:
@@ -68,7 +49,7 @@ Examples:
 @click.option("--tuned", is_flag=True,
               help="With several machines: each at the fastest tuning that fits, instead of one for all.")  # fmt: skip
 @click.option("--format", "wanted", metavar="NAME", default="terminal", show_default=True,
-              help="With several machines: a format of `llmperf report`, such as html or markdown.")  # fmt: skip
+              help="json, as --json; for several machines also a format of `llmperf report`, as html.")  # fmt: skip
 @click.option("-o", "--out", "output", metavar="FILE", type=click.Path(path_type=Path),
               help="With --format: write to a file.")  # fmt: skip
 @click.option("--rates", "rates_file", metavar="FILE", type=click.Path(path_type=Path),
@@ -106,6 +87,8 @@ def command(
 
     With prices, or with the tokens of a training, the estimate says what a training costs, and how sure that is.
     """
+    from llmperf_compare.cost import costing_for
+
     from llmperf_estimate.estimate import EstimateOptions, estimate
     from llmperf_estimate.text import facts, verdict
 
@@ -121,15 +104,9 @@ def command(
         own_case = ctx.get_parameter_source("case") is not click.core.ParameterSource.DEFAULT
         settings = settings_for(model, ctx, own_case, tuned)
         options |= {"settings": (*settings, *options["settings"])} | ({} if own_case else {"case": ANY_CASE})
-    costing = None
-    if find_spec("llmperf_compare") is not None:
-        from llmperf_compare.cost import costing_for
-
-        costing = costing_for(prices, train_tokens, warn)
+    costing = costing_for(prices, train_tokens, warn)
+    as_json = options["as_json"] or wanted == "json"
     if on is not None and ("," in on or on.partition(":")[0] == "all"):
-        if find_spec("llmperf_compare") is None:
-            needed = f"llmperf-compare; install it with: {install_own('llmperf-compare')}"
-            raise UserError(f"--on {on}: machines are ranked on a page of {needed}")
         from llmperf_compare.page import print_page
 
         from llmperf_estimate.side_by_side import ranking_page, side_by_side
@@ -145,7 +122,9 @@ def command(
             matched_prices(costing.prices, [one.estimate.device_model for one in candidates if one.estimate], warn)
         electricity = costing is not None and costing.prices is not None and costing.prices.electricity is not None
         page = ranking_page(candidates, tuned, language, electricity)
-        if options["as_json"]:
+        if as_json and output is not None:
+            write_bytes(output, encode_pretty(candidates))
+        elif as_json:
             print_json(candidates)
         elif wanted in ("terminal", "markdown") and output is None:
             print_page(page, wanted, language, wide)
@@ -159,8 +138,8 @@ def command(
             sheets = [sheet for made, name in named for sheet in estimate_sheets(made, name, foreword=said)]
             write_report(sheets, wanted, language, output)
         ctx.exit(0 if any(one.problem is None for one in candidates) else 1)
-    if tuned or wanted != "terminal" or output is not None:
-        option = "--tuned" if tuned else "--format" if wanted != "terminal" else "--out"
+    if tuned or wanted not in ("terminal", "json") or output is not None:
+        option = "--tuned" if tuned else "--out" if wanted in ("terminal", "json") else "--format"
         raise UserError(f"{option}: expected several machines for --on, such as A100-SXM4-80GB,H800:1x8")
     if on is not None and ":" not in on:
         from llmperf_estimate.any_model import SIZE
@@ -169,14 +148,14 @@ def command(
     case = planned_case(options, on)
     estimated = estimate(case, how, lambda line: click.echo(line, err=True))
     if estimated is None or case.plan is None:
-        ctx.exit(case.refuse(options["as_json"]))
+        ctx.exit(case.refuse(as_json))
     cost, cost_lines = None, tuple[tuple[str, str], ...]()
     if costing is not None:
         from llmperf_estimate.cost import cost_document, cost_facts, cost_rows_of
 
         rows = cost_rows_of(estimated, costing, case.plan.device_share, None if on is None else on.rpartition(":")[0])
         cost, cost_lines = cost_document(rows), tuple(cost_facts(estimated, rows))
-    if options["as_json"]:
+    if as_json:
         print_json(replace(estimated, cost=None if estimated.fits is False else cost))
     else:
         print_text(verdict(estimated, language) + "\n")

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-from llmperf import install_own, json_option, language_option, print_json, run_folders, warn, write_bytes
-from llmperf.errors import UserError
+from llmperf import json_option, language_option, print_json, run_folders, warn, write_bytes
 
 from llmperf_estimate.explain import Explanation, explained
 
@@ -53,15 +52,10 @@ def command(name: str, against: str, figure: str, output: Path | None, language:
     (`llmperf run --trace 3`) tell most. With repeats (`--repeat 4`), each factor has an interval, and what can be noise
     is no cause.
     """
-    try:
-        from llmperf_compare.page import print_page
+    from llmperf_compare.page import print_page
 
-        from llmperf_estimate.explain_sides import side_of
-    except ModuleNotFoundError as error:
-        if error.name != "llmperf_compare":
-            raise
-        advice = f"install it with: {install_own('llmperf-compare')}"
-        raise UserError(f"llmperf explain: expected llmperf-compare, which is not installed; {advice}") from None
+    from llmperf_estimate.explain_sides import side_of
+
     run, text = side_of(name, warn), io.StringIO()
     found = explained(run, side_of(against, warn, run), figure)
     with nullcontext() if output is None else redirect_stdout(text):

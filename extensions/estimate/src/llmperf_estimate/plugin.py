@@ -22,24 +22,8 @@ def llmperf_plan_checks(plan: Plan) -> Iterator[PlanCheck]:
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Estimates."""
-    import re
-    from importlib import import_module
+    from llmperf.lazy import late
+    from llmperf.validation import json_kind
 
-    import llmperf_schemas
-    from llmperf.types import DocumentKind
-
-    return [
-        DocumentKind(
-            name="estimate",
-            title="an estimate",
-            suffixes=(".json",),
-            # JSON Schemas name the schema in examples too
-            recognise=lambda path, beginning, named: (
-                re.search(r'"schema"\s*:\s*"llmperf/estimate/', beginning()) is not None
-                and '"$schema"' not in beginning()
-            ),
-            schema=lambda: llmperf_schemas.load("estimate"),
-            type=lambda: import_module("llmperf_estimate.types").Estimate,
-            sheets=lambda *estimate: import_module("llmperf_estimate.sheets").estimate_sheets(*estimate),
-        )
-    ]
+    sheets = late("llmperf_estimate.sheets:estimate_sheets")
+    return [json_kind("estimate", "an estimate", "llmperf_estimate.types:Estimate", sheets=sheets)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
@@ -44,21 +44,8 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Result tables of FlagPerf's `base` and `operation`."""
-    from importlib import import_module
+    from llmperf.lazy import late
+    from llmperf.validation import json_kind
 
-    import msgspec
-    from llmperf.types import DocumentKind
-
-    def results() -> Any:
-        return import_module("llmperf_flagperf.results").Results
-
-    return [
-        DocumentKind(
-            name="flagperf_results",
-            title="result tables of FlagPerf",
-            suffixes=(".json",),
-            recognise=lambda path, beginning, named: '"llmperf/flagperf_results/1"' in beginning(),
-            schema=lambda: msgspec.json.schema(results()),
-            type=results,
-        )
-    ]
+    home, title = "llmperf_flagperf.results", "result tables of FlagPerf"
+    return [json_kind("flagperf_results", title, f"{home}:Results", sheets=late(f"{home}:sheets"))]

@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import click
-from llmperf import encode_pretty, print_json, print_table, printable, read_bytes, write_bytes
+from llmperf import encode_pretty, print_json, print_table, read_bytes, write_bytes
 from llmperf.errors import UserError
+from llmperf.reporting import Column, shown
+from llmperf.types import Finding, Row, Section, Sheet, Source
 from llmperf.types.frozen import dataclass
 
 from llmperf_flagperf.case import names
 
 KIND = "flagperf_results"
 MAX_FILES, MAX_BYTES = 5000, 2**20
+VERDICTS = {True: "agrees", False: "wrong", None: "not checked"}
+COLUMNS = {
+    "measured": Column(title="measured", importance=2, right=True),
+    "nominal": Column(title="nominal", importance=3, right=True),
+    "ratio": Column(title="ratio", importance=4, right=True),
+}
+"""Columns of these figures in a table of runs."""
 UNITS = {"TFLOPS": 1e12, "TOPS": 1e12, "TB/s": 1e12, "GB/s": 1e9, "GiB/s": 2**30, "GB": 1e9, "GiB": 2**30, "%": 0.01}
 CELL = re.compile(r"(\d[\d,]{0,15}(?:\.(\d{0,9}))?)\s*([A-Za-z/%]{1,6})")
 
@@ -125,16 +135,39 @@ class ResultsImporter:
         write_bytes(target, encode_pretty(results))
         if as_json:
             return print_json(results)
-        words = {True: "agrees", False: "wrong", None: "not checked"}
-        verdicts = [words[agrees(row)] for row in results.rows]
-        headers = ("benchmark", "vendor", "device", "", "measured", "nominal", "ratio", "bytes count", "ratio is")
-        lines = [
-            (row.benchmark, row.vendor, row.device, row.implementation, row.measured, row.nominal, row.ratio,
-             row.directions, verdict) for row, verdict in zip(results.rows, verdicts, strict=True)
-        ]  # fmt: skip
-        print_table(headers, [tuple(printable(str(cell or "-")) for cell in line) for line in lines])
-        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in words.values())
+        lines = list(map(cells, results.rows))
+        print_table([cell.label for cell in lines[0]], [tuple(map(shown, line)) for line in lines])
+        verdicts = [line[-1].value for line in lines]
+        counts = ", ".join(f"{verdicts.count(word)} {word}" for word in VERDICTS.values())
         click.echo(f"{len(verdicts)} rows: {counts}; written to {target}")
+
+
+def cells(row: ResultRow) -> tuple[Row, ...]:
+    """A row of a table of results, with what its digits say."""
+    values = {
+        "benchmark": row.benchmark, "vendor": row.vendor, "device": row.device, "implementation": row.implementation,
+        "measured": row.measured, "nominal": row.nominal, "ratio": row.ratio, "bytes count": row.directions,
+    }  # fmt: skip
+    verdict = Row(key="ratio_is", label="ratio is", value=VERDICTS[agrees(row)], own_words=True)
+    return (*(Row(key=name.replace(" ", "_"), label=name, value=value) for name, value in values.items()), verdict)
+
+
+def sheets(results: Results, path: Path, findings: Sequence[Finding] = ()) -> Iterator[Sheet]:
+    """A sheet for each row; no benchmark trains, so none has a throughput."""
+    for row in results.rows:
+        known = cells(row)
+        by_key = {cell.key: cell for cell in known}
+        names = {"case": row.benchmark, "layout": row.implementation, "run_id": f"{row.file}:{row.line}"}
+        overview = [Row(key=key, label=key, value=value) for key, value in names.items()]
+        overview += [replace(by_key[key], column=column) for key, column in COLUMNS.items()]
+        overview += [by_key["device"], by_key["vendor"], replace(by_key["ratio_is"], key="status")]
+        overview.append(Row(key="provenance", label="provenance", value="imported", own_words=True))
+        sections = [Section(key="result", title="Result", rows=known, card=card) for card in (True, False)]
+        yield Sheet(
+            name=f"{path.stem}:{row.line}", title=f"{row.benchmark}: {row.device or row.vendor}",
+            source=Source(kind=KIND, path=path, document=results), overview=tuple(overview),
+            sections=sections.copy, findings=tuple(findings), measured=False,
+        )  # fmt: skip
 
 
 def _readmes(folder: Path) -> list[Path]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from functools import cache
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import llmperf
@@ -33,26 +32,25 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """The document that `llmperf import` writes, and the Markdown that it reads."""
     from pathlib import Path
 
+    from llmperf.lazy import late
     from llmperf.types import DocumentKind
+    from llmperf.validation import json_kind
 
     shared: dict[str, Any] = {
-        "plugins": _late("rules.imported", "plugins"),
-        "fingerprints": _late("rules.imported", "fingerprints"),
-        "verdicts": _late("rules.verdicts", "verdicts"),
-        "closing": _late("rules.verdicts", "closing"),
+        "plugins": late("llmperf_published.rules.imported:plugins"),
+        "fingerprints": late("llmperf_published.rules.imported:fingerprints"),
+        "verdicts": late("llmperf_published.rules.verdicts:verdicts"),
+        "closing": late("llmperf_published.rules.verdicts:closing"),
     }
     return [
-        DocumentKind(
-            name="published",
-            title="an imported document",
-            suffixes=(".json",),
-            recognise=_is_imported,
-            schema=_schema,
-            type=_published,
-            sheets=_late("reporting.sheets", "published_sheets"),
-            baselines=_late("baselines", "published_baselines"),
+        json_kind(
+            "published",
+            "an imported document",
+            "llmperf_published.types.document:Published",
+            sheets=late("llmperf_published.reporting.sheets:published_sheets"),
+            baselines=late("llmperf_published.baselines:published_baselines"),
             shipped=Path(__file__).parent / "data",
-            summary=_late("reporting.summary", "summary"),
+            summary=late("llmperf_published.reporting.summary:summary"),
             **shared,
         ),
         DocumentKind(
@@ -60,40 +58,11 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             title="a table of results (throughput, memory, ...)",
             suffixes=(".md", ".markdown", ".txt"),
             recognise=_is_markdown,
-            read=_late("rules.imported", "read_readme"),
-            line_of=_late("rules.imported", "line_of"),
+            read=late("llmperf_published.rules.imported:read_readme"),
+            line_of=late("llmperf_published.rules.imported:line_of"),
             **shared,
         ),
     ]
-
-
-def _late(module: str, function: str) -> Callable[..., Any]:
-    """A function of this package whose module is imported when it is first called."""
-
-    def call(*values: Any) -> Any:
-        from importlib import import_module
-
-        return getattr(import_module(f"llmperf_published.{module}"), function)(*values)
-
-    return call
-
-
-def _published() -> type:
-    from llmperf_published.types.document import Published
-
-    return Published
-
-
-def _is_imported(_: Path, beginning: Callable[[], str], __: bool) -> bool:
-    text = beginning()
-    return '"llmperf/published/' in text and '"schema"' in text and '"$schema"' not in text
-
-
-@cache
-def _schema() -> Mapping[str, Any]:
-    import llmperf_schemas
-
-    return llmperf_schemas.load("published")
 
 
 def _is_markdown(path: Path, _: Callable[[], str], named: bool) -> bool:

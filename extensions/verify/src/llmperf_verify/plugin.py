@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from llmperf import hookimpl
@@ -54,36 +54,23 @@ def llmperf_rank_records(plan: Plan, rank: int, trainer: Trainer) -> Iterable[Ra
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Verifications, challenges, archives of `llmperf pack`, their manifests, and the README that it writes."""
-    import re
     from importlib import import_module
 
     from llmperf.types import DocumentKind
-
-    def kind(name: str, type: Callable[[], type], **more: Any) -> DocumentKind:
-        schema = re.compile(rf'"schema"\s*:\s*"llmperf/{name}/')
-        return DocumentKind(
-            name=name,
-            title=f"a {name}",
-            suffixes=(".json",),
-            recognise=lambda path, beginning, named: (
-                bool(schema.search(beginning())) and '"$schema"' not in beginning()
-            ),
-            schema=lambda: import_module("llmperf_schemas").load(name),
-            type=type,
-            **more,
-        )
+    from llmperf.validation import json_kind
 
     def here(module: str) -> Any:
         return import_module(f"llmperf_verify.{module}")
 
     return [
-        kind(
+        json_kind(
             "verification",
-            lambda: here("verification").Verification,
+            "a verification",
+            "llmperf_verify.verification:Verification",
             in_place=lambda document, path, submitted: here("rules.levels").beside_verification(document, path),
             result_rows=lambda result: [here("rules.levels").verification_row(result)],
         ),
-        kind("challenge", lambda: here("challenges").Challenge),
+        json_kind("challenge", "a challenge", "llmperf_verify.challenges:Challenge"),
         DocumentKind(
             name="archive",
             title="an archive",
@@ -92,15 +79,14 @@ def llmperf_document_kinds() -> Iterable[DocumentKind]:
             judge=lambda path, validator: here("submissions").judged_archive(path, validator),
             unpack=lambda path: here("submissions").unpacked_submission(path),
         ),
-        DocumentKind(
-            name="manifest",
-            title="a manifest",
+        json_kind(
+            "manifest",
+            "a manifest",
+            "llmperf_verify.submissions:Manifest",
             suffixes=("manifest.json",),
             recognise=lambda path, beginning, named: (
                 named and path.name == "manifest.json" and '"llmperf/manifest/' in beginning()
             ),
-            schema=lambda: import_module("llmperf_schemas").load("manifest"),
-            type=lambda: here("submissions").Manifest,
             in_place=lambda manifest, path, submitted: here("submissions").manifest_findings(manifest, path.parent),
         ),
         DocumentKind(

@@ -9,8 +9,8 @@ from pathlib import Path
 import llmperf
 from llmperf import encode_pretty, utc_time, write_bytes
 
-from llmperf_watch.figures import figures_of
-from llmperf_watch.profiles import Profile
+from llmperf_watch.figures import LARGEST_BOUND, OF_WHOLE_RUN, figures_of, printed_rounding
+from llmperf_watch.profiles import WHOLE_RUN, Profile
 from llmperf_watch.reading import Reading, Reported
 from llmperf_watch.types import Clock, Sampled, Stated, Steps, Watched
 
@@ -25,9 +25,9 @@ OPTIONS = {
 """The option that states each fact."""
 
 
-def stated(options: Mapping[str, str | float | None]) -> dict[str, Stated]:
-    """The facts that options state."""
-    return {name: Stated(value=value if isinstance(value, str) else float(value), source=OPTIONS[name])
+def stated(options: Mapping[str, str | float | None], sources: Mapping[str, str] = OPTIONS) -> dict[str, Stated]:
+    """The facts that options state; `sources` has what states each."""
+    return {name: Stated(value=value if isinstance(value, str) else float(value), source=sources[name])
             for name, value in options.items() if value is not None}  # fmt: skip
 
 
@@ -70,6 +70,11 @@ def document(
         if len(sizes) > 1:
             remarks.append(_with_tokens(reading, known, min(sizes), max(sizes)))
         for name, value in reading.of_run.items():
+            if name in WHOLE_RUN:
+                digits = f"+-{printed_rounding(value):.2g} by its digits"
+                known[name] = Stated(value=value, source=f"{OF_WHOLE_RUN}, {digits}")
+            if name == "time_resolution":
+                known[name] = Stated(value=value, source="the times that the program printed are in whole seconds")
             if name not in OPTIONS:
                 continue
             if name in known and known[name].value != value:
@@ -79,12 +84,19 @@ def document(
         if reading.dropped:
             remarks.append(f"{reading.dropped} later steps were not kept")
     steps = columns(reported)
+    figures = figures_of(steps, known, clock)
+    if "time_resolution" in known and figures.step_seconds is None:
+        remarks.append(f"times in whole seconds are not read: the steps take less than {1 / LARGEST_BOUND:g} s")
+    if figures.step_seconds is not None and OF_WHOLE_RUN in figures.step_seconds.source:
+        remarks.append(
+            "if the run was resumed, its speed is too high: steps of the parts before count, their time does not"
+        )
     return Watched(
         created=utc_time(), llmperf_version=llmperf.__version__, evidence=evidence, clock=clock,  # type: ignore[arg-type]
         profile=profile.name if profile else None, profile_source=profile.source if profile else None,
         command=tuple(command), exit_status=exit_status, log=log.name if log else None,
         log_sha256=None if log is None else llmperf.sha256(log), lines=lines, facts=known, steps=steps,
-        figures=figures_of(steps, known, clock), sampled=sampled, notes=tuple(remarks),
+        figures=figures, sampled=sampled, notes=tuple(remarks),
     )  # fmt: skip
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
 from itertools import accumulate, groupby
 from statistics import fmean, median
-from typing import cast
+from typing import NamedTuple, cast
 
 from llmperf.accounting import utilisation
 from llmperf.errors import UserError
@@ -14,6 +15,7 @@ from llmperf.types import FlopCount, PeakFlops
 from llmperf.types.devices import Dtype
 from llmperf.types.flop_counts import Mfu
 
+from llmperf_watch.profiles import OF_STEP
 from llmperf_watch.types import Clock, Figures, Spread, Stall, Stated, Steps
 
 WARMUP_SHARE, WARMUP_LEAST, WARMUP_MOST = 0.1, 2, 50
@@ -25,10 +27,10 @@ STALL_FACTOR = 5
 """A pause is a stall if it is longer than so many times the median."""
 MAX_STALLS = 20
 AS_PRINTED = "as the program printed it"
-PRINTED = (
-    *("step_seconds", "tokens_per_second", "tokens_per_second_per_device", "samples_per_second"),
-    *("flops_per_second_per_device", "mfu", "memory_bytes"),
-)
+OF_WHOLE_RUN = "printed by the program, over the whole run, start-up included"
+LARGEST_BOUND = 0.01
+"""Times in whole seconds are used where they are exact to this share of the time between them."""
+PRINTED = tuple(name for name in OF_STEP if name not in ("step", "loss", "tokens", "time"))
 
 
 def attempts_of(numbers: Sequence[float | None]) -> list[int]:
@@ -45,40 +47,34 @@ def figures_of(steps: Steps, facts: Mapping[str, Stated], clock: Clock) -> Figur
     count = len(steps.step)
     attempts = attempts_of(steps.step)
     kept = list(_after_warmup(steps, attempts, facts))
-    pauses = gaps = _gaps(steps, kept, attempts, clock, facts)
-    source = "by llmperf's clock" if clock == "llmperf" else "by the times that the program printed with its lines"
-    if not gaps and clock == "program" and steps.step_seconds:  # which leave pauses out
-        pauses = gaps = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
-        source = "step time as the program printed it"
+    timing = _timing(steps, kept, attempts, clock, facts)
+    gaps, source = timing.gaps, timing.source
+    kept = list(range(count)) if source == OF_WHOLE_RUN else kept
     lengths = [length for _, _, length in gaps]
-    seconds = _spread([each for _, each, _ in gaps], source, [length / each for _, each, length in gaps])
-    rates = _rates(steps, gaps, facts)
-    whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}", lengths)
-    devices = _number(facts, "devices")
-    each = None
-    if rates is not None and devices:
-        each = _spread([rate / devices for rate in rates[0]], f"{rates[1]}, {source}, / {devices:g} devices", lengths)
-    elif column := steps.tokens_per_second_per_device:
-        said = [value for place in kept if (value := column[place]) is not None]
-        each = _spread(said, AS_PRINTED)
-        if devices and whole is None:
-            whole = _spread([value * devices for value in said], f"{AS_PRINTED} x {devices:g} devices")
-    elif whole is None and (column := steps.tokens_per_second):
-        said = [value for place in kept if (value := column[place]) is not None]
-        whole = _spread(said, AS_PRINTED)
-        if devices:
-            each = _spread([value / devices for value in said], f"{AS_PRINTED} / {devices:g} devices")
-
-    losses = [loss for loss in steps.loss if loss is not None]
-    mfu, no_mfu = _mfu(each, facts)
+    seconds = _spread([each for _, each, _ in gaps], source, [length / each for _, each, length in gaps], timing.bound)
+    rates = _rates(steps, timing, facts)
+    whole = None if rates is None else _spread(rates[0], f"{rates[1]}, {source}", lengths, rates[2])
     printed = {
         name: spread
         for name in PRINTED
         if (column := getattr(steps, name))
         and (spread := _spread([column[at] for at in kept if column[at] is not None], "printed by the program"))
     }
+    devices, each = _number(facts, "devices"), None
+    if whole is not None and devices:
+        each = _divided(whole, devices, f"{whole.source}, / {devices:g} devices")
+    elif (said := printed.get("tokens_per_second_per_device")) is not None:
+        each = _divided(said, 1, AS_PRINTED)
+        if devices and whole is None:
+            whole = _divided(said, 1 / devices, f"{AS_PRINTED} x {devices:g} devices")
+    elif whole is None and (said := printed.get("tokens_per_second")) is not None:
+        whole = _divided(said, 1, AS_PRINTED)
+        each = _divided(said, devices, f"{AS_PRINTED} / {devices:g} devices") if devices else None
+
+    losses = [loss for loss in steps.loss if loss is not None]
+    mfu, no_mfu = _mfu(each, facts)
     typical = median([every for _, every, _ in gaps]) if gaps else 0.0
-    stalls = [Stall(step=steps.step[place], seconds=length) for place, every, length in pauses
+    stalls = [Stall(step=steps.step[place], seconds=length) for place, every, length in gaps
               if every > STALL_FACTOR * typical]  # fmt: skip
     return Figures(
         reported=count,
@@ -133,28 +129,77 @@ def _gaps(
     return gaps
 
 
-def _rates(
-    steps: Steps, gaps: Sequence[tuple[int, float, float]], facts: Mapping[str, Stated]
-) -> tuple[list[float], str] | None:
-    """Tokens per second of all devices after warm-up, and how the tokens of a step are known; None if they are not."""
-    seq_len, batch = _number(facts, "seq_len"), _number(facts, "global_batch")
-    if gaps and any(steps.tokens):
+class _Timing(NamedTuple):
+    """The time of the steps: place of a line, seconds of one step, and seconds since the line before."""
+
+    gaps: Sequence[tuple[int, float, float]]
+    source: str
+    bound: float | None = None
+    """Largest error of the sum, as a share of it, where printed times are coarse."""
+
+
+def _timing(
+    steps: Steps, kept: Sequence[int], attempts: Sequence[int], clock: Clock, facts: Mapping[str, Stated]
+) -> _Timing:
+    """The best time that there is: our clock, printed times of lines, printed times of steps, that of the whole run."""
+    gaps = _gaps(steps, kept, attempts, clock, facts)
+    if clock == "llmperf":
+        return _Timing(gaps, "by llmperf's clock")
+    source, resolution = "by the times that the program printed with its lines", _number(facts, "time_resolution")
+    if gaps and not resolution:
+        return _Timing(gaps, source)
+    if steps.step_seconds:  # which leave pauses out
+        printed = [(place, value, value) for place in kept if (value := steps.step_seconds[place])]
+        return _Timing(printed, "step time as the program printed it")
+    if gaps and resolution:
+        bound = resolution * len({attempts[place] for place, *_ in gaps}) / sum(length for *_, length in gaps)
+        if bound < LARGEST_BOUND:
+            return _Timing(gaps, f"{source}, in whole seconds (+-{bound:.1%})", bound)
+    run, rate = _number(facts, "run_seconds"), _number(facts, "run_steps_per_second")
+    last = steps.step[-1] if attempts and not attempts[-1] else None
+    if run and last:
+        return _Timing([(len(attempts) - 1, run / last, run)], OF_WHOLE_RUN, printed_rounding(run) / run)
+    if rate and not any(attempts):
+        return _Timing([(len(attempts) - 1, 1 / rate, 1 / rate)], OF_WHOLE_RUN, printed_rounding(rate) / rate)
+    return _Timing([], source)
+
+
+def printed_rounding(value: float) -> float:
+    """Half a unit of the last digit of a printed number; zeros at its end do not count as digits."""
+    return 0.5 * 10.0 ** int(Decimal(repr(value)).normalize().as_tuple().exponent)
+
+
+def _rates(steps: Steps, timing: _Timing, facts: Mapping[str, Stated]) -> tuple[list[float], str, float | None] | None:
+    """Tokens/s of all devices after warm-up, how tokens are known, and the bound; None if they are not known."""
+    seq_len, batch, gaps = _number(facts, "seq_len"), _number(facts, "global_batch"), timing.gaps
+    whole_run = timing.source == OF_WHOLE_RUN
+    if whole_run and (run := _number(facts, "run_seconds")) and (tokens := _number(facts, "run_tokens")):
+        return [tokens / run], "tokens as printed", timing.bound
+    if gaps and any(steps.tokens) and not whole_run:
         # a line without tokens has those of the next line with them, which is a mean of the steps between two lines
         known: list[float] = []
         for tokens in reversed(steps.tokens):
             known.append(tokens or (known[-1] if known else 0.0))
         last = next(tokens for tokens in known if tokens)
         known = [tokens or last for tokens in reversed(known)]
-        return [known[place] / each for place, each, _ in gaps], "tokens as printed"
+        return [known[place] / each for place, each, _ in gaps], "tokens as printed", timing.bound
     if seq_len and batch:
         sources = facts["global_batch"].source, facts["seq_len"].source
         where = f"{batch:g} sequences ({sources[0]}) of {seq_len:g} tokens ({sources[1]})"
-        return [seq_len * batch / each for _, each, _ in gaps], where
+        return [seq_len * batch / each for _, each, _ in gaps], where, timing.bound
+    if whole_run and seq_len and (samples := _number(facts, "run_samples_per_second")):
+        where = f"{samples:g} sequences/s of {seq_len:g} tokens ({facts['seq_len'].source})"
+        return [seq_len * samples], where, printed_rounding(samples) / samples
     return None
 
 
-def _spread(values: Sequence[float | None], source: str, weights: Sequence[float] = ()) -> Spread | None:
-    """Figures of values; their mean has the weights, such as seconds of rates: work of the whole window / its time."""
+def _spread(
+    values: Sequence[float | None], source: str, weights: Sequence[float] = (), bound: float | None = None
+) -> Spread | None:
+    """Figures of values; their mean has the weights, such as seconds of rates: work of the whole window / its time.
+
+    With a bound of its error, which the single values do not have, the mean is the one value.
+    """
     known = sorted(value for value in values if value is not None)
     if not known:
         return None
@@ -162,7 +207,14 @@ def _spread(values: Sequence[float | None], source: str, weights: Sequence[float
     if weights:
         mean = sum((value or 0.0) * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
     low, middle, high = (quantile(known, part) for part in (0.05, 0.5, 0.95))
+    if bound is not None:
+        return Spread(median=mean, p5=mean * (1 - bound), p95=mean * (1 + bound), mean=mean, count=1, source=source)
     return Spread(median=middle, p5=low, p95=high, mean=mean, count=len(known), source=source)
+
+
+def _divided(spread: Spread, by: float, source: str) -> Spread:
+    figures = {name: getattr(spread, name) / by for name in ("median", "p5", "p95", "mean")}
+    return Spread(count=spread.count, source=source, **figures)
 
 
 def _number(facts: Mapping[str, Stated], name: str) -> float | None:

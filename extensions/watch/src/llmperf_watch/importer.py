@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -17,9 +16,6 @@ from llmperf_watch.scalars import EVENTS, SHARED, are_scalars, scalar_lines
 from llmperf_watch.watching import READ_BYTES, Lines
 
 NAMES = (".log", ".txt", ".out", ".err", ".jsonl", "")
-SEEN_LINES = 10_000
-"""Lines in which times without a fraction of a second are looked for."""
-WHOLE_SECONDS = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?![.,]?\d)")
 
 
 class LogImporter:
@@ -51,12 +47,12 @@ class LogImporter:
         from llmperf import print_json
 
         from llmperf_watch.command import check_names
-        from llmperf_watch.document import FILE, document, write
+        from llmperf_watch.document import FILE, OPTIONS, document, write
         from llmperf_watch.document import stated as facts_of
         from llmperf_watch.text import summary_lines
 
         check_names(stated.get("model"), stated.get("device"), "--device")
-        facts, chosen = facts_of(_facts(stated)), stated.get("profile")
+        facts, chosen = facts_of(_facts(stated), OPTIONS | {"device_model": "--device"}), stated.get("profile")
         homes = [path.resolve().parent if path.name.startswith(SHARED) else path for path in paths]
         targets = [out / (home.resolve().name if home.is_dir() else home.stem) for home in homes]
         for path, target in zip(paths, targets, strict=True):
@@ -69,19 +65,14 @@ class LogImporter:
         made = []
         for path, target in zip(paths, targets, strict=True):
             reader = Reader([find_profile(chosen)] if chosen else all_profiles())
-            coarse = False
             for line in _lines(path):
                 reader.add(line)
-                if not coarse and reader.lines < SEEN_LINES:
-                    coarse = WHOLE_SECONDS.search(line, 0, 200) is not None
             if chosen and reader.best() is None:
                 raise UserError(
                     f"{path}: no step is read by {chosen}; `llmperf watch --propose {path}` makes a profile"
                 )
-            read, count, file = reader.best(), reader.lines, path if path.is_file() else None
-            coarse = coarse and read is not None and not any("time" in step.values for step in read.steps)
-            log = document(reading=read, lines=count, facts=facts, clock="program", evidence="log", log=file,
-                           notes=["times without a fraction of a second are not read"] * coarse)  # fmt: skip
+            log = document(reading=reader.best(), lines=reader.lines, facts=facts, clock="program", evidence="log",
+                           log=path if path.is_file() else None)  # fmt: skip
             target.mkdir(parents=True, exist_ok=True)
             made.append((log, write(log, target)))
         if as_json:

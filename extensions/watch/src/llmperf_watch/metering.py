@@ -75,13 +75,15 @@ class Meter:
     ) -> None:
         if not self._counts:
             return
-        from llmperf_watch.document import document, stated, write
+        from llmperf_watch.document import OPTIONS, document, stated, write
         from llmperf_watch.profiles import Profile
         from llmperf_watch.reading import Reading, Reported
         from llmperf_watch.text import summary_lines
 
         self._devices.__exit__(kind, error, trace)
-        facts = stated(self._facts)
+        facts = stated(
+            self._facts, {name: f"{option[2:].replace('-', '_')} of meter" for name, option in OPTIONS.items()}
+        )
         facts |= {} if "device_model" in facts else self._devices.facts()
         losses = {} if error is not None else {step: float(loss) for step, loss in self._losses.items()}
         steps = []

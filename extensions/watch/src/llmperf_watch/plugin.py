@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from llmperf import hookimpl
 
@@ -27,23 +26,9 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
 @hookimpl
 def llmperf_document_kinds() -> Iterable[DocumentKind]:
     """Documents of `llmperf watch`, of logs that `llmperf import` read, and of `llmperf_watch.meter`."""
-    import re
-    from importlib import import_module
+    from llmperf.lazy import late
+    from llmperf.validation import json_kind
 
-    import msgspec
-    from llmperf.types import DocumentKind
-
-    def here(module: str) -> Any:
-        return import_module(f"llmperf_watch.{module}")
-
-    return [
-        DocumentKind(
-            name="watched",
-            title="the document of a watched program",
-            suffixes=(".json",),
-            recognise=lambda path, beginning, named: bool(re.search(r'"schema"\s*:\s*"llmperf/watched/', beginning())),
-            schema=cache(lambda: msgspec.json.schema(here("types").Watched)),
-            type=lambda: here("types").Watched,
-            sheets=lambda *document: here("text").watched_sheets(*document),
-        )
-    ]
+    sheets = late("llmperf_watch.text:watched_sheets")
+    title = "the document of a watched program"
+    return [json_kind("watched", title, "llmperf_watch.types:Watched", sheets=sheets)]

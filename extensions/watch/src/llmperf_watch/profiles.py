@@ -29,7 +29,9 @@ OF_STEP = (
     *("samples_per_second", "flops_per_second_per_device", "mfu", "memory_bytes", "time"),
 )
 """Fields of a step; `time` is when it was printed, by the program's clock."""
-OF_RUN = ("seq_len", "global_batch", "devices", "total_steps")
+WHOLE_RUN = ("run_seconds", "run_steps_per_second", "run_samples_per_second", "run_tokens")
+"""Fields of the whole run, start-up included."""
+OF_RUN = ("seq_len", "global_batch", "devices", "total_steps", *WHOLE_RUN)
 """Fields that hold for the whole run: the last printed value counts."""
 TURNED = ("steps_per_second", "epoch", "tokens_seen", "samples_seen")
 """Fields that are turned into others: time, number and tokens of a step. What was seen is counted from the start."""

@@ -14,19 +14,20 @@ ESCAPES = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 """Colours and movements of the cursor."""
 DECIDED = 20
 """Steps after which the profile that has read most is kept, and the others are dropped."""
-STAMP = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d[.,]\d{1,6})")
+STAMP = re.compile(r"(\d{4}[-/]\d\d[-/]\d\d)[ T](\d\d):(\d\d):(\d\d)([.,]\d{1,6})?")
 MAX_STEPS = 2_000_000
 """Reported steps of one output that are kept; later ones are only counted."""
 
 
-def stamp(line: str) -> float | None:
-    """Date and time near the begin of a line in seconds; None without one that is finer than a second."""
+def stamp(line: str) -> tuple[float, bool] | None:
+    """Date and time near the begin of a line in seconds, and whether these are whole; None without one."""
     match = STAMP.search(line, 0, 200)
     if match is None:
         return None
-    day, hours, minutes, seconds = match.groups()
+    day, hours, minutes, seconds, part = match.groups()
     try:
-        return day_number(day) * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + float(seconds.replace(",", "."))
+        exact = float(seconds + (part or "").replace(",", "."))
+        return day_number(day) * 86400.0 + int(hours) * 3600 + int(minutes) * 60 + exact, part is None
     except ValueError:  # no date
         return None
 
@@ -96,7 +97,9 @@ class Reading:
             if name in values:
                 self.of_run[name] = values.pop(name)
         if at is None and "time" not in values and (printed := stamp(line)) is not None:
-            values["time"] = printed
+            values["time"], whole = printed
+            if whole:
+                self.of_run["time_resolution"] = 1.0
         self._turn(values, total)
         if not values.keys() - {"time"}:
             return

@@ -116,5 +116,7 @@ def _spread_row(name: str, spread: Spread) -> Row:
     values = (spread.mean, spread.median, spread.p5, spread.p95)
     mean, middle, low, high = (shown(Row(key=name, label="", value=one, rounding=rounding or AMOUNT)) for one in values)
     ends = f"by line, median {middle}, 5th to 95th percentile {low} to {high} of {spread.count}"
+    if spread.count == 1:
+        ends = f"{low} to {high}" if low != high else "exact to these digits"
     text = f"{mean}{unit and ' '}{unit}; {ends}; {spread.source}"
     return Row(key=name, label=label, value=spread.mean, unit=unit, text=text)

@@ -59,9 +59,9 @@ class Spread:
     median: float
     """Median."""
     p5: float
-    """5th percentile."""
+    """5th percentile; of one value of coarse times, the least that it may be."""
     p95: float
-    """95th percentile."""
+    """95th percentile; of one value of coarse times, the most that it may be."""
     mean: float
     """Work of the whole window after warm-up, pauses included / its time; the arithmetic mean of printed figures."""
     count: int
@@ -155,7 +155,10 @@ class Watched:
     lines: int
     """Lines of output."""
     facts: dict[str, Stated]
-    """`model`, `precision`, `vendor`, `device_model`, `devices`, `seq_len`, `global_batch`: those that are stated."""
+    """`model`, `precision`, `vendor`, `device_model`, `devices`, `seq_len`, `global_batch`: those that are stated.
+
+    Beside them what the program printed of the whole run (`run_seconds`, ...), and `time_resolution` of coarse times.
+    """
     steps: Steps
     """The reported steps."""
     figures: Figures
