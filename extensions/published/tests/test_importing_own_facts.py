@@ -94,7 +94,7 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, ran, capsys):
 
 def test_chinese_reports_say_so_too(given, ran):
     own_import()
-    assert "；其中 1 行一致的数据使用导入者的峰值或模型" in ran(0, "report", "out", "--lang", "zh").out
+    assert "；其中 1 行一致的数据使用导入者提供的事实" in ran(0, "report", "out", "--lang", "zh").out
 
 
 def test_a_device_or_model_that_no_row_is_on_is_named(given, capsys):

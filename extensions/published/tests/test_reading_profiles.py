@@ -168,3 +168,47 @@ def test_the_guide_prints_what_it_says(tmp_path, monkeypatch, ran):
     for part in block.split("$ llmperf ")[1:]:
         command, _, expected = part.partition("\n")
         assert ran(0, *shlex.split(command)).out == expected
+
+
+TEAM = """# Team
+
+| Run | Hardware | tok/s | MFU (%) |
+|---|---|---|---|
+| base | 8 x H100 SXM | 74,312 | 48.3 |
+| again | 8 x H100 SXM | 74,400 | 48.4 |
+| doubled | 8 x H100 SXM | 74,312 | 96.6 |
+| other peak | 4x NVIDIA RTX A6000 | 5,120 | 21.1 |
+| adapters | 8 x H100 SXM | 100,000 | 46.1 |
+"""
+TEAM_PROFILE = """constants = { model = "llama3_8b", precision = "bf16", sequence_length = 4096 }
+[rows]
+"adapters" = { lora = { rank = 16 } }
+"""
+
+
+def test_a_wrong_mfu_is_explained_by_the_convention_of_its_table(imported, capsys):
+    code, rows, _ = imported("team.md", TEAM, TEAM_PROFILE)
+    assert (code, [row["verdict"] for row in rows]) == (0, ["agrees", "agrees", "wrong", "wrong", "agrees"])
+    call(["validate", "out"])
+    out = capsys.readouterr().out
+    assert "expected 48.3 % (74,312 / 8 x 5.15e+10 / 9.894e+14, full), found 96.6; twice it" in out
+    assert "full), found 21.1, which is right for the bf16 peak of NVIDIA A100-SXM4-40GB" in out
+    call(["report", "out"])
+    assert "45.1 % (printed: 48.3 %, full)" in capsys.readouterr().out  # the column is of the nominal convention
+
+
+@pytest.mark.parametrize(
+    ("lora", "expected"),
+    [("rnk = 9", "unknown"), ("rank = 0", "at least 1"), ("rank = -16", "at least 1"), ('rank = "x"', "`int`")],
+)
+def test_adapters_of_a_profile_have_the_keys_of_a_case(imported, lora, expected):
+    code, _, err = imported("team.md", TEAM, TEAM_PROFILE.replace("rank = 16", lora))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "lora" in err
+    assert expected in err
+
+
+def test_adapters_on_a_projection_that_the_model_lacks_are_named(imported):
+    profile = TEAM_PROFILE.replace("rank = 16", 'rank = 16, target_modules = ["zz_proj"]')
+    _, rows, _ = imported("team.md", TEAM, profile)
+    assert "unknown projection 'zz_proj'" in rows[4]["why"][0]

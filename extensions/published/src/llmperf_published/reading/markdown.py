@@ -117,7 +117,10 @@ def blocks(lines: Sequence[str]) -> list[Block]:
 
 def csv_blocks(text: str, name: str) -> list[Block]:
     """A table of values; nothing else is in such a file."""
-    reader = csv.reader(text.splitlines(keepends=True), delimiter="\t" if name.endswith(".tsv") else ",", strict=True)
+    lines = text.splitlines(keepends=True)
+    titles = lines[0] if lines else ""
+    delimiter = "\t" if name.endswith(".tsv") else ";" if titles.count(";") > titles.count(",") else ","
+    reader = csv.reader(lines, delimiter=delimiter, strict=True)
     rows, line = [], 1
     for cells in reader:
         if any(cells):

@@ -49,6 +49,8 @@ def own_facts(
     origins = dict.fromkeys(files, "--model")
     if profile is not None:
         origins |= dict.fromkeys(profile.models, str(profile.path))
+        if absent := next((path for path in profile.models if not path.is_file()), None):
+            raise UserError(f"{profile.path}: expected a model file beside it, found no {absent.name}")
     own_models = tuple(OwnModel(file=path.name, model=library.model(str(path), of)) for path, of in origins.items())
     names = [own.model.name for own in own_models]
     if repeated := next((name for name in names if names.count(name) > 1), None):

@@ -13,7 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from llmperf import convert, read_toml
+from llmperf import from_table, read_toml
 from llmperf.errors import UserError, unknown
 from llmperf.types import Lora
 
@@ -93,7 +93,8 @@ def _statements(values: Any, where: str) -> Mapping[str, Any]:
         if name not in STATEMENTS:
             raise unknown(where, "statement", name, STATEMENTS)
         if name == "lora":
-            found[name] = convert(value, Lora, f"{where}.{name}")
+            place = f"{where}.{name}"
+            found[name] = from_table(_table(value, place), Lora, place)  # type: ignore[type-var]
             continue
         if not isinstance(value, (str, int)) or isinstance(value, bool) or not str(value).strip():
             raise UserError(f"{where}.{name}: expected text or a number, found {value!r}")

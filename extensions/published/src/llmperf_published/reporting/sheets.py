@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from llmperf.reporting import PERCENT, UNKNOWN, model_text, printable, rounded
+from llmperf.reporting import PERCENT, THROUGHPUT, UNKNOWN, model_text, printable, rounded
 from llmperf.types import Finding, Row, Section, Sheet, Source, Text, Verdict
 
 from llmperf_published.reading.machine import in_place_of_a_device
@@ -16,12 +16,14 @@ from llmperf_published.reading.settings import truth
 from llmperf_published.reading.vocabulary import meaning
 from llmperf_published.reporting.markdown import published_markdown
 from llmperf_published.rules.machine import machine_of
-from llmperf_published.rules.mfu import computed_mfu
+from llmperf_published.rules.mfu import agreements, computed_mfu, per_device
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged, peak_confidence
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure, PublishedLayout, PublishedMemory
 
+HEADLINE = "nominal"
+"""The convention in which reports compare."""
 IN_LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_stage", "sharding_degree")
 """Settings that the text of the layout has."""
 
@@ -82,9 +84,9 @@ def _overview(published: Published, row: PublishedRow, verdict: Verdict, documen
     yield Row(key="layout", label="layout", value=row.framework, parts=tuple(_layout_rows(row)),
               text=Text.joined(" ", filter(None, (row.framework, layout(row.parallelism)))) or UNKNOWN,
               own_words=True)  # fmt: skip
-    yield from (_figure_row(key, label, figure) for key, label, figure in (
-        ("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
-        ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "final loss", metrics.loss)))  # fmt: skip
+    yield speed_row(row)
+    yield _mfu_row(published, row)
+    yield _figure_row("final_loss", "final loss", metrics.loss)
     yield _memory_row(metrics.memory)
     yield Row(key="fix_hp", label="fix_hp", value=row.fix_hp_text,
               text=UNKNOWN if row.fix_hp_text is None else row.fix_hp_text or "/")  # fmt: skip
@@ -97,6 +99,26 @@ def _overview(published: Published, row: PublishedRow, verdict: Verdict, documen
     yield Row(key="run_id", label="run", value=Text("{} line {}", document, row.line), own_words=True)
     yield Row(key="provenance", label="provenance", value="imported", own_words=True)
     yield Row(key="errors", label="validation errors", value=errors)
+
+
+def speed_row(row: PublishedRow, whole: bool = False) -> Row:
+    """The throughput of a device as printed, or computed where that of all devices is printed."""
+    key, label, printed = "tokens_per_second_per_device", "token/p/s", row.metrics.tokens_per_second_per_device
+    each = per_device(row)
+    if each is None or each is printed:
+        return _figure_row(key, label, printed, whole)
+    return Row(key=key, label=label, value=each.value, rounding=THROUGHPUT)
+
+
+def _mfu_row(document: Published, row: PublishedRow, whole: bool = False) -> Row:
+    """The MFU as printed; computed, with the printed one, where that is right by other conventions alone."""
+    printed = _figure_row("mfu_nominal", "MFU (nominal)", row.metrics.mfu, whole)
+    by = dict.fromkeys(name for name, _, _ in agreements(document, row))
+    share = computed_mfu(document, row) if by and HEADLINE not in by else None
+    if share is None:
+        return printed
+    text = Text("{} (printed: {}, {})", rounded(share, PERCENT), printed.text, next(iter(by)))
+    return replace(printed, value=share, text=text, own_words=True)
 
 
 def _computed_mfu(document: Published, row: PublishedRow) -> Iterator[Row]:
@@ -136,10 +158,9 @@ def _layout_rows(row: PublishedRow) -> Iterator[Row]:
 def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Iterator[Section]:
     metrics = row.metrics
     cells = {cell.key: cell for cell in _overview(document, row, verdict, document.source.name, 0)}
-    figures = (("tokens_per_second_per_device", "token/p/s", metrics.tokens_per_second_per_device),
-               ("mfu_nominal", "MFU (nominal)", metrics.mfu), ("final_loss", "loss", metrics.loss))  # fmt: skip
-    for key, label, figure in figures:
-        cells[key] = _figure_row(key, label, figure, whole=True)
+    for shown in (speed_row(row, whole=True), _mfu_row(document, row, whole=True)):
+        cells[shown.key] = shown
+    cells["final_loss"] = _figure_row("final_loss", "loss", metrics.loss, whole=True)
     for computed in _computed_mfu(document, row) if metrics.mfu is None else ():
         cells["mfu_nominal"] = computed
     why = Text("imported: {} ({})", Text(verdict.outcome), Text.joined("; ", verdict.why))
@@ -148,8 +169,8 @@ def _sections(document: Published, row: PublishedRow, verdict: Verdict) -> Itera
     rows = [_figure_row(key, label, figure, True) for key, (label, figure) in more.items() if figure is not None]
     rows += [Row(key=key, label=key, value=text) for key, text in _named_settings(row).items() if text is not None]
     rows += [_figure_row(f"evaluation_{name}", name, figure, True) for name, figure in metrics.evaluation.items()]
-    shown = [cell for cell in cells.values() if cell.key not in ("provenance", "errors")]
-    yield Section(key="performance", title="Performance", rows=(*shown, *rows), card=True)
+    known = [cell for cell in cells.values() if cell.key not in ("provenance", "errors")]
+    yield Section(key="performance", title="Performance", rows=(*known, *rows), card=True)
     changed = ((one.path, f"{_text(one.case_value)} -> {_text(one.value)}") for one in row.fix_hp)
     if changes := tuple(Row(key="", label=path, value=text) for path, text in changed):
         yield Section(key="fix_hp", title="Changes from the case (fix_hp)", rows=changes)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 from pathlib import Path
 
 from llmperf.reporting import PERCENT
 from llmperf.types import Row, Section, Verdict
 
-from llmperf_published.reporting.sheets import device_name, digits, model, value
-from llmperf_published.rules.mfu import computed_mfu
+from llmperf_published.reporting.sheets import device_name, digits, model, speed_row, value
+from llmperf_published.rules.mfu import computed_mfu, per_device
 from llmperf_published.rules.vendors import vendor_of
 from llmperf_published.rules.verdicts import closing, judged
 from llmperf_published.types.document import Published, PublishedRow
@@ -44,17 +45,18 @@ def _record(key: tuple[str, str | None, str | None], rows: Sequence[JudgedRow], 
     count = Counter(verdict.outcome for _, verdict, _ in rows)
     best = _best(rows)
     metrics = best[0].metrics if best else PublishedMetrics()
+    speed = speed_row(best[0]) if best else Row(key="", label="", value=None)
     return (
         Row(key="model", label="model", value=name),
         Row(key="device", label="device", value=device),
         Row(key="vendor", label="vendor", value=vendor),
-        _figure("best_tokens_per_second_per_device", "best token/p/s", metrics.tokens_per_second_per_device),
+        replace(speed, key="best_tokens_per_second_per_device", label="best token/p/s"),
         Row(key="agree", label="agree", value=count["agrees"]),
         Row(key="wrong", label="wrong", value=count["wrong"]),
         Row(key="not_checked", label="not checked", value=count["not checked"]),
         Row(key="rows", label="rows", value=len(rows)),
-        _figure("best_mfu", "its MFU", metrics.mfu),
-        Row(key="best_mfu_computed", label="MFU computed", value=best and best[2], rounding=PERCENT),
+        _figure("best_mfu", "printed MFU", metrics.mfu),
+        Row(key="best_mfu_computed", label="MFU (nominal), computed", value=best and best[2], rounding=PERCENT),
         Row(key="documents", label="documents", value=documents),
         Row(key="best_verdict", label="its verdict", value=best and best[1].outcome, own_words=True),
     )
@@ -72,5 +74,5 @@ def _best(rows: Sequence[JudgedRow]) -> JudgedRow | None:
 
 
 def _speed(row: JudgedRow | None) -> float:
-    figure = None if row is None else value(row[0].metrics.tokens_per_second_per_device)
+    figure = None if row is None else value(per_device(row[0]))
     return -inf if figure is None else figure

@@ -41,6 +41,10 @@ class RowFlops:
     length_known: bool = True
     frozen: bool = False
     """Part of the model is not trained, so that the backward pass is shorter by an unknown amount."""
+    adapters: bool = False
+    """Only adapters are trained."""
+    problem: str = ""
+    """The reason why the adapters that were stated cannot be counted."""
 
 
 def model_of(published: Published, row: PublishedRow) -> Model | None:
@@ -82,8 +86,8 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
         return RowFlops({})
     try:
         adapters = adapters_passed(model, row.lora) if row.lora else lora_parameters(model, lora) if lora else None
-    except UserError:
-        return RowFlops({})
+    except UserError as error:
+        return RowFlops({}, problem=str(error))
 
     def counted(seq_len: int, recomputed: bool) -> dict[str, float]:
         count = flops_of(model, adapters, seq_len=seq_len, gradient_checkpointing=recomputed)
@@ -106,7 +110,14 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
     if not known or (adapters is None and _ADAPTERS.search(words)):  # of adapters that no case describes
         return RowFlops({})
     least = min(counted(1, False).values())
+    only_adapters = adapters is not None
     if length is None:
-        return RowFlops({name: known[name] for name in WITHOUT_LENGTH}, least, length_known=False, frozen=frozen)
+        return RowFlops(
+            {name: known[name] for name in WITHOUT_LENGTH},
+            least,
+            length_known=False,
+            frozen=frozen,
+            adapters=only_adapters,
+        )
     other = None if recomputed or stated is not None else counted(length, True)["hfu"]
-    return RowFlops(known, least, other, frozen=frozen)
+    return RowFlops(known, least, other, frozen=frozen, adapters=only_adapters)

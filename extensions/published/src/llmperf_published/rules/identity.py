@@ -116,6 +116,9 @@ def accelerator_of_each_row(published: Published, row: PublishedRow) -> Iterator
 
 @rule("LP614", "warning", "The environment is complete")
 def environment_is_complete(published: Published) -> Iterator[Violation]:
+    if not any(section.kind in ("hardware", "software") for section in published.sections):
+        yield "/sections", Text("expected sections on hardware and software, found none")
+        return
     for name, (section, called) in NEEDED.items():
         entry = published.entry(name, section)  # type: ignore[arg-type]
         if entry is None or withheld(entry.text):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from llmperf.accounting import known_conventions
-from llmperf.types import Text, Violation
+from llmperf.types import Dtype, Text, Violation
 
 from llmperf_published.reading.markdown import plain
 from llmperf_published.reading.settings import precisions_in
@@ -18,6 +19,9 @@ from llmperf_published.rules.machine import HALF, Machine, dtypes_of, machine_of
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure
 
+DTYPES: tuple[Dtype, ...] = ("fp16", "bf16", "tf32", "fp32")
+USUAL_ROWS = 8
+"""Rows of a table that show by which convention it is computed."""
 SPEED = "metrics/tokens_per_second_per_device"
 
 
@@ -57,13 +61,24 @@ def published_mfu(published: Published, row: PublishedRow) -> Iterator[Violation
             yield "metrics/mfu", Text("expected at most {} ({}), found {}", share, because, mfu.text)
     peaks = machine.peaks(dtypes_of(row))
     if peaks and not agreements(published, row) and why_open(published, row, mfu, each, peaks) is None:
-        own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
         shares = {name: (each.value or 0.0) * count / peaks[-1] for name, count in flops.items()}
-        hint = _hint(mfu, each, flops["nominal"], machine, peaks)
-        name = "nominal" if hint else min(shares, key=lambda name: abs(shares[name] - (mfu.value or 0.0)))
+        nearest = min(shares, key=lambda name: abs(shares[name] - (mfu.value or 0.0)))
+        usual = usual_conventions(published, row)
+        hints = [(one, _factor(mfu, each, flops[one], peaks)) for one in usual or flops]
+        hints += [(one, _other_peak(mfu, each, flops[one], machine, row)) for one in usual or ["nominal"]]
+        name, hint = next(filter(lambda one: one[1], hints), (usual[0] if usual else nearest, ""))
+        own = Text(", peak of {}", machine.own_file) if machine.own_file else ""
         because = Text("{} x {:.3g} / {:.4g}, {}{}", each.text, flops[name], peaks[-1], name, own)
-        expected = f"{100 * shares[name]:.3g} %"
+        figures = max(3, len(re.sub(r"\D|^0[.0]*", "", mfu.printed or "")))
+        expected = f"{100 * shares[name]:#.{figures}g}".rstrip(".") + " %"
         yield "metrics/mfu", Text("expected {} ({}), found {}{}", expected, because, mfu.text, hint)
+
+
+def usual_conventions(published: Published, row: PublishedRow) -> list[str]:
+    """Conventions by which most of the first rows of its table agree; none without such a row."""
+    others = [one for one in published.rows if one.table == row.table][:USUAL_ROWS]
+    found = Counter(name for one in others for name in {name for name, _, _ in agreements(published, one)})
+    return [name for name in row_flops(published, row).known if found[name] and found[name] == max(found.values())]
 
 
 def agreements(published: Published, row: PublishedRow) -> list[tuple[str, float, str]]:
@@ -141,21 +156,30 @@ def mfu_agrees(mfu: Figure, each: Figure, flops: float, peak: float) -> bool:
     return low * flops / peak <= most + slack and high * flops / (peak // unit * unit) >= least - slack
 
 
-def _hint(mfu: Figure, each: Figure, flops: float, machine: Machine, peaks: Sequence[float]) -> str:
-    """Hint at the conditions under which the printed figure would be right, where they can be recognised."""
-    if mfu.value is None or each.value is None:
-        return ""
-    for factor, hint in ((100, Text("; a hundredth of it")), (0.01, Text("; a hundredfold of it"))):
-        moved = Figure(text="", value=mfu.value * factor, printed=mfu.printed, scale=mfu.scale * factor)
+def _factor(mfu: Figure, each: Figure, flops: float, peaks: Sequence[float]) -> str:
+    """The factor by which a figure would be right, if it is a usual one."""
+    factors = (
+        (100, Text("; a hundredth of it")),
+        (0.01, Text("; a hundredfold of it")),
+        (0.5, Text("; twice it")),
+        (2, Text(", which is right for twice the peak, as with sparsity")),
+    )
+    for factor, hint in factors:
+        moved = replace(mfu, value=(mfu.value or 0.0) * factor, scale=mfu.scale * factor)
         if any(mfu_agrees(moved, each, flops, peak) for peak in peaks):
             return hint
-    for device, _ in machine.catalogue.devices:
-        for dtype in ("fp16", "bf16", "tf32", "fp32"):
+    return ""
+
+
+def _other_peak(mfu: Figure, each: Figure, flops: float, machine: Machine, row: PublishedRow) -> str:
+    """Another dtype or device of the vendor for which a figure would be right."""
+    dtypes = dtypes_of(row)
+    for dtype in (*dtypes, *(one for one in DTYPES if one not in dtypes)):
+        for device, _ in machine.catalogue.devices:
             known = machine.catalogue.peak(device, dtype)
             if known is not None and mfu_agrees(mfu, each, flops, known.flops_per_second):
                 return Text(", which is right for the {} peak of {}", dtype, device.model)
-    doubled = any(mfu_agrees(mfu, each, flops, 2 * peak) for peak in peaks)
-    return Text(", which is right for twice the peak, as with sparsity") if doubled else ""
+    return ""
 
 
 @row_rule("LP312", "warning", "A published MFU is by the nominal convention")
@@ -165,7 +189,8 @@ def mfu_is_nominal(published: Published, row: PublishedRow) -> Iterator[Violatio
         known = known_conventions()  # an extension's own convention has its name alone
         titles = (known[name].title if name in known else name for name in by)
         found = Text("found {}, which is that of {}", mfu.text, " or ".join(titles))
-        yield "metrics/mfu", Text("expected the MFU of 6 x nominal parameters, {}", found)
+        each = 4 if row_flops(published, row).adapters else 6
+        yield "metrics/mfu", Text("expected the MFU of {} x nominal parameters, {}", each, found)
 
 
 @row_rule("LP313", "error", "No published device computes faster than its peak")

@@ -132,7 +132,8 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
             say = Text("a model of your own: `llmperf import --model FILE`")
         yield Text(WITH_ADVICE, none, say)
     elif not row_flops(published, row).known:
-        yield Text("FLOPs per token of {} are unknown in this case", row.model)
+        problem = row_flops(published, row).problem
+        yield problem or Text("FLOPs per token of {} are unknown in this case", row.model)
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
@@ -195,7 +196,7 @@ def closing(verdicts: Sequence[Verdict]) -> str:
     agreeing = (one for one in verdicts if one.outcome == "agrees")
     importers = (OWN_PEAK, OWN_MODEL, STATED)
     own = sum(any(isinstance(why, Text) and why.template in importers for why in one.why) for one in agreeing)
-    given = Text("; {} of those that agree with peaks or models of the importer", own) if own else ""
+    given = Text("; {} of those that agree with facts of the importer", own) if own else ""
     rows = Text("{} published row" if len(verdicts) == 1 else "{} published rows", len(verdicts))
     numbers = count["agrees"], count["wrong"], count["not checked"]
     return Text("{}: {} agree, {} wrong, {} not checked{}{}", rows, *numbers, because, given)
