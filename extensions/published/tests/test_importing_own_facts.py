@@ -73,7 +73,7 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, ran, capsys):
     Path("my_llama.toml").unlink()
     capsys.readouterr()
     message = ran(1, "validate", "out")
-    assert "expected 46.9 % (2800 x 4.69e+10 / 2.8e+14, palm, peak of my_peaks.toml), found 55.0%" in message.out
+    assert "expected 42.0 % (2800 x 4.2e+10 / 2.8e+14, nominal, peak of my_peaks.toml), found 55.0%" in message.out
     named = 'found "Acme A1: bf16 280 TFLOP/s (my_peaks.toml: Acme A1 datasheet, version 3, 2026-01)"'
     assert f"LP623 note expected a device that an installed package publishes, {named}" in message.out
     assert 'LP623 note expected a model of an installed package, found "my_llama (my_llama.toml' in message.out
