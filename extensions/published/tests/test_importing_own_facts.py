@@ -79,7 +79,7 @@ def test_validate_report_and_summary_say_whose_peak_it_was(given, ran, capsys):
     assert 'LP623 note expected a model of an installed package, found "my_llama (my_llama.toml' in message.out
     assert "LP622" not in message.out
     assert f"line 5: agrees: MFU by the nominal convention, of 280 TFLOP/s; {OWN_PEAK}; {OWN_MODEL}" in message.err
-    closing = "; 1 of those that agree with peaks or models of the importer"
+    closing = "; 1 of those that agree with facts of the importer"
     assert message.err.strip().endswith(closing)
     rows = ran(0, "report", "out", "--format", "csv").out.splitlines()
     assert [",own," in row for row in rows[1:]] == [True, True, False, False]
