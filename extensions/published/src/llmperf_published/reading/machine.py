@@ -151,7 +151,9 @@ def machine(
     where = hardware(cell, model)
     # columns count where the configuration does not; `2` nodes and `8` GPUs may be 2x8 or 2x4
     counts = {name: whole(normal(by_name.get(name, ""))) for name in COUNTS}
-    nodes, each = where.nodes or counts["nodes"], where.devices_per_node or counts["devices_per_node"]
+    grid = hardware(by_name.get("device_count", ""), None)  # `2x8` below `GPUs`, beside a configuration
+    nodes = where.nodes or counts["nodes"] or grid.nodes
+    each = where.devices_per_node or counts["devices_per_node"] or grid.devices_per_node
     clear = each is not None or nodes in (None, 1)
     own_count = where.devices if clear or _COUNTED.search(where.configuration or "") else None
     devices = own_count or counts["world_size"] or (counts["device_count"] if clear else None)
