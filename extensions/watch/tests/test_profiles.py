@@ -138,3 +138,11 @@ def test_no_profile_and_no_line_takes_long(tmp_path):
             reader.add(line)
     assert time.process_time() - began < 2
     assert reader.best() is None
+
+
+@pytest.mark.parametrize("words", [["import", "u16.log", "--profile", "torchtitan"], ["watch", "--propose", "u16.log"]])
+def test_a_log_in_utf_16_is_refused_in_one_line(words, tmp_path, monkeypatch, ran):
+    monkeypatch.chdir(tmp_path)
+    Path("u16.log").write_text("step: 1 loss: 3.0\n" * 20, encoding="utf-16")
+    (line,) = ran(2, *words).err.splitlines()
+    assert "expected a log in UTF-8, found bytes of 0" in line

@@ -94,6 +94,8 @@ def _lines(path: Path) -> Iterator[str]:
     cut = Lines(lambda line, _: found.append(line))
     with path.open("rb") as file:
         while data := file.read(READ_BYTES):
+            if b"\0" in data[:1000]:
+                raise UserError(f"{path}: expected a log in UTF-8, found bytes of 0, as in UTF-16")
             cut.add(data, 0.0)
             yield from found
             found.clear()

@@ -28,6 +28,8 @@ def proposed(lines: Iterable[str], name: str) -> str:
     examples: dict[str, list[str]] = defaultdict(list)
     for line in islice(lines, MOST_LINES):
         text = ESCAPES.sub("", line)[:MAX_LINE].rstrip()
+        if "\0" in text[:1000]:
+            raise UserError(f"--propose {name}: expected a log in UTF-8, found bytes of 0, as in UTF-16")
         form, count = NUMBER.subn("{}", text)
         forms[form] += bool(count)
         if count and len(examples[form]) < 50:
