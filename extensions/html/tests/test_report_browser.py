@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
-from llmperf.validation.document_files import read_result
+from llmperf.validation import read_run_result
 
 sys.path.insert(0, str(Path(__file__).parent))
 from report_pages import FAILURE, HOSTILE, html, published, sampled, some
@@ -275,7 +275,7 @@ def test_a_phone_shows_the_figures_and_has_a_way_back(opened):
 
 
 def test_a_run_has_its_story(opened, run_folder):
-    result = read_result(sampled(run_folder) / "result.json")
+    result = read_run_result(sampled(run_folder) / "result.json")
     page = opened(html([(run_folder / "result.json", result)], "en"))
     text = page.locator("#detail").inner_text()
     order = [text.index(title) for title in ("Findings", "loss, nats", "Where the time went", "Contract")
@@ -286,7 +286,7 @@ def test_a_run_has_its_story(opened, run_folder):
 
 
 def test_charts_go_against_steps_or_time(opened, run_folder):
-    result = read_result(sampled(run_folder) / "result.json")
+    result = read_run_result(sampled(run_folder) / "result.json")
     entropy = replace(result.metrics, known_entropy=1.5)
     page = opened(html([(run_folder / "result.json", replace(result, metrics=entropy)), *some(1)], "en"), EACH)
     page.evaluate(f"location.hash = 'run={result.run_id}'")
@@ -437,7 +437,7 @@ def test_a_chart_is_also_a_table(opened):
 
 def test_nothing_is_wrong_for_assistive_technology(opened, run_folder):
     axe = pytest.importorskip("axe_playwright_python.base", reason="axe-playwright-python is not installed")
-    read = (sampled(run_folder) / "result.json", read_result(run_folder / "result.json"))
+    read = (sampled(run_folder) / "result.json", read_run_result(run_folder / "result.json"))
     page = opened(html([*some(4), read], "en", published("llama2_7b_lora_a100")))
     page.evaluate(axe.AXE_SCRIPT)
     for scheme, address in (("light", ""), ("light", "each=1&sort=mfu:asc"), ("light", "run=run-00003"),
