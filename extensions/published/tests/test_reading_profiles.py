@@ -214,3 +214,12 @@ def test_adapters_on_a_projection_that_the_model_lacks_are_named(imported):
     profile = TEAM_PROFILE.replace("rank = 16", 'rank = 16, target_modules = ["zz_proj"]')
     _, rows, _ = imported("team.md", TEAM, profile)
     assert "unknown projection 'zz_proj'" in rows[4]["why"][0]
+
+
+def test_a_throughput_in_flops_is_none_in_tokens(imported):
+    table = "# R\n\n| Hardware | Throughput (TFLOPs/GPU) | MFU (%) |\n|---|---|---|\n| 8 x H100 SXM | 400 | 40.4 |\n"
+    code, rows, _ = imported("t.md", table, TEAM_PROFILE.partition("[rows]")[0])
+    (row,) = json.loads(Path("out/t/published.json").read_text())["rows"]
+    assert (code, row["metrics"]["tokens_per_second_per_device"]) == (0, None)
+    assert row["metrics"]["other"]["Throughput (TFLOPs/GPU)"]["value"] == 400
+    assert rows[0]["why"][0] == "no throughput is printed"

@@ -70,7 +70,9 @@ def meaning(label: str) -> str | None:
 
 def column_meaning(header: str) -> str | None:
     """The meaning of a column; `evaluation` for accuracies and other scores."""
-    known = meaning(header)
+    known, unit = meaning(header), re.search(r"\(([^()]{1,40})\)", header)
+    if unit and meaning(unit[1]) == "flops":  # `Throughput (TFLOPs/GPU)`
+        return "flops"
     if known is not None:
         return None if known == "throughput" and names_inference(header) else known
     if throughput_words(header).named:
