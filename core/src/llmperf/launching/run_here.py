@@ -82,7 +82,6 @@ class RunHere:
         """Start the agent, whose ranks meet at `address` and `port`, and the readings with the first one."""
         argv, first = agent_command(self.folder, self.plan, self._rank, address, port), self._agent is None
         variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
-        adopt_orphans()  # of an agent that is killed
         self._began = self._began or ticks_now()
         try:
             with filenames.agent_log_path(self.folder, self._rank).open("ab") as output:
@@ -98,6 +97,7 @@ class RunHere:
                 )
         except OSError as error:
             raise UserError(f"cannot start {argv[0]}: {error.strerror or error}") from None
+        adopt_orphans()  # of an agent that is killed
         if first:
             self._sampler.start()
 
@@ -126,6 +126,7 @@ class RunHere:
         self._agent.wait()
         if self._began:  # those below an agent that was killed, whose parent is now this process
             end_descendants(lambda process: process.start >= self._began and process.session != session)
+        adopt_orphans(False)  # the process may go on with other work
         sweep(self._tag)
         return code
 

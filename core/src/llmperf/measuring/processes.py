@@ -37,12 +37,12 @@ def end_with_parent(how: signal.Signals) -> Callable[[], None] | None:
     return bind
 
 
-def adopt_orphans() -> None:
+def adopt_orphans(adopt: bool = True) -> None:
     """Become the parent of every descendant whose parent ends, so that `end_descendants` finds it; only on Linux."""
     if sys.platform.startswith("linux"):
         import ctypes
 
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
 
 
 class Process(NamedTuple):
