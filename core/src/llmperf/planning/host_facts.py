@@ -1,5 +1,4 @@
-"""The hosts of a run: names in a short form, variables of their interfaces and loaders, and package versions; and
-facts that hold for any device and any library."""
+"""The hosts of a run: names in a short form, variables of their interfaces and loaders, and package versions."""
 
 from __future__ import annotations
 
@@ -9,10 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.hookspecs import hookimpl
-
 if TYPE_CHECKING:
-    from llmperf.types import Facts
     from llmperf.types.plan import Plan
 
 INTERFACE = "{interface}"
@@ -71,20 +67,3 @@ def injecting(names: Iterable[str]) -> str | None:
         return None
     forbidden = ", ".join(f"{prefix}*" for prefix in PREFIXES)
     return f"expected no variable of the loader or the interpreter ({forbidden}), found {found}; set it in your shell"
-
-
-@hookimpl
-def llmperf_facts() -> Facts:
-    """Variables of threads, allocators, transports and loaders that any run has, and calls that wait anywhere."""
-    from llmperf.types import Facts
-
-    return Facts(
-        environment_names=(
-            "MKL_NUM_THREADS",
-            *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
-            *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
-        ),
-        environment_prefixes=("GOMP_", "KMP_", "MALLOC_", "OMP_", "UCX_"),
-        waiting_frames=(" in synchronize", " in barrier", " in wait"),
-        packages=("numpy",),
-    )

@@ -1,4 +1,4 @@
-"""Answers of installed plugins: facts, joined, and the catalogues of device models that vendors ship."""
+"""Answers of installed plugins: facts, joined with those of any device and library, and catalogues of devices."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from llmperf.errors import LlmperfError, PluginError
-from llmperf.hookspecs import Role
+from llmperf.hookspecs import Role, hookimpl
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import blamed_items, blaming, of_kind, who
 from llmperf.plugins.loading import Plugins, plugins_for
@@ -135,3 +135,18 @@ def catalogue_problems(found: Found, plugins: Plugins) -> list[str]:
     except PluginError as error:
         return [str(error)]
     return list(dict.fromkeys(line for entry in entries for line in entry.problems))
+
+
+@hookimpl
+def llmperf_facts() -> Facts:
+    """Variables of threads, allocators, transports and loaders that any run has, and calls that wait anywhere."""
+    return Facts(
+        environment_names=(
+            "MKL_NUM_THREADS",
+            *("LD_PRELOAD", "LD_AUDIT", "LD_LIBRARY_PATH", "DYLD_INSERT_LIBRARIES"),
+            *("PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONUSERBASE"),
+        ),
+        environment_prefixes=("GOMP_", "KMP_", "MALLOC_", "OMP_", "UCX_"),
+        waiting_frames=(" in synchronize", " in barrier", " in wait"),
+        packages=("numpy",),
+    )

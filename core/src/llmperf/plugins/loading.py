@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 CORE_HOOKS: Mapping[str, tuple[str, ...]] = {
     "llmperf_resources": ("llmperf.cases.library",),
-    "llmperf_facts": ("llmperf.planning.host_facts",),
+    "llmperf_facts": ("llmperf.plugins.facts",),
     "llmperf_count_flops": ("llmperf.accounting.flops",),
     "llmperf_observers": ("llmperf.cli.progress_line",),
     "llmperf_rank_records": ("llmperf.measuring.expert_counts",),
