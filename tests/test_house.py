@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 4650,
     "extensions/watch": 2100,
     "extensions/zh": 50,
-    "outside tests": 92500,
+    "outside tests": 92450,
     "tests": 48700,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
