@@ -22,9 +22,12 @@ T_QUANTILE = 2.262157
 """97.5 % quantile of Student's t with BATCHES - 1 degrees of freedom."""
 
 
-def quantile(values: Sequence[float], part: float) -> float:
-    """A quantile of values, linear between neighbours (Hyndman and Fan 1996, type 7)."""
-    return _quantiles(values, (part,))[0]
+def quantile(ordered: Sequence[float], part: float) -> float:
+    """A quantile of values in ascending order, linear between neighbours (Hyndman and Fan 1996, type 7)."""
+    position = part * (len(ordered) - 1)
+    below = math.floor(position)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (position - below)
 
 
 def step_statistics(seconds: Sequence[float]) -> StepStatistics | None:
