@@ -139,19 +139,25 @@ def other_owners(model: str, vendor: str) -> Iterator[str]:
     for found in sorted(installed(), key=lambda found: found.name):
         if found.role != "vendor" or found.name == vendor:
             continue
-        if of_this_project(found):
-            try:
-                package = find_spec(found.module.partition(".")[0])
-                table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
-                if normalised(model, found.name) not in normalised(table.read_text("utf-8"), ""):
-                    continue
-            except FileNotFoundError:  # no table, no catalogue
-                continue
-            except (ImportError, OSError, ValueError):
-                pass
+        table = _peak_table(found) if of_this_project(found) else None
+        if table is not None and normalised(model, found.name) not in table:
+            continue
         other = vendor_catalogue(found.name)
         if other is not None and other.exact(model) is not None:
             yield found.name
+
+
+@cache
+def _peak_table(found: Found) -> str | None:
+    """The peak table of a vendor of this project as one name; empty without one, None if it cannot be read."""
+    try:
+        package = find_spec(found.module.partition(".")[0])
+        table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
+        return normalised(table.read_text("utf-8"), "")
+    except FileNotFoundError:  # no table, no catalogue
+        return ""
+    except (ImportError, OSError, ValueError):
+        return None
 
 
 @cache

@@ -83,7 +83,7 @@ def _checked(
 ) -> dict[str, Any]:
     """Statements as fields of `Statements`; `models` and `own` are in the importer's files."""
     where = {name: prefix + (name.replace("_", "-") if prefix == "--" else name) for name in STATEMENTS}
-    found: dict[str, Any] = {name: said[name] for name in ("device", "precision") if name in said}
+    found: dict[str, Any] = {name: said[name] for name in ("device", "precision", "lora") if name in said}
     if "vendor" in said and vendor not in installed_vendors():
         raise unknown(where["vendor"], "vendor", str(vendor), installed_vendors())
     if "precision" in said and said["precision"] not in get_args(Dtype):
@@ -108,8 +108,6 @@ def _checked(
         if (found_length := length(text)) is None:
             raise UserError(f"{where['sequence_length']}: expected tokens such as 4096 or 4k, found {text!r}")
         found["seq_len"] = found_length
-    if "lora" in said:
-        found["lora"] = said["lora"]
     if (name := said.get("model", "").removesuffix(".toml")) and name not in models:
         name = library.model(name, where["model"]).name
     if name:

@@ -22,8 +22,6 @@ from llmperf_published.rules.verdicts import closing, judged, peak_confidence
 from llmperf_published.types.document import Published, PublishedRow
 from llmperf_published.types.row import Figure, PublishedLayout, PublishedMemory
 
-HEADLINE = "nominal"
-"""The convention in which reports compare."""
 IN_LAYOUT = ("tensor_parallel", "pipeline_parallel", "data_parallel", "sharding_stage", "sharding_degree")
 """Settings that the text of the layout has."""
 
@@ -114,7 +112,7 @@ def _mfu_row(document: Published, row: PublishedRow, whole: bool = False) -> Row
     """The MFU as printed; computed, with the printed one, where that is right by other conventions alone."""
     printed = _figure_row("mfu_nominal", "MFU (nominal)", row.metrics.mfu, whole)
     by = dict.fromkeys(name for name, _, _ in agreements(document, row))
-    share = computed_mfu(document, row) if by and HEADLINE not in by else None
+    share = computed_mfu(document, row) if by and "nominal" not in by else None
     if share is None:
         return printed
     text = Text("{} (printed: {}, {})", rounded(share, PERCENT), printed.text, next(iter(by)))

@@ -110,14 +110,13 @@ def row_flops(published: Published, row: PublishedRow) -> RowFlops:
     if not known or (adapters is None and _ADAPTERS.search(words)):  # of adapters that no case describes
         return RowFlops({})
     least = min(counted(1, False).values())
-    only_adapters = adapters is not None
     if length is None:
         return RowFlops(
             {name: known[name] for name in WITHOUT_LENGTH},
             least,
             length_known=False,
             frozen=frozen,
-            adapters=only_adapters,
+            adapters=bool(adapters),
         )
     other = None if recomputed or stated is not None else counted(length, True)["hfu"]
-    return RowFlops(known, least, other, frozen=frozen, adapters=only_adapters)
+    return RowFlops(known, least, other, frozen=frozen, adapters=bool(adapters))

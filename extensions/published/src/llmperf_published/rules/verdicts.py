@@ -132,8 +132,7 @@ def _missing(published: Published, row: PublishedRow) -> Iterator[str]:
             say = Text("a model of your own: `llmperf import --model FILE`")
         yield Text(WITH_ADVICE, none, say)
     elif not row_flops(published, row).known:
-        problem = row_flops(published, row).problem
-        yield problem or Text("FLOPs per token of {} are unknown in this case", row.model)
+        yield row_flops(published, row).problem or Text("FLOPs per token of {} are unknown in this case", row.model)
 
 
 def _no_machine(published: Published, row: PublishedRow) -> str:
