@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import fields, is_dataclass
 from io import StringIO
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, TypeVar
 
 from llmperf.errors import Interrupted, LlmperfError, PluginError, Terminated, UserError
@@ -113,20 +114,15 @@ def named(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {message}".split())
 
 
-def blamed_items(found: Found, hook: str, given: Iterable[Any], most: int = MAX_ITEMS) -> Iterator[Any]:
+def blamed_items(found: Found, hook: str, given: Iterable[Any], most: int = MAX_ITEMS) -> list[Any]:
     """The items of a hook's answer; PluginError if it is not a list, raises while it is read, or does not end."""
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise PluginError(f"{who(found)}: expected a list of {hook}, found {type(given).__name__}")
     with blaming(found, hook):
-        items = iter(given)
-    for _ in range(most):
-        with blaming(found, hook):
-            try:
-                item = next(items)
-            except StopIteration:
-                return
-        yield item
-    raise PluginError(f"{who(found)}: {hook} gave more than {most} items")
+        items = list(islice(given, most + 1))
+    if len(items) > most:
+        raise PluginError(f"{who(found)}: {hook} gave more than {most} items")
+    return items
 
 
 def of_kind(found: Found, hook: str, given: Any, kind: type[T]) -> T:

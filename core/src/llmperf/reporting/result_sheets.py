@@ -25,12 +25,12 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
     if findings is not None:
         result = replace(result, findings=tuple(findings))
     variant = " (variant)" if result.variant else ""
-    figures, setup = figure_rows(result), setup_of(result)
+    figures, setup, beside = figure_rows(result), setup_of(result), _rows_beside(path)
 
     def sections() -> Iterator[Section]:
         verdict = Text.joined(", ", _verdict(result, figures))
         yield Section(key="verdict", title="Verdict", lines=(verdict,), card=True)
-        rows = tuple(_card(result, figures, setup, path))
+        rows = tuple(_card(result, figures, setup, beside))
         yield Section(key="performance", title="Performance", rows=rows, card=True)
         yield from document_sections(result, figures, setup)
 
@@ -38,7 +38,7 @@ def result_sheet(result: Result, path: Path = Path(), findings: Sequence[Finding
         name=result.run_id,
         title=f"{result.model.title} by {result.tuning.framework}{variant}: {result.hardware.device_model}",
         source=Source(kind="result", path=path, document=result),
-        overview=tuple(_overview(result, figures, setup, path)),
+        overview=tuple(_overview(result, figures, setup, beside)),
         sections=sections,
         findings=result.findings,
         contract=setup.contract,
@@ -88,7 +88,7 @@ STEP_FIGURES = {"median": "step, s", "p5": "step, s, p5", "p95": "step, s, p95",
 """Labels of the times of a step, by the name of the figure."""
 
 
-def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Row]:
+def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, beside: Sequence[Row]) -> Iterator[Row]:
     """The cells of a result in a table of many."""
     yield from (setup.overview[key] for key in ("model", "case", "device", "layout"))
     yield from (figures[key] for key in ("tokens_per_second_per_device", "mfu_nominal", "final_loss"))
@@ -102,7 +102,6 @@ def _overview(result: Result, figures: Mapping[str, Row], setup: Setup, path: Pa
         status = Text("invalid: {}", cells.counted(errors, "error"))
     elif warnings:
         status = Text("{}, {}", status, cells.counted(warnings, "warning"))
-    beside = _rows_beside(path)
     known = [row.text for row in beside if row.text is not None]
     status = Text.joined(", ", (status, *[Text("disturbed")] * disturbed(result), *known))
     yield labelled("status", "status", result.status, text=status)
@@ -132,12 +131,12 @@ def _memory(figures: Mapping[str, Row], label: str, after: str) -> Row:
     return labelled("device_memory", label, used.value, text=text, parts=(used, total))
 
 
-def _card(result: Result, figures: Mapping[str, Row], setup: Setup, path: Path) -> Iterator[Row]:
+def _card(result: Result, figures: Mapping[str, Row], setup: Setup, beside: Sequence[Row]) -> Iterator[Row]:
     """Rows at the end of `llmperf run`."""
     metrics = result.metrics
     yield replace(setup.overview["case"], parts=rows_of(result, ("case", "variant")))
     yield _status(result)
-    yield from (row for row in _rows_beside(path) if row.text is not None)
+    yield from (row for row in beside if row.text is not None)
     yield from setup.card
     yield figures["tokens_per_second_per_device"]
     whole = figures["tokens_per_second"]

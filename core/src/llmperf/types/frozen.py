@@ -30,8 +30,7 @@ else:
 
             def settle(init=False):
                 kind = type(cls)(cls.__name__, cls.__bases__, dict(body))
-                kind = dataclasses.dataclass(init=init, eq=False, repr=False, kw_only=kw_only)(kind)
-                kind.__dataclass_params__.frozen = True  # for dataclasses derived from it
+                kind = dataclasses.dataclass(init=init, eq=False, repr=False, frozen=True, kw_only=kw_only)(kind)
                 kind._compared = attrgetter(*(field.name for field in dataclasses.fields(kind) if field.compare))
                 kind.__signature__ = None  # that of the constructor
                 for name in ("__init__", "__signature__", *_LATER) if init else _LATER:
@@ -61,7 +60,7 @@ else:
             return getattr(owner, self.name)
 
     def _set(self, name, value):
-        """Set a field once, as the constructor and unpickling do."""
+        """Set a field once, as unpickling does."""
         if hasattr(self, name):
             raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
         object.__setattr__(self, name, value)

@@ -20,7 +20,7 @@ from llmperf_compare.ranking import Entry, Standing, standings
 from llmperf_html.bars import HOW_TO_READ, LOOKS, RANKS, VERDICT_LEGEND, Links, arranged, standings_html
 from llmperf_html.columns import COLUMNS, COMPARED_FIGURES, PageColumn
 from llmperf_html.document import CHARTS, IN_USE_BY_ALL, LABELS, MEMORY, WORDS, document
-from llmperf_html.run import PageRuns, disturbed_texts, rows_by_key
+from llmperf_html.run import PageRuns, disturbed_texts
 
 SCRIPTS = (
     *(CHARTS, "dom.js", "bars.js", "table.js", "plot.js", "charts.js", "overview.js", "run.js", "compare.js"),
@@ -141,7 +141,7 @@ def page_data(sheets: Sequence[Sheet], found: Sequence[Standing], language: str)
             | {"title": word(column.title, language)}
             for column in COLUMNS
         ],
-        "figures": _figures(sheets, language),
+        "figures": _figures(page, language),
         "rank": _default_rank(sheets),
         "models": sorted({standing.model for standing in found}),
         "most_sides": MAX_SIDES,
@@ -207,14 +207,10 @@ def _group(entry: Entry, places: Mapping[int, int], language: str) -> dict[str, 
     }
 
 
-def _figures(sheets: Sequence[Sheet], language: str) -> list[dict[str, Any]]:
+def _figures(page: PageRuns, language: str) -> list[dict[str, Any]]:
     """Label and rounding of each figure that is compared."""
-    rows: dict[str, Row] = {}
+    rows = page.compared[False] | page.compared[True]  # imported rows have no rounding
     costs = {column.key: column for column in COLUMNS if column.cost}
-    for sheet in sorted(sheets, key=lambda sheet: not sheet.measured):  # imported rows have no rounding
-        if len(rows) < len(COMPARED_FIGURES):
-            known = rows_by_key(sheet)
-            rows |= {key: known[key] for key in COMPARED_FIGURES if key in known and key not in rows}
     described = []
     for key in COMPARED_FIGURES:
         of: PageColumn | Row | None = costs.get(key) or rows.get(key)

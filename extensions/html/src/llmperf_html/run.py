@@ -46,6 +46,8 @@ class PageRuns:
     def __init__(self, language: str) -> None:
         self.rows, self.sections, self.findings = Distinct(), Distinct(), Distinct()
         self.contracts, self.settings = Distinct(), Distinct()
+        self.compared: dict[bool, dict[str, Row]] = {True: {}, False: {}}
+        """The first row of each figure of comparisons, of measured runs and of others."""
         self._language = language
         self._recent: dict[int, tuple[Section, int]] = {}
 
@@ -53,6 +55,8 @@ class PageRuns:
         """Everything about one run as plain JSON."""
         sections = list(sheet.sections())
         rows = _by_key(sheet, sections)
+        first = self.compared[sheet.measured]
+        first.update((key, rows[key]) for key in COMPARED_FIGURES if key in rows and key not in first)
         known = curves_of(sheet) if with_curves else None
         may_have = sheet.curves is not None or isinstance(sheet.source.document, Result)
         missing = NO_RECORDS if not may_have else NO_LOSS if with_curves else TOO_LARGE
@@ -136,12 +140,8 @@ def disturbed_texts(sheets: Sequence[Sheet], language: str) -> list[str]:
     return [line.text for line in disturbed_lines("{side}", results, language)]
 
 
-def rows_by_key(sheet: Sheet) -> dict[str, Row]:
-    """The rows of a sheet by key, composed ones and their parts."""
-    return _by_key(sheet, sheet.sections())
-
-
 def _by_key(sheet: Sheet, sections: Iterable[Section]) -> dict[str, Row]:
+    """The rows of a sheet by key, composed ones and their parts."""
     named: dict[str, Row] = {}
     rows = [*sheet.overview, *(row for section in sections for row in section.rows)]
     for row in [*sheet.overview, *leaves(rows)]:
@@ -179,7 +179,7 @@ def _cells(sheet: Sheet, rows: Mapping[str, Row], language: str) -> tuple[list[s
 
 def key_figures(sheet: Sheet, language: str) -> Iterator[tuple[str, str]]:
     """Title and text of each figure of the table that is known for a run."""
-    cells, texts = _cells(sheet, rows_by_key(sheet), language)
+    cells, texts = _cells(sheet, _by_key(sheet, sheet.sections()), language)
     for column, value, text in zip(COLUMNS, cells, texts, strict=True):
         if column.rounding is not None and (value is not None or text is not None):
             number = None if isinstance(value, str) else value
