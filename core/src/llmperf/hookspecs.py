@@ -140,7 +140,7 @@ def llmperf_import_model(path: Path) -> Iterable[ImportedModel]:
 
 @answered_by("extension")
 def llmperf_read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTokens | None:
-    """Called in the controller and in each rank that trains, for data that are neither synthetic nor a `.npy` file.
+    """Called in the controller and in each rank that trains, for data that are not synthetic.
 
     Extensions may answer; the first answer that is not None is taken. `data.path` is a file, a folder, or None.
     `records` asks for `record_lengths`, for padded sequences. DataError names the setting that is wrong. The package is

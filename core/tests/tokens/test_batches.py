@@ -114,11 +114,12 @@ def test_in_a_long_stream_it_is_found_in_its_batch(tmp_path, monkeypatch):
         batches.next_micro_batch()
 
 
-def test_the_package_that_reads_other_data_is_named_when_it_is_absent(tmp_path, monkeypatch):
+def test_the_package_that_reads_other_data_is_named_when_it_is_absent(tmp_path, tokens_file, monkeypatch):
     monkeypatch.setattr("llmperf.tokens.sources.plugins_for", Plugins)
     (tmp_path / "t.txt").write_text("x" * 500)
     for dataset, path, where in (
         ("mine", str(tmp_path / "t.txt"), "data.path"),
+        ("mine", tokens_file, "data.path"),
         (PYTHON_STDLIB, None, "contract.dataset"),
     ):
         (problem,) = check_data(make_spec(dataset, path=path), None)

@@ -6,7 +6,6 @@ import hashlib
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -128,11 +127,7 @@ def check_data(spec: RunSpec, batch: Batch | None) -> tuple[Problem, ...]:
 def read_tokens(dataset: str, data: DataSource, records: bool = False) -> ReadTokens:
     """The tokens of a data set, with the lengths of its records if asked for; DataError if nothing reads them."""
     if data.path is not None:
-        path = local_path(data.path)
-        data = replace(data, path=str(path))
-        npy = path.suffix == ".npy" and path.is_file() if data.format == "auto" else data.format == "npy"
-        if npy and not records:
-            return ReadTokens(setting="data.path", ids=npy_tokens(path))
+        data = replace(data, path=str(local_path(data.path)))
     hook, plugins = "llmperf_read_tokens", plugins_for()
     if dataset != SYNTHETIC:
         for key, read in plugins.collect(hook, dataset=dataset, data=data, records=records):
@@ -174,23 +169,6 @@ def local_path(text: str) -> Path:
     if path.exists() and not (path.is_file() or path.is_dir()):
         raise DataError("data.path", f"{path} is neither a regular file nor a folder")
     return path
-
-
-def npy_tokens(path: Path) -> NDArray[np.integer]:
-    """The ids in a `.npy` file of shape [tokens] or [rows, tokens], flattened; DataError for any other content."""
-    try:
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise DataError("data.path", f"{path} is not a readable .npy file: {reason}") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
-        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
-        raise DataError("data.path", f"{path}: expected integers of one or two dimensions, found {found}")
-    if not array.flags.c_contiguous:
-        raise DataError(
-            "data.path", f"{path}: expected C order, found Fortran order; save it with np.ascontiguousarray"
-        )
-    return array.reshape(-1)
 
 
 def check_ids(where: str, tokens: NDArray[np.integer], vocab_size: int) -> None:

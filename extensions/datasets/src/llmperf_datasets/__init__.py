@@ -1,1 +1,1 @@
-"""Data sets of text, SAMSum, Megatron and Hugging Face as tokens."""
+"""Data sets of text, NumPy, SAMSum, Megatron and Hugging Face as tokens."""

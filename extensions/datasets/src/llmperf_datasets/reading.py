@@ -1,4 +1,4 @@
-"""Tokens of a data set by its name and by the format of its file: text, SAMSum, Megatron's indexed data sets.
+"""Tokens of a data set by its name and by the format of its file: text, `.npy`, SAMSum, Megatron's data sets.
 
 SAMSum (Gliwa et al. 2019) is read in its published formats, with the prompt of llama-recipes.
 """
@@ -11,6 +11,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from zipfile import BadZipFile
 
 import msgspec
 import numpy as np
@@ -140,6 +141,8 @@ def read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTokens | N
     if samsum and kind == "text":
         raise DataError("data.path", f"{path}: samsum is read from .json, .jsonl or .csv, or as tokens (.npy, .bin)")
     try:
+        if kind == "npy":
+            return ReadTokens(setting="data.path", ids=npy_tokens(path))
         if kind == "megatron":
             return ReadTokens(setting="data.path", ids=megatron_tokens(path))
         tokenised = huggingface_tokens if kind == "huggingface" else text_file
@@ -150,6 +153,8 @@ def read_tokens(dataset: str, data: DataSource, records: bool) -> ReadTokens | N
 
 def guess_format(path: Path) -> str:
     """The format of a path by its suffix and content; DataError if it does not exist."""
+    if path.suffix == ".npy" and path.is_file():
+        return "npy"
     if path.suffix in (".bin", ".idx") or all(file.is_file() for file in megatron_paths(path)):
         return "megatron"
     if path.is_dir():
@@ -159,6 +164,23 @@ def guess_format(path: Path) -> str:
     if not path.exists():
         raise DataError("data.path", f"{path} does not exist")
     return "text"
+
+
+def npy_tokens(path: Path) -> NDArray[np.integer]:
+    """The ids in a `.npy` file of shape [tokens] or [rows, tokens], flattened; DataError for any other content."""
+    try:
+        array = np.load(path, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError, OSError, SyntaxError, BadZipFile) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+        raise DataError("data.path", f"{path} is not a readable .npy file: {reason}") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iu" or array.ndim not in (1, 2):
+        found = f"{array.dtype} {list(array.shape)}" if isinstance(array, np.ndarray) else "an archive"
+        raise DataError("data.path", f"{path}: expected integers of one or two dimensions, found {found}")
+    if not array.flags.c_contiguous:
+        raise DataError(
+            "data.path", f"{path}: expected C order, found Fortran order; save it with np.ascontiguousarray"
+        )
+    return array.reshape(-1)
 
 
 MEGATRON_HEADER = struct.Struct("<9sQBQQ")
