@@ -2,8 +2,8 @@
 
 import pytest
 from llmperf.files import json_files
-from llmperf.tokens.draws import table_loads
 from llmperf.types import Result
+from llmperf_verify.rules.experts import table_loads
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_experts_take_the_tokens_of_their_tables(tmp_path, monkeypatch, ran):
     result = json_files.load(path, Result)
     sequences = 3 * result.batch.global_batch
     for load in result.expert_load:
-        sequence = table_loads(result.contract.seed, result.model, load.layer, "skewed", 1.2, 64)
+        sequence = table_loads(result.contract, result.model, load.layer, 64)
         assert load.tokens == tuple(sequences * count for count in sequence)
     assert len(result.expert_load) == result.model.layers
     assert not [finding for finding in result.findings if finding.severity == "error"]

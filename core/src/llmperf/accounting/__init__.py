@@ -25,5 +25,7 @@ if TYPE_CHECKING:
     from llmperf.accounting.precisions import products_dtype as products_dtype
     from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
     from llmperf.accounting.rank_layout import layout_text as layout_text
+    from llmperf.accounting.routing import MOST_EXPERTS as MOST_EXPERTS
+    from llmperf.accounting.routing import MOST_SKEW as MOST_SKEW
 
 __all__, __getattr__ = lazily(globals())

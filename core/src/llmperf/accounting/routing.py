@@ -60,13 +60,6 @@ def routing_loads(mixture: Mixture, routing: Routing, skew: float) -> tuple[int,
     return (ROUTING_ROWS,) * full + tuple(loads)
 
 
-def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
-    """Check whether tokens are routed by tables, which exist for models and exponents within the limits."""
-    if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
-        return False
-    return mixture.top_k <= mixture.experts <= MOST_EXPERTS
-
-
 def mixture_layers_of(model: Model, layout: Layout, virtual_stages: int, rank: int) -> tuple[int, ...]:
     """The layers with experts that a rank holds or shares, in the order of its virtual stages."""
     stages = layout.pipeline_parallel

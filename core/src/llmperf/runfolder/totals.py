@@ -85,14 +85,6 @@ MOST_NONFINITE_POINTS = 1_000
 """Further points whose loss is no number, the first of them."""
 
 
-def distance(steps: int) -> int:
-    """Steps from one even point to the next in a run of so many: a power of two, so that curves have common points."""
-    every = 1
-    while -(-steps // every) > MOST_EVEN_POINTS:
-        every *= 2
-    return every
-
-
 class LossCurve:
     """Every 1st, 2nd, 4th, 8th ... of the steps that are added, the last one, and those whose loss is no number."""
 

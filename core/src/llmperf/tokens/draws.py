@@ -149,12 +149,3 @@ def routing_table(seed: int, model: Model, layer: int, routing: Routing, skew: f
     # Column after column, each expert fills adjacent cells, at most ROUTING_ROWS of them: no row has an expert twice.
     columns = np.repeat(order, routing_loads(mixture, routing, skew)).reshape(mixture.top_k, ROUTING_ROWS)
     return np.ascontiguousarray(columns.T[permutation(seed, f"routing/{layer}/rows", ROUTING_ROWS)])
-
-
-def table_loads(seed: int, model: Model, layer: int, routing: Routing, skew: float, seq_len: int) -> tuple[int, ...]:
-    """Tokens of one sequence that each expert of a layer takes by its table; errors as those of `routing_table`."""
-    table = routing_table(seed, model, layer, routing, skew)
-    whole, rest = divmod(seq_len, ROUTING_ROWS)
-    experts = model.mixture.experts if model.mixture is not None else 0
-    counts = whole * np.bincount(table.ravel(), minlength=experts)
-    return tuple((counts + np.bincount(table[:rest].ravel(), minlength=experts)).tolist())

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from llmperf.runfolder.filenames import record_files as record_files
     from llmperf.runfolder.reader import merged as merged
     from llmperf.runfolder.readings import NodeReadings as NodeReadings
+    from llmperf.runfolder.totals import MOST_EVEN_POINTS as MOST_EVEN_POINTS
     from llmperf.runfolder.totals import RankTotals as RankTotals
     from llmperf.runfolder.totals import mean_loss as mean_loss
     from llmperf.types.devices import device_names as device_names
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
     from llmperf.validation.reading import pointer as pointer
     from llmperf.validation.reading import shown as shown
+    from llmperf.validation.rules.conditions import untrained_loss as untrained_loss
     from llmperf.validation.violations import Check as Check
     from llmperf.validation.violations import close as close
     from llmperf.validation.violations import deviates as deviates

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
 RULES = (
-    *("conditions", "device_figures", "experts", "identity", "loss", "parallelism"),
+    *("conditions", "device_figures", "identity", "parallelism"),
     *("provenance", "throughput", "utilisation", "while_reading"),
 )
 """Modules of `llmperf.validation.rules`."""

@@ -28,10 +28,11 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_verify.rules import provenance
+    from llmperf_verify.rules import experts, loss, provenance
 
+    of_documents = experts, loss, provenance
     if kind in ("result", "plan"):
-        return rules_in(provenance)
+        return rules_in(*of_documents)
     from llmperf_verify import first_losses
     from llmperf_verify.rules import measured_times, own_records
 
@@ -40,7 +41,7 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     from llmperf_verify import submissions
     from llmperf_verify.rules import levels
 
-    return rules_in(first_losses, measured_times, own_records, provenance, levels, submissions)
+    return rules_in(*of_documents, first_losses, measured_times, own_records, levels, submissions)
 
 
 @hookimpl

@@ -1,12 +1,13 @@
-"""Nodes and their devices: memory, utilisation, throttling, other programs, waits and stragglers."""
+"""Nodes and their devices: memory, utilisation, throttling, other programs, waits, stragglers; and divergence."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from llmperf.results.disturbances import all_disturbed, clock_fall, costly_stragglers, lacks_memory, other_programs
-from llmperf.types import Result, Text, Violation
+from llmperf.types import Model, Result, Text, Violation
 from llmperf.types.hosts import FAULTS
 from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
@@ -169,3 +170,38 @@ def no_stragglers(result: Result) -> Iterator[Violation]:
         who, cost = stragglers
         message = Text("expected none, found {}: the others waited, which may have cost {}", who, cost)
         yield "/waiting/stragglers", message
+
+
+LOSS_OVER_UNTRAINED = 3.0
+"""Nats above an untrained model's loss; a rate of learning that is too high may cost a few for a while."""
+
+
+def untrained_loss(model: Model) -> float:
+    """Loss of fresh weights, in nats per token: guessing among all tokens alike gets ln(vocabulary).
+
+    Half the variance of the output is added: hidden size x std^2, or 1 if the head's rows have unit length.
+    """
+    variance = 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
+    return math.log(model.vocab_size) + variance / 2
+
+
+@rule("LP506", "error", "A complete run did not diverge")
+def not_diverged(result: Result) -> Iterator[Violation]:
+    found, most = result.metrics.final_loss, untrained_loss(result.model) + LOSS_OVER_UNTRAINED
+    if result.status == "complete" and found is not None and found > most:
+        message = Text("expected at most {}, found {}: training diverged", _limit(most), figure(found))
+        yield "/metrics/final_loss", message
+
+
+@rule("LP507", "warning", "No loss is far above that of an untrained model")
+def no_wild_loss(result: Result) -> Iterator[Violation]:
+    most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
+    for index, point in enumerate(result.loss_curve):
+        if point.loss is not None and point.loss > most:
+            found = Text("found {} at step {}", figure(point.loss), point.step)
+            yield f"/loss_curve/{index}/loss", Text("expected at most {}, {}", _limit(most), found)
+            return
+
+
+def _limit(most: float) -> str:
+    return Text("{} ({:g} nats above an untrained model)", figure(most), LOSS_OVER_UNTRAINED)

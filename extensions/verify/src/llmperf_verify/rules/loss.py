@@ -6,19 +6,15 @@ import math
 from collections import Counter
 from collections.abc import Iterator
 
-from llmperf.accounting.optimiser_step import learning_rate
-from llmperf.runfolder.totals import distance
-from llmperf.types import Model, Result, Text, Violation
-from llmperf.validation.violations import deviates, figure, rule
+from llmperf import learning_rate
+from llmperf.types import Result, Text, Violation
+from llmperf.validation import MOST_EVEN_POINTS, deviates, figure, rule, untrained_loss
 
 TOKEN_SPREAD = 2.0
 """Standard deviation of one token's loss in nats, generously: text of known entropy has less."""
 STANDARD_ERRORS = 5.0
 FIRST_LOSS_SLACK = 0.75
 """Nats; weights of another draw move the first loss by a tenth of that."""
-
-LOSS_OVER_UNTRAINED = 3.0
-"""Nats above an untrained model's loss; a rate of learning that is too high may cost a few for a while."""
 FEWEST_POINTS = 4
 """Fewer losses show no pattern."""
 GUESSING_NATS = 1e-4
@@ -74,37 +70,6 @@ def first_loss_untrained(result: Result) -> Iterator[Violation]:
         yield "/metrics/first_loss", Text("expected about {} ({}), found {}", figure(expected), because, figure(found))
 
 
-def untrained_loss(model: Model) -> float:
-    """Loss of fresh weights, in nats per token: guessing among all tokens alike gets ln(vocabulary).
-
-    Half the variance of the output is added: hidden size x std^2, or 1 if the head's rows have unit length.
-    """
-    variance = 1.0 if model.normalized_head else model.hidden_size * model.initializer_std * model.initializer_std
-    return math.log(model.vocab_size) + variance / 2
-
-
-@rule("LP506", "error", "A complete run did not diverge")
-def not_diverged(result: Result) -> Iterator[Violation]:
-    found, most = result.metrics.final_loss, untrained_loss(result.model) + LOSS_OVER_UNTRAINED
-    if result.status == "complete" and found is not None and found > most:
-        message = Text("expected at most {}, found {}: training diverged", _limit(most), figure(found))
-        yield "/metrics/final_loss", message
-
-
-@rule("LP507", "warning", "No loss is far above that of an untrained model")
-def no_wild_loss(result: Result) -> Iterator[Violation]:
-    most = untrained_loss(result.model) + LOSS_OVER_UNTRAINED
-    for index, point in enumerate(result.loss_curve):
-        if point.loss is not None and point.loss > most:
-            found = Text("found {} at step {}", figure(point.loss), point.step)
-            yield f"/loss_curve/{index}/loss", Text("expected at most {}, {}", _limit(most), found)
-            return
-
-
-def _limit(most: float) -> str:
-    return Text("{} ({:g} nats above an untrained model)", figure(most), LOSS_OVER_UNTRAINED)
-
-
 @rule("LP504", "error", "First and final loss are those of the loss curve")
 def ends_of_the_curve(result: Result) -> Iterator[Violation]:
     curve, metrics = result.loss_curve, result.metrics
@@ -119,6 +84,14 @@ def ends_of_the_curve(result: Result) -> Iterator[Violation]:
             expected = "null" if point.loss is None else figure(point.loss)
             message = Text("expected {} (step {} of the curve), found {}", expected, point.step, figure(found))
             yield f"/metrics/{name}", message
+
+
+def distance(steps: int) -> int:
+    """Steps from one even point to the next in a run of so many: a power of two, so that curves have common points."""
+    every = 1
+    while -(-steps // every) > MOST_EVEN_POINTS:
+        every *= 2
+    return every
 
 
 @rule("LP505", "error", "The loss curve has each step once")

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from llmperf.accounting.parameters import mixture_layers
-from llmperf.accounting.routing import has_tables
-from llmperf.types import Result, Text, Violation
-from llmperf.validation.violations import deviates, differs, figure, rule
+from llmperf.accounting import MOST_EXPERTS, MOST_SKEW, mixture_layers
+from llmperf.types import Contract, Mixture, Model, Result, Text, Violation
+from llmperf.validation import deviates, differs, figure, rule
 
 MOST_LAYERS = 256
 """Layers of which the tables are computed; published models have at most 126."""
@@ -62,15 +61,31 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
     for index, load in enumerate(result.expert_load[:MOST_LAYERS]):
         if load.layer not in known or len(load.tokens) != mixture.experts:
             continue
-        from llmperf.tokens.draws import table_loads
-
-        routing = (contract.routing, contract.routing_skew)
-        sequence = table_loads(contract.seed, model, load.layer, *routing, result.batch.seq_len)
+        sequence = table_loads(contract, model, load.layer, result.batch.seq_len)
         wrong = [expert for expert, count in enumerate(sequence) if load.tokens[expert] != count * sequences]
         if wrong:
             expert, because = wrong[0], Text("{} sequences by the table of {} routing", sequences, contract.routing)
             expected, found = sequence[expert] * sequences, load.tokens[expert]
             yield f"/expert_load/{index}/tokens/{expert}", Text("expected {} ({}), found {}", expected, because, found)
+
+
+def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
+    """Check whether tokens are routed by tables, which exist for models and exponents within the limits."""
+    if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
+        return False
+    return mixture.top_k <= mixture.experts <= MOST_EXPERTS
+
+
+def table_loads(contract: Contract, model: Model, layer: int, seq_len: int) -> tuple[int, ...]:
+    """Tokens of one sequence that each expert of a layer takes by its table; errors as those of `routing_table`."""
+    import numpy as np
+    from llmperf import ROUTING_ROWS, routing_table
+
+    table = routing_table(contract.seed, model, layer, contract.routing, contract.routing_skew)
+    whole, rest = divmod(seq_len, ROUTING_ROWS)
+    experts = model.mixture.experts if model.mixture is not None else 0
+    counts = whole * np.bincount(table.ravel(), minlength=experts)
+    return tuple((counts + np.bincount(table[:rest].ravel(), minlength=experts)).tolist())
 
 
 @rule("LP233", "warning", "With balanced or skewed routing the tokens of experts are counted")
