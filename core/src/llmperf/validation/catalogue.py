@@ -154,7 +154,7 @@ class Catalogue:
         return self._owned_kinds[kind.name][1]
 
     def all_rules(self) -> tuple[OwnedRule, ...]:
-        """Every rule: the core's by code, then those of plugins."""
+        """Every rule by code, the project's `LP` first."""
         return self._for(None)[0]
 
     def _for(self, kind: str | None) -> tuple[tuple[OwnedRule, ...], tuple[str, ...]]:
@@ -162,16 +162,18 @@ class Catalogue:
         if kind not in self._rules:
             faults: list[str] = []
             rules: dict[str, OwnedRule] = {}
-            for key, rule in self.plugins.collect_sound("llmperf_rules", faults, kind=kind):
-                owner = self.plugins.found(key)
+            given = self.plugins.collect_sound("llmperf_rules", faults, kind=kind)
+            owned_rules = [OwnedRule(rule=rule, owner=self.plugins.found(key)) for key, rule in given]
+            for owned in sorted(owned_rules, key=lambda owned: not owned.trusted):  # nobody replaces our rules
+                rule, owner = owned.rule, owned.owner
                 if problem := self._problem(rule, owner):
                     faults.append(f"{who(owner)}: llmperf_rules: {problem}")
                 elif rule.code in rules:
                     rivals = f"{who(rules[rule.code].owner)} and of {who(owner)}"
                     faults.append(f"two rules have the code {rule.code}, of {rivals}; the second is left out")
                 else:
-                    rules[rule.code] = OwnedRule(rule=rule, owner=owner)
-            ordered = sorted(rules.values(), key=lambda owned: (not owned.by_core, owned.rule.code))
+                    rules[rule.code] = owned
+            ordered = sorted(rules.values(), key=lambda owned: (not owned.rule.code.startswith(OURS), owned.rule.code))
             chosen = (owned for owned in ordered if kind is None or kind in owned.rule.kinds)
             self._rules[kind] = tuple(chosen), tuple(faults)
         return self._rules[kind]
