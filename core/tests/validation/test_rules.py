@@ -22,8 +22,8 @@ from llmperf.validation.check import findings
 from llmperf.validation.core_kinds import named_schema
 from llmperf.validation.schema import schema_findings
 
-RULES = {owned.rule.code: owned.rule for owned in open_catalogue().all_rules() if owned.by_core}
-PAGES = {owned.rule.code: owned.page() for owned in open_catalogue().all_rules() if owned.by_core}
+RULES = {owned.rule.code: owned.rule for owned in open_catalogue().all_rules() if owned.owner.role == "core"}
+PAGES = {owned.rule.code: owned.page() for owned in open_catalogue().all_rules() if owned.owner.role == "core"}
 TEXTS = read_toml(Path(llmperf.__file__).parent / "data" / "rules.toml")
 
 HERE = ("LP653", "LP904")

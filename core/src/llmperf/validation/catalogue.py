@@ -50,14 +50,9 @@ class OwnedRule:
     owner: Found
 
     @property
-    def by_core(self) -> bool:
-        """The rule is one of the core."""
-        return self.owner.role == "core"
-
-    @property
     def trusted(self) -> bool:
         """The rule is of this project: it answers in time and in pairs, and its faults are ours."""
-        return self.by_core or of_this_project(self.owner)
+        return self.owner.role == "core" or of_this_project(self.owner)
 
     def violations(self, document: Any) -> list[Violation]:
         """The violations in a document, at most `MAX_COUNTED`; LlmperfError if a plugin's rule fails."""
@@ -219,7 +214,7 @@ class Catalogue:
             except LlmperfError as error:
                 owner, reason = who(owned.owner), printable(str(error).removeprefix(f"{who(owned.owner)}: "))[:250]
                 message = Text("{} of {} was not applied: {}", owned.rule.code, owner, reason)
-                if owned.by_core:
+                if owned.trusted:
                     message = Text("{} was not applied: {}", owned.rule.code, reason)
                 failed = RULE_FAILED.finding("", message)
                 listed.append(failed)

@@ -93,7 +93,7 @@ def rules_give_findings(subject: Subject) -> None:
     """Its rules are valid, have codes and pages, and yield violations, with JSON pointers, of a kind that exists."""
     catalogue = Catalogue(subject.plugins)
     known = {*catalogue.kinds, *open_catalogue().kinds, "run"}
-    for owned in [owned for owned in catalogue.all_rules() if not owned.by_core]:
+    for owned in [owned for owned in catalogue.all_rules() if owned.owner.role != "core"]:
         code = owned.rule.code
         own = not code.startswith(OURS) or of_this_project(subject.found)
         require(own, f"{code}: expected a prefix of the package's own, found {OURS}, which is llmperf's")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from math import prod
 
 from llmperf.accounting import MOST_EXPERTS, MOST_SKEW, mixture_layers
-from llmperf.types import Contract, Mixture, Model, Result, Text, Violation
+from llmperf.types import Contract, Model, Result, Text, Violation
 from llmperf.validation import deviates, differs, figure, rule
 
 MOST_LAYERS = 256
@@ -52,9 +52,9 @@ def imbalance(result: Result) -> Iterator[Violation]:
 def routed_by_table(result: Result) -> Iterator[Violation]:
     contract, model = result.contract, result.model
     mixture = model.mixture
-    if mixture is None or mixture.top_k > MOST_CHOICES:
+    if mixture is None or mixture.top_k > min(MOST_CHOICES, mixture.experts) or mixture.experts > MOST_EXPERTS:
         return
-    if contract.packing != "packed" or not has_tables(mixture, contract):
+    if contract.packing != "packed" or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
         return
     sequences = result.metrics.measured_steps * result.batch.global_batch
     known = mixture_layers(model)
@@ -67,13 +67,6 @@ def routed_by_table(result: Result) -> Iterator[Violation]:
             expert, because = wrong[0], Text("{} sequences by the table of {} routing", sequences, contract.routing)
             expected, found = sequence[expert] * sequences, load.tokens[expert]
             yield f"/expert_load/{index}/tokens/{expert}", Text("expected {} ({}), found {}", expected, because, found)
-
-
-def has_tables(mixture: Mixture | None, contract: Contract) -> bool:
-    """Check whether tokens are routed by tables, which exist for models and exponents within the limits."""
-    if mixture is None or contract.routing == "learned" or not 0 <= contract.routing_skew < MOST_SKEW:
-        return False
-    return mixture.top_k <= mixture.experts <= MOST_EXPERTS
 
 
 def table_loads(contract: Contract, model: Model, layer: int, seq_len: int) -> tuple[int, ...]:

@@ -103,14 +103,15 @@ def every_step(result: Result) -> Iterator[Violation]:
             expected = Text("steps from 1 to {} in rising order", steps)
             yield f"/loss_curve/{index}/step", Text("expected {}, found {} after {}", expected, point.step, before)
             return
-    if result.status == "complete" and result.loss_curve_every == distance(steps) == 1 and len(curve) != steps:
-        yield "/loss_curve", Text("expected {} points (contract.steps), found {}", steps, len(curve))
-        return
     every = distance(steps)
-    if result.status != "complete" or every == result.loss_curve_every == 1:
+    if result.status != "complete":
         return
     if result.loss_curve_every != every:
         yield "/loss_curve_every", Text("expected {} (of {} steps), found {}", every, steps, result.loss_curve_every)
+        return
+    if every == 1:
+        if len(curve) != steps:
+            yield "/loss_curve", Text("expected {} points (contract.steps), found {}", steps, len(curve))
         return
     even = {*range(1, steps + 1, every), steps}  # and those without a number
     if missing := even - {point.step for point in curve}:
