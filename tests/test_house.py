@@ -61,7 +61,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/published": 5900,
     "extensions/screening": 1450,
     "extensions/scripts": 400,
-    "extensions/sweep": 2700,
+    "extensions/sweep": 2650,
     "extensions/trace": 1100,
     "extensions/tracking": 450,
     "extensions/verify": 4950,
