@@ -33,7 +33,7 @@ SHARED = {
     "llmperf_trace": {"llmperf_compare"},
     "llmperf_transformers": {"llmperf_huggingface"},
     "llmperf_fuzz": {"llmperf_inspect"},
-    "llmperf_html": {"llmperf_compare", "llmperf_verify"},
+    "llmperf_html": {"llmperf_compare", "llmperf_trace", "llmperf_verify"},
     "llmperf_huggingface": {"llmperf_inspect"},
     "llmperf_published": {"llmperf_vendorkit"},
 }

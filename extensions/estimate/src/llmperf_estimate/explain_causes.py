@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import exp, log
 
 from llmperf.types.result import OTHER_CPU_SHARE
-from llmperf.types.tracing import COMMUNICATION, IDLE, REMAINDER
 from llmperf_compare.differences import is_place
 
 from llmperf_estimate.estimate import for_rank
@@ -140,6 +139,8 @@ def modelled(run: Side, against: Side, differing: Recorded, steps: Sequence[tupl
 
 def traced_causes(run: Side, against: Side, differing: Recorded) -> dict[str, Factor]:
     """From the traced steps of both, or of the run and of its estimate: more calls, slower calls, gaps."""
+    from llmperf_trace.step_parts import COMMUNICATION, IDLE, REMAINDER
+
     more = next((cause for cause in ("recomputation", "layout") if cause in differing), "kernels")
     slower = "host" if "host" in differing and not differing.keys() & {"kernels", "software"} else "kernels"
     busy, before = (float(side.values.get("other_cpu_share") or 0.0) for side in (run, against))
@@ -170,11 +171,15 @@ def traced_causes(run: Side, against: Side, differing: Recorded) -> dict[str, Fa
 
 def _parts(side: Side, by_kind: bool) -> dict[str, tuple[float, float]]:
     """Seconds and calls for each token of a device, by operation or kind, as traced shares of measured steps."""
+    from llmperf_trace.step_parts import COMMUNICATION, REMAINDER, parts_of_step, seconds_by_kind
+
     found: dict[str, tuple[float, float]] = {}
     if side.profile is not None:
         calls = {operation.name: operation.calls for operation in side.profile.operations}
-        parts = {name: seconds for (name, _), seconds in side.profile.parts.items() if not (by_kind and name in calls)}
-        parts |= {str(kind): seconds for kind, seconds in side.profile.seconds_by_kind.items() if by_kind}
+        parts = {name: seconds for (name, _), seconds in parts_of_step(side.profile).items()}
+        if by_kind:
+            parts = {name: seconds for name, seconds in parts.items() if name not in calls}
+            parts |= {str(kind): seconds for kind, seconds in seconds_by_kind(side.profile).items()}
         found = {name: (seconds, calls.get(name, 0.0)) for name, seconds in parts.items()}
     elif side.estimate is not None and (time := side.estimate.time) is not None:
         for operation in side.estimate.operations:

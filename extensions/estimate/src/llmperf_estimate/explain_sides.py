@@ -154,7 +154,11 @@ def _runs_side(path: Path) -> Side:
     for name in FIGURES:
         known = [value for side in sides if isinstance(value := side.values.get(name), int | float)]
         values[name] = median(known) if known else None
-    profile = StepProfile.mean(profiles) if profiles else None
+    profile = None
+    if profiles:
+        from llmperf_trace.step_parts import mean_profile
+
+        profile = mean_profile(profiles)
     return replace(sides[0], name=path.resolve().name, values=values, profile=profile, repeats=tuple(sides))
 
 

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from importlib.util import find_spec
 from itertools import islice, pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -74,8 +75,11 @@ def recorded_curves(folder: Path) -> Curves:
         "step_ends": _shared(ends_of_first_rank(), steps.recorded, 1, MAX_POINTS),
     }
     traced: dict[str, float] = defaultdict(float)
-    for (_, kind), seconds in StepProfile.mean(profiles).parts.items() if profiles else ():
-        traced[kind] += seconds
+    if profiles and find_spec("llmperf_trace") is not None:
+        from llmperf_trace.step_parts import mean_profile, parts_of_step
+
+        for (_, kind), seconds in parts_of_step(mean_profile(profiles)).items():
+            traced[kind] += seconds
     # the readings of all nodes with their seconds; of very many, every 2nd, 4th, 8th ... of each node
     places: Counter[int] = Counter()
     kept: list[tuple[int, float, MemorySample]] = []

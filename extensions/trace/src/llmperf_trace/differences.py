@@ -10,7 +10,8 @@ from pathlib import Path
 from llmperf import printable, rank_records, sha256
 from llmperf.errors import UserError
 from llmperf.types import ProfileRecord, Result, StepProfile
-from llmperf.types.tracing import PartKind
+
+from llmperf_trace.step_parts import PartKind, mean_profile, parts_of_step
 
 SOURCE = "the profiles in the records of rank 0"
 """Where the figures are from."""
@@ -131,14 +132,14 @@ def _traced(path: Path, result: Result) -> TracedRun | None:
     steps = result.metrics.step_seconds
     return TracedRun(
         run_id=result.run_id,
-        profile=StepProfile.mean(profiles),
+        profile=mean_profile(profiles),
         measured_seconds=None if steps is None else steps.median,
     )
 
 
 def trace_difference(run: TracedRun, reference: TracedRun) -> TraceDifference:
     """The traced steps of two runs, operation by operation."""
-    ours, theirs = run.profile.parts, reference.profile.parts
+    ours, theirs = parts_of_step(run.profile), parts_of_step(reference.profile)
     calls, before = ({each.name: each.calls for each in side.profile.operations} for side in (run, reference))
     parts = [
         PartDifference(

@@ -26,6 +26,7 @@ from llmperf.reporting import Column
 from llmperf.types import PlannedTask, ProfileRecord, StepProfile
 from llmperf.types.tracing import OperationKind
 
+from llmperf_trace.step_parts import mean_profile, seconds_by_kind
 from llmperf_trace.traced_steps import HOOK, Steps, check_profiler
 
 EXAMPLES = """\b
@@ -114,8 +115,8 @@ def profiled(planned: PlannedTask, out: Path, steps: Sequence[int], rank: int, t
         raise RunFailed(f"{folder}: rank {rank} recorded no profile")
     for wrong in filter(None, map(contradiction, profiles)):
         raise PluginError(f"{plan.spec.tuning.framework}: {HOOK}: {wrong}")
-    profile = StepProfile.mean(profiles)
-    measured, work = profile.seconds_by_kind, expected_work(plan)
+    profile = mean_profile(profiles)
+    measured, work = seconds_by_kind(profile), expected_work(plan)
     estimated = (work[plan.layout.coordinate(rank, "pipeline")].seconds or None) if work else None
     kinds = sorted({*measured, *(estimated or ())}, key=lambda kind: -measured.get(kind, 0.0))
     document = Profile(
