@@ -6,12 +6,10 @@ import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.mending import install_own
-from llmperf.plugins.own_packages import project_packages, vendors_with_catalogues
+from llmperf.plugins.own_packages import project_packages
 from llmperf.results.run_result import build_result
-from llmperf.types.devices import device_names
 from llmperf.validation import plugin_data
 from llmperf.validation.catalogue import forget_catalogues, open_catalogue
-from llmperf.validation.plugin_data import other_owners, vendor_catalogue
 
 INSTALL = f"install it with: {install_own('llmperf-published')}"
 PACKAGE = f"llmperf-published reads published documents; {INSTALL}"
@@ -99,11 +97,3 @@ def test_an_archive_names_the_package_that_unpacks_it_also_in_a_folder(result, t
     captured = ran(0, "report", tmp_path, "--format", "csv")
     assert captured.out.count("\n") == 2
     assert f"left out: {archive}: llmperf-verify reads archive documents" in captured.err
-
-
-@pytest.mark.parametrize("vendor", vendors_with_catalogues())
-def test_a_vendor_owns_every_device_that_its_plugin_publishes(vendor):
-    """Also those whose names a plugin would not take from its `peaks.toml`, the only file that is searched."""
-    catalogue = vendor_catalogue(vendor)
-    names = [name for device, _ in catalogue.devices for name in device_names(device)]
-    assert [name for name in names if vendor not in other_owners(name, "cpu")] == []

@@ -8,6 +8,7 @@ from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
+    from llmperf.plugins.own_packages import of_this_project as of_this_project
     from llmperf.runfolder.contents import RunRecords as RunRecords
     from llmperf.runfolder.contents import by_step as by_step
     from llmperf.runfolder.contents import read_run as read_run
@@ -34,13 +35,17 @@ if TYPE_CHECKING:
     from llmperf.validation.document_files import found_documents as found_documents
     from llmperf.validation.document_files import read_document as read_document
     from llmperf.validation.document_files import read_run_result as read_run_result
+    from llmperf.validation.plugin_data import MEMORY_SLACK as MEMORY_SLACK
     from llmperf.validation.plugin_data import VendorCatalogue as VendorCatalogue
     from llmperf.validation.plugin_data import about as about
     from llmperf.validation.plugin_data import flops_of as flops_of
+    from llmperf.validation.plugin_data import given_peak as given_peak
+    from llmperf.validation.plugin_data import installed as installed
     from llmperf.validation.plugin_data import installed_vendors as installed_vendors
     from llmperf.validation.plugin_data import known_case as known_case
     from llmperf.validation.plugin_data import known_library as known_library
     from llmperf.validation.plugin_data import known_model as known_model
+    from llmperf.validation.plugin_data import published_device as published_device
     from llmperf.validation.plugin_data import vendor_catalogue as vendor_catalogue
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
     from llmperf.validation.reading import pointer as pointer

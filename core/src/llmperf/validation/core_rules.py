@@ -11,10 +11,7 @@ from llmperf.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
-RULES = (
-    *("conditions", "device_figures", "identity", "parallelism"),
-    *("provenance", "throughput", "utilisation", "while_reading"),
-)
+RULES = ("conditions", "identity", "parallelism", "provenance", "throughput", "utilisation", "while_reading")
 """Modules of `llmperf.validation.rules`."""
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from llmperf.errors import LlmperfError, UserError
 from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.plugins.own_packages import of_this_project
 from llmperf.types import Case, FlopCount, Lora, Model, Result, Workload
 from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops, device_names, normalised
 
@@ -128,36 +124,6 @@ def given_peak(vendor: str, model: str, dtype: Dtype) -> PeakFlops | str:
         return f"{vendor} times the peak of its devices"
     none = f"{vendor}'s installed plugin gives none"
     return (plugins.peak(model, dtype) if plugins.answers("llmperf_peak_flops") else None) or none
-
-
-def other_owners(model: str, vendor: str) -> Iterator[str]:
-    """Installed vendors, other than the given one, that publish a device of exactly that name.
-
-    A vendor of this project whose peak table does not have the name is not imported; those of others may have their
-    catalogues elsewhere.
-    """
-    for found in sorted(installed(), key=lambda found: found.name):
-        if found.role != "vendor" or found.name == vendor:
-            continue
-        table = _peak_table(found) if of_this_project(found) else None
-        if table is not None and normalised(model, found.name) not in table:
-            continue
-        other = vendor_catalogue(found.name)
-        if other is not None and other.exact(model) is not None:
-            yield found.name
-
-
-@cache
-def _peak_table(found: Found) -> str | None:
-    """The peak table of a vendor of this project as one name; empty without one, None if it cannot be read."""
-    try:
-        package = find_spec(found.module.partition(".")[0])
-        table = Path(str(package and package.origin)).with_name("data") / "peaks.toml"
-        return normalised(table.read_text("utf-8"), "")
-    except FileNotFoundError:  # no table, no catalogue
-        return ""
-    except (ImportError, OSError, ValueError):
-        return None
 
 
 @cache

@@ -3,25 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from llmperf.accounting.precisions import products_dtype
+from llmperf.accounting import products_dtype
 from llmperf.errors import LlmperfError
-from llmperf.files.text import printable
-from llmperf.types import Result, Text, Violation
-from llmperf.types.devices import DeviceInfo
-from llmperf.validation.plugin_data import (
+from llmperf.types import DeviceInfo, Result, Text, Violation
+from llmperf.types.devices import normalised
+from llmperf.validation import (
     MEMORY_SLACK,
     about,
+    close,
+    deviates,
+    figure,
     given_peak,
+    installed,
     installed_vendors,
-    other_owners,
+    of_this_project,
+    printable,
     published_device,
+    rule,
+    shown,
     vendor_catalogue,
     vendor_trouble,
 )
-from llmperf.validation.reading import shown
-from llmperf.validation.violations import close, deviates, figure, rule
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
@@ -135,6 +142,36 @@ def one_vendor(result: Result) -> Iterator[Violation]:
         for other in other_owners(result.hardware.device_model, vendor):
             model = shown(result.hardware.device_model)
             yield "/hardware/device_model", Text("expected a device of {}, found {} of {}", vendor, model, other)
+
+
+def other_owners(model: str, vendor: str) -> Iterator[str]:
+    """Installed vendors, other than the given one, that publish a device of exactly that name.
+
+    A vendor of this project whose peak table does not have the name is not imported; those of others may have their
+    catalogues elsewhere.
+    """
+    for found in sorted(installed(), key=lambda found: found.name):
+        if found.role != "vendor" or found.name == vendor:
+            continue
+        table = _peak_table(found.module.partition(".")[0]) if of_this_project(found) else None
+        if table is not None and normalised(model, found.name) not in table:
+            continue
+        other = vendor_catalogue(found.name)
+        if other is not None and other.exact(model) is not None:
+            yield found.name
+
+
+@cache
+def _peak_table(package: str) -> str | None:
+    """The peak table of a vendor of this project as one name; empty without one, None if it cannot be read."""
+    try:
+        spec = find_spec(package)
+        table = Path(str(spec and spec.origin)).with_name("data") / "peaks.toml"
+        return normalised(table.read_text("utf-8"), "")
+    except FileNotFoundError:  # no table, no catalogue
+        return ""
+    except (ImportError, OSError, ValueError):
+        return None
 
 
 @rule("LP609", "warning", "The environment of a measured result is complete")
