@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"\\([!-/:-@\[-`{-~])")
 def published_markdown(published: Published, language: str = "en") -> str:
     """The whole document; headings and labels as printed where that is the language, else translated if known."""
     translated = language != published.source.language
-    lines = [f"### {_escaped(published.title)}", ""]
+    lines = [f"### {_escaped(published.title or published.source.name)}", ""]
     names = {entry.line: entry.name for one in published.sections if one.kind == "general" for entry in one.entries}
     parts: list[Section | Table] = [*published.sections, *published.tables]
     into = language if translated else None
@@ -54,7 +54,8 @@ def _table(table: Table, names: Mapping[int, str | None], language: str | None) 
     heading = table.heading
     if language is not None and table.kind in _HEADINGS:
         heading = word(_HEADINGS[table.kind], language)
-    yield from (f"#### {_escaped(heading)}", "")
+    if heading:  # CSV has none
+        yield from (f"#### {_escaped(heading)}", "")
     rows: list[Sequence[str]] = [[_title(one.name, one.header, language) for one in table.columns]]
     for row in table.rows:
         cells = row.cells
