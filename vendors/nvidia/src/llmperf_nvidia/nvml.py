@@ -18,6 +18,8 @@ REMEDIES = {
     "RESET_REQUIRED": "reset it or reboot",
 }
 """By the name of NVML's error, without `NVML_ERROR_`."""
+MODES = {0: "off", 1: "on", "Disabled": "off", "Enabled": "on"}
+"""States of ECC and MIG, as NVML and as the tool show them."""
 
 
 def open_library() -> Any:

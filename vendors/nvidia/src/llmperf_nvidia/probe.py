@@ -5,57 +5,36 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from llmperf.types import DeviceInfo, Dtype, Offers, Probe
-from llmperf_vendorkit import PeakEntry, PeakTable, of_one_model, visible_devices
+from llmperf_vendorkit import Inventory, PeakEntry, PeakTable, Reading, probe_of, visible_devices
 
 from llmperf_nvidia import nvml, smi
-from llmperf_nvidia.nvml import ask, throttle_reasons
+from llmperf_nvidia.nvml import MODES, ask, throttle_reasons
 
 LEVELS = {0: "SELF", 10: "PIX", 20: "PXB", 30: "PHB", 40: "NODE", 50: "SYS"}
 """`nvmlGpuTopologyLevel_t` as `nvidia-smi topo -m` writes it; two GPUs on one board are SELF."""
-MODES = {0: "off", 1: "on", "Disabled": "off", "Enabled": "on"}
-"""States of ECC and MIG, as NVML and as the tool show them."""
-OLD_FIELDS = (
-    *("index", "name", "uuid", "memory.total", "driver_version", "pci.bus_id", "power.limit"),
-    "ecc.mode.current",
-)
-NEW_FIELDS = ("compute_cap", "mig.mode.current", "power.default_limit", "pcie.link.gen.max", "pcie.link.width.max")
-"""Fields that older drivers do not know."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gpus:
-    """The GPUs of this node."""
-
-    driver: str | None
-    """Version."""
-    devices: tuple[DeviceInfo, ...]
-    """Those that answer."""
-    problems: tuple[str, ...] = ()
-    """One line for each that does not."""
-
-
-def installed_gpus() -> Gpus:
+def installed_gpus() -> Inventory:
     """The GPUs through NVML, else through `nvidia-smi`; OSError, one line, where neither gives an answer."""
     try:
         return _through_nvml()
     except OSError as error:
         try:
-            rows = smi.query(OLD_FIELDS, NEW_FIELDS)
-            return Gpus(driver=rows[0]["driver_version"], devices=tuple(map(_from_row, rows)))
+            return smi.inventory()
         except OSError as second:
             raise OSError(f"no NVIDIA driver answers: {error}; {second}") from None
 
 
-def _through_nvml() -> Gpus:
+def _through_nvml() -> Inventory:
     library = nvml.open_library()
     try:
-        handles, devices, problems = {}, [], []
+        handles, readings, problems = {}, [], []
         for index in range(library.nvmlDeviceGetCount()):
             try:
                 handles[index] = library.nvmlDeviceGetHandleByIndex(index)
@@ -63,11 +42,11 @@ def _through_nvml() -> Gpus:
                 problems.append(_left_out(library, index, error))
         for index, handle in handles.items():
             try:
-                devices.append(_from_handle(library, index, handle, list(handles.values())))
+                readings.append(_from_handle(library, index, handle, list(handles.values())))
             except library.NVMLError as error:
                 problems.append(_left_out(library, index, error))
         driver = ask(library, library.nvmlSystemGetDriverVersion)
-        return Gpus(driver=driver, devices=tuple(devices), problems=tuple(problems))
+        return Inventory(driver=driver, readings=tuple(readings), problems=tuple(problems))
     except library.NVMLError as error:
         raise OSError(f"NVML: {nvml.in_words(library, error)}") from None
     finally:
@@ -78,7 +57,7 @@ def _left_out(library: Any, index: int, error: Any) -> str:
     return f"GPU {index} is left out: {nvml.in_words(library, error)}"
 
 
-def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -> DeviceInfo:
+def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -> Reading:
     """One GPU; details that it does not show are left out. NVML's error if the GPU gives no answer at all."""
 
     def get(name: str, *arguments: Any) -> Any:
@@ -95,23 +74,26 @@ def _from_handle(library: Any, index: int, handle: Any, others: Sequence[Any]) -
     with suppress(library.NVMLError):  # the first number that is no link, or a GPU without any
         for link in range(library.NVML_NVLINK_MAX_LINKS):
             active += library.nvmlDeviceGetNvLinkState(handle, link)
-    return _device(
+    details = {
+        "compute_capability": f"{capability[0]}.{capability[1]}" if capability else None,
+        "pci_bus": bus.busId if bus else None,
+        "pcie": f"gen {generation} x{width}" if generation is not None and width is not None else None,
+        "nvlinks": str(active) if active else None,
+        "topology": _topology(library, handle, others),
+        "ecc": MODES.get(ecc[0]) if ecc else None,
+        "mig": MODES.get(mig[0]) if mig else None,
+        "power_limit": None if limit is None else f"{limit / 1000:g} W",
+        "power_limit_default": None if default_limit is None else f"{default_limit / 1000:g} W",
+        "highest_clocks": f"SM {sm_clock} MHz, memory {memory_clock} MHz" if sm_clock and memory_clock else None,
+        "throttling": None if reasons is None else ", ".join(reasons) or "none",
+        "cuda": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",  # the newest that the driver runs
+    }
+    return Reading(
         index=index,
         model=library.nvmlDeviceGetName(handle),
-        memory_bytes=memory.total if memory else None,
+        memory_total_bytes=memory.total if memory else None,
         uuid=get("UUID"),
-        compute_capability=f"{capability[0]}.{capability[1]}" if capability else None,
-        pci_bus=bus.busId if bus else None,
-        pcie=f"gen {generation} x{width}" if generation is not None and width is not None else None,
-        nvlinks=str(active) if active else None,
-        topology=_topology(library, handle, others),
-        ecc=MODES.get(ecc[0]) if ecc else None,
-        mig=MODES.get(mig[0]) if mig else None,
-        power_limit=None if limit is None else f"{limit / 1000:g} W",
-        power_limit_default=None if default_limit is None else f"{default_limit / 1000:g} W",
-        highest_clocks=f"SM {sm_clock} MHz, memory {memory_clock} MHz" if sm_clock and memory_clock else None,
-        throttling=None if reasons is None else ", ".join(reasons) or "none",
-        cuda=None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",  # the newest that the driver runs
+        details={name: detail for name, detail in details.items() if detail is not None},
     )
 
 
@@ -127,29 +109,6 @@ def _topology(library: Any, handle: Any, others: Sequence[Any]) -> str | None:
             level = None
         levels.append("X" if other is handle else "?" if level is None else LEVELS.get(level, "?"))
     return " ".join(levels)
-
-
-def _from_row(row: smi.Row) -> DeviceInfo:
-    generation, width = row["pcie.link.gen.max"], row["pcie.link.width.max"]
-    limit, default_limit = smi.number(row["power.limit"]), smi.number(row["power.default_limit"])
-    return _device(
-        index=int(row["index"] or 0),
-        model=row["name"] or "unknown NVIDIA GPU",
-        memory_bytes=smi.mebibytes(row["memory.total"]),
-        uuid=row["uuid"],
-        compute_capability=row["compute_cap"],
-        pci_bus=row["pci.bus_id"],
-        pcie=f"gen {generation} x{width}" if generation and width else None,
-        ecc=MODES.get(row["ecc.mode.current"] or ""),
-        mig=MODES.get(row["mig.mode.current"] or ""),
-        power_limit=None if limit is None else f"{limit:g} W",
-        power_limit_default=None if default_limit is None else f"{default_limit:g} W",
-    )
-
-
-def _device(*, index: int, model: str, memory_bytes: int | None, uuid: str | None, **details: str | None) -> DeviceInfo:
-    known = {name: detail for name, detail in details.items() if detail is not None}
-    return DeviceInfo(index=index, model=model, memory_bytes=memory_bytes, uuid=uuid, details=known)
 
 
 if TYPE_CHECKING:
@@ -202,40 +161,43 @@ def offers(compute_capability: str | None) -> Offers:
 
 def probe() -> Probe:
     """The whole GPUs of one model that answer and that `CUDA_VISIBLE_DEVICES` allows."""
-    from llmperf_nvidia.runtimes import runtime_problems
-
     allowed = os.environ.get(VISIBLE)
     try:
         gpus = installed_gpus()
     except OSError as error:
-        return _no_gpu((str(error),))
+        return _no_gpu(str(error))
     for entry in (allowed or "").split(","):
         if entry.strip().startswith("MIG"):
-            message = f"{VISIBLE}={allowed}: expected whole GPUs, found the MIG slice {entry.strip()}"
-            return _no_gpu((message,))
-    visible = visible_devices(gpus.devices, allowed, uuid_prefix="GPU-")
-    whole = [_with_capability(device) for device in visible if device.details.get("mig") != "on"]
-    sliced = [
-        f"GPU {device.index} is left out: it is in MIG mode, and slices are not measured (turn it off: nvidia-smi -i"
-        f" {device.index} -mig 0)"
-        for device in visible
-        if device.details.get("mig") == "on"
-    ]
-    devices, others = of_one_model(whole, VISIBLE)
-    problems = (*gpus.problems, *sliced, *others)
-    if not devices:
-        return _no_gpu(problems or (f"the NVIDIA driver shows no GPU, or {VISIBLE} hides all of them",))
-    return Probe(
+            return _no_gpu(f"{VISIBLE}={allowed}: expected whole GPUs, found the MIG slice {entry.strip()}")
+    devices = [reading.device("unknown NVIDIA GPU") for reading in gpus.readings]
+    visible = visible_devices(devices, allowed, uuid_prefix="GPU-")
+    sliced = [device.index for device in visible if device.details.get("mig") == "on"]
+    found = probe_of(
+        [_with_capability(device) for device in visible if device.index not in sliced],
         vendor="nvidia",
-        devices=devices,
-        offers=replace(
-            offers(devices[0].details.get("compute_capability")),
-            runtime_problems=runtime_problems(devices[0], gpus.driver),
-        ),
+        variable=VISIBLE,
+        offers=lambda device: _offers_here(device, gpus.driver),
+        shown=len(devices) - len(sliced),
         driver=gpus.driver,
-        interconnect=interconnect(devices),
-        problems=problems,
+        problems=[
+            *gpus.problems,
+            *([] if gpus.readings or gpus.problems else ["the NVIDIA driver shows no GPU"]),
+            *(
+                f"GPU {index} is left out: it is in MIG mode, and slices are not measured (turn it off: nvidia-smi -i"
+                f" {index} -mig 0)"
+                for index in sliced
+            ),
+        ],
     )
+    return replace(found, interconnect=interconnect(found.devices))
+
+
+def _offers_here(device: DeviceInfo | None, driver: str | None) -> Offers:
+    from llmperf_nvidia.runtimes import runtime_problems
+
+    if device is None:
+        return offers(None)
+    return replace(offers(device.details.get("compute_capability")), runtime_problems=runtime_problems(device, driver))
 
 
 def _with_capability(device: DeviceInfo) -> DeviceInfo:
@@ -248,17 +210,17 @@ def _with_capability(device: DeviceInfo) -> DeviceInfo:
 
 
 def interconnect(devices: Sequence[DeviceInfo]) -> str | None:
-    """NVLink if all GPUs have links that are up, else PCIe; None where unknown."""
+    """NVLink if all GPUs have links that are up, else PCIe; None where unknown, and without GPUs."""
     links = [int(device.details.get("nvlinks", 0)) for device in devices]
-    if all(links):
+    if links and all(links):
         each = str(links[0]) if len(set(links)) == 1 else f"{min(links)} to {max(links)}"
         return f"NVLink, {each} links each"
     buses = {device.details.get("pcie") for device in devices}
     return f"PCIe {buses.pop()}" if len(buses) == 1 and None not in buses else None
 
 
-def _no_gpu(problems: tuple[str, ...]) -> Probe:
-    return Probe(vendor="nvidia", devices=(), offers=offers(None), problems=problems)
+def _no_gpu(problem: str) -> Probe:
+    return Probe(vendor="nvidia", devices=(), offers=offers(None), problems=(problem,))
 
 
 def worker_env(plan: Plan) -> dict[str, str]:

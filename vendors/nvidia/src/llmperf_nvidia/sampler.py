@@ -9,10 +9,6 @@ from llmperf_vendorkit import samples_by_index
 
 from llmperf_nvidia import nvml, smi
 
-FIELDS = ("index", "memory.used", "memory.total", "utilization.gpu", "power.draw", "temperature.gpu")
-REASONS = "clocks_throttle_reasons.active"
-"""Newer drivers call it `clocks_event_reasons.active` and still know this name."""
-
 _library: list[Any] = []
 """NVML once it is initialised; kept open between readings."""
 
@@ -24,10 +20,10 @@ def samples(devices: tuple[int, ...]) -> tuple[DeviceSample, ...]:
             _library.append(nvml.open_library())
         except OSError:  # no driver, or only its tool is usable
             try:
-                rows = smi.query(FIELDS, [REASONS])
+                readings = smi.readings().readings
             except OSError:
-                rows = []
-            return samples_by_index(devices, map(_from_row, rows))
+                readings = ()
+            return samples_by_index(devices, [reading.sample() for reading in readings])
     return samples_by_index(devices, [_from_nvml(_library[0], index) for index in devices])
 
 
@@ -60,16 +56,3 @@ def _from_nvml(library: Any, index: int) -> DeviceSample:
 def _process_ids(library: Any, handle: Any) -> tuple[int, ...]:
     """Processes with a compute context on the GPU, by their ids on the host."""
     return tuple(sorted(int(process.pid) for process in library.nvmlDeviceGetComputeRunningProcesses(handle)))
-
-
-def _from_row(row: smi.Row) -> DeviceSample:
-    mask = smi.mask(row[REASONS])
-    return DeviceSample(
-        index=int(row["index"] or 0),
-        memory_used_bytes=smi.mebibytes(row["memory.used"]),
-        memory_total_bytes=smi.mebibytes(row["memory.total"]),
-        utilisation_percent=smi.number(row["utilization.gpu"]),
-        power_watts=smi.number(row["power.draw"]),
-        temperature_celsius=smi.number(row["temperature.gpu"]),
-        throttle_reasons=None if mask is None else nvml.reasons_of(mask),
-    )

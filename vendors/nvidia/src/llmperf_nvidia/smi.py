@@ -3,91 +3,103 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
 
-from llmperf_vendorkit import tool_output
+from llmperf_vendorkit import CsvCommand, Inventory, Misfit, Reading, Row, read_rows
+
+from llmperf_nvidia.nvml import MODES, reasons_of
 
 SECONDS = 20
 NO_SUCH_FIELD = "not a valid field"
-NOT_SHOWN = ("", "N/A", "ERR!", "Not Supported", "Unknown Error")
-SHOWN_OF_A_ROW = 240
-WHOLE = re.compile(r"[0-9]{1,9}")
-NUMBER = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-SHAPES = {
-    "index": re.compile(r"0|[1-9][0-9]{0,3}"),
-    "memory.total": WHOLE,
-    "memory.used": WHOLE,
-    "compute_cap": re.compile(r"[0-9]{1,3}\.[0-9]{1,3}"),
-    "power.limit": NUMBER,
-    "power.default_limit": NUMBER,
-    "pcie.link.gen.max": WHOLE,
-    "pcie.link.width.max": WHOLE,
+VERSION = r"\d{1,3}\.\d{1,3}"
+WATTS = r"\d{1,9}(\.\d{1,9})?"
+
+DEVICE = {
+    "index": "index",
+    "name": "model",
+    "uuid": "uuid",
+    "memory.total": "memory_total_mib",
+    "driver_version": "driver",
+    "pci.bus_id": "pci_bus",
+    "power.limit": "limit",
+    "ecc.mode.current": "ecc",
 }
-"""Pattern of a field that is shown; other fields hold any text."""
+"""Name of the cell by the field of the tool."""
+NEWER = {
+    "compute_cap": "capability",
+    "mig.mode.current": "mig",
+    "power.default_limit": "default_limit",
+    "pcie.link.gen.max": "generation",
+    "pcie.link.width.max": "width",
+}
+"""Those that older drivers do not know."""
+FIGURES = {
+    "index": "index",
+    "memory.used": "memory_used_mib",
+    "memory.total": "memory_total_mib",
+    "utilization.gpu": "utilisation_percent",
+    "power.draw": "power_watts",
+    "temperature.gpu": "temperature_celsius",
+}
+REASONS = {"clocks_throttle_reasons.active": "reasons"}
+"""Newer drivers call it `clocks_event_reasons.active` and still know this name."""
 
-Row = dict[str, str | None]
+
+def inventory() -> Inventory:
+    """Every GPU; OSError, one line, where the tool gives no answer, or a row that does not fit."""
+    shown = read_rows(_rows(DEVICE, NEWER), "nvidia-smi", _device)
+    if shown.problems or not shown.readings:
+        nothing = "nvidia-smi: expected one row for each GPU, found an empty output"
+        raise OSError(shown.problems[0] if shown.problems else nothing)
+    return shown
 
 
-def query(fields: Sequence[str], newer: Sequence[str] = ()) -> list[Row]:
-    """One row for each GPU, in NVML's order; None for unknown fields, and all of `newer` if one is unknown."""
+def readings() -> Inventory:
+    """Every GPU as it is now; implausible figures are unknown. OSError where the tool gives no answer."""
+    return read_rows(_rows(FIGURES, REASONS), "nvidia-smi", _figures)
+
+
+def _rows(fields: Mapping[str, str], newer: Mapping[str, str]) -> list[Row]:
+    """A row for each GPU in NVML's order; without all of `newer` if the tool does not know one of them."""
     try:
-        return _query([*fields, *newer])
+        return _command({**fields, **newer}).rows()
     except OSError as error:
-        if not newer or NO_SUCH_FIELD not in str(error):
+        if NO_SUCH_FIELD not in str(error):
             raise
-        return [{**dict.fromkeys(newer), **row} for row in _query(fields)]
+        return _command(fields).rows()
 
 
-def _query(fields: Sequence[str]) -> list[Row]:
-    command = ["nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits"]
-    lines = [line for line in tool_output(command, seconds=SECONDS).splitlines() if line.strip()]
-    if not lines:
-        raise OSError("nvidia-smi: expected one row for each GPU, found an empty output")
-    rows: dict[str, Row] = {}
-    for line in lines:
-        row = _row(fields, line)
-        index = row["index"] or ""
-        if index in rows:
-            raise _misfit(line, f"index {index} again")
-        rows[index] = row
-    return list(rows.values())
+def _command(fields: Mapping[str, str]) -> CsvCommand:
+    argv = ("nvidia-smi", f"--query-gpu={','.join(fields)}", "--format=csv,noheader,nounits")
+    return CsvCommand(argv=argv, columns=tuple(fields.values()), seconds=SECONDS)
 
 
-def _row(fields: Sequence[str], line: str) -> Row:
-    """One line's fields by name; OSError that shows the line if they do not fit."""
-    texts = line.split(",")
-    if len(texts) != len(fields):
-        raise _misfit(line, f"expected {len(fields)} fields, found {len(texts)}")
-    row = dict(zip(fields, map(_known, texts), strict=True))
-    odd = [name for name, text in row.items() if text and name in SHAPES and not SHAPES[name].fullmatch(text)]
-    if row["index"] is None or odd:
-        raise _misfit(line, f"{odd[0] if odd else 'index'} cannot be so")
-    return row
+def _device(cells: Mapping[str, object]) -> Reading:
+    reading = Reading.from_cells({name: cell for name, cell in cells.items() if not str(cell).startswith("[")})
+    shown = reading.details
+    capability, generation, width = (shown.get(name) for name in ("capability", "generation", "width"))
+    if capability and not re.fullmatch(VERSION, capability):
+        raise Misfit(f"compute_cap is {capability}, expected a version such as 8.0")
+    details = {
+        "compute_capability": capability,
+        "pci_bus": shown.get("pci_bus"),
+        "pcie": f"gen {generation} x{width}" if generation and width else None,
+        "ecc": MODES.get(shown.get("ecc", "")),
+        "mig": MODES.get(shown.get("mig", "")),
+        "power_limit": _watts(shown.get("limit", "")),
+        "power_limit_default": _watts(shown.get("default_limit", "")),
+    }
+    return replace(reading, details={name: detail for name, detail in details.items() if detail is not None})
 
 
-def _misfit(line: str, reason: str) -> OSError:
-    return OSError(f"nvidia-smi: a row that does not fit: {reason}: {line.strip()[:SHOWN_OF_A_ROW]!r}")
+def _watts(cell: str) -> str | None:
+    return f"{float(cell):g} W" if re.fullmatch(WATTS, cell) else None
 
 
-def _known(text: str) -> str | None:
-    text = text.strip()
-    return None if text.startswith("[") or text in NOT_SHOWN else text
-
-
-def number(text: str | None) -> float | None:
-    """A field as a number; None if it is unknown or no number."""
-    return None if text is None or not NUMBER.fullmatch(text) else float(text)
-
-
-def mebibytes(text: str | None) -> int | None:
-    """A field in MiB as bytes."""
-    value = number(text)
-    return None if value is None else int(value) * 2**20
-
-
-def mask(text: str | None) -> int | None:
-    """A field such as `0x0000000000000004`."""
-    try:
-        return None if text is None else int(text, 16)
-    except ValueError:
-        return None
+def _figures(cells: Mapping[str, object]) -> Reading:
+    reading = Reading.from_cells(cells, strict=False)
+    with suppress(ValueError):
+        return replace(reading, throttle_reasons=reasons_of(int(reading.details.get("reasons", ""), 16)))
+    return reading
