@@ -32,7 +32,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "vendors/cpu": 850,
     "vendors/kit": 1550,
     "vendors/kunlunxin": 300,
-    "vendors/nvidia": 950,
+    "vendors/nvidia": 900,
     "vendors/rocm": 350,
     "frameworks/kit": 3350,
     "frameworks/lora": 1150,
@@ -67,7 +67,7 @@ BUDGETS = {  # lines of Python; a number only goes down
     "extensions/verify": 5200,
     "extensions/watch": 2100,
     "extensions/zh": 50,
-    "outside tests": 92450,
+    "outside tests": 92400,
     "tests": 48700,
 }
 """Of `src` in each distribution, of all files outside tests (also of benchmarks, documents, scripts), and of all tests.
