@@ -165,8 +165,8 @@ def test_a_dry_run_starts_nothing(ran, tmp_path):
 
 def test_a_bug_keeps_its_traceback():
     program = (
-        "import sys, llmperf.cli.program as p, llmperf.cli.completion as c;"
-        "c.command.callback = lambda **_: 1 / 0; sys.argv[1:] = ['completion', 'bash']; p.program()"
+        "import sys, llmperf.cli.program as p, llmperf.cli.request as c;"
+        "c.command.callback = lambda **_: 1 / 0; sys.argv[1:] = ['plan']; p.program()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=100)
     assert "ZeroDivisionError" in done.stderr

@@ -1,4 +1,4 @@
-"""`llmperf completion`, and the values that a shell offers: each function but the command is a `shell_complete`."""
+"""The values that a shell offers for arguments and options: each function is a `shell_complete` of click."""
 
 from __future__ import annotations
 
@@ -12,13 +12,6 @@ from llmperf.errors import LlmperfError
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
-
-EXAMPLES = """\b
-Examples:
-  eval "$(llmperf completion bash)"                  in ~/.bashrc
-  eval "$(llmperf completion zsh)"                   in ~/.zshrc
-  llmperf completion fish > ~/.config/fish/completions/llmperf.fish
-"""
 
 MAX_RUNS = 30
 """Folders of runs and runs that are offered, the newest runs first."""
@@ -123,15 +116,3 @@ def settings(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     lasts = {path: path.rpartition(".")[2] for path in known_paths()}
     shortest = {path if "." in incomplete or full_path(last, "--set") != path else last for path, last in lasts.items()}
     return [f"{name}=" for name in sorted(shortest) if name.startswith(incomplete)]
-
-
-@click.command("completion", epilog=EXAMPLES)
-@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-@click.pass_context
-def command(ctx: click.Context, shell: str) -> None:
-    """Print the completion script of a shell: commands, options and their values, cases, plugins, runs."""
-    from click.shell_completion import get_completion_class
-
-    kind = get_completion_class(shell)
-    assert kind is not None
-    click.echo(kind(ctx.find_root().command, {}, "llmperf", "_LLMPERF_COMPLETE").source())

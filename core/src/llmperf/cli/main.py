@@ -29,9 +29,6 @@ Examples:
   llmperf validate runs/                check everything in a folder
 """
 
-WITHOUT_WARNING = ("validate", "completion")
-"""Commands that do not warn of packages which claim their name, since they have to be fast."""
-
 
 @cache
 def extra_commands() -> dict[str, PackagedCommand]:
@@ -76,7 +73,7 @@ class Lazy(click.Group):
                 raise UserError(f"{args[0]} is a command of {package}; install it with: {install_own(package)}")
             raise unknown("", "command", args[0], {*COMMANDS, *extra_commands(), *providers})
         if args and args[0] in COMMANDS:
-            rival = None if args[0] in WITHOUT_WARNING else packaged_commands().get(args[0])
+            rival = None if args[0] == "validate" else packaged_commands().get(args[0])  # it has to be fast
             if rival is not None:
                 colour.warn(f"command {rival.name!r} of {' and '.join(rival.distributions)}: {rival.problem()}")
         elif args:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 GROUP = "llmperf.command.v1"
 SOURCES = (".py", "/__init__.py")
 
-COMMANDS = ("run", "plan", "validate", "report", "completion")
+COMMANDS = ("run", "plan", "validate", "report")
 """The commands of core, whose names no package can take, in the order in which a user meets them."""
 
 
