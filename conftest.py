@@ -17,6 +17,7 @@ import tempfile
 import termios
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from subprocess import PIPE
 from unittest import mock
@@ -33,16 +34,10 @@ from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import (
-    Batch,
-    Contract,
     FlopCount,
     FlopsPerToken,
     Layout,
-    Model,
     Needs,
-    Node,
-    Optimizer,
-    PeakFlops,
     PhaseRecord,
     Plan,
     PluginInfo,
@@ -118,23 +113,45 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
 
 
 STUB = Path(__file__).parent / "core" / "tests" / "stub"
-STUB_VERSION = "1.0"
+
+
+def _announced(site, distribution, requires=(), version="v1", **points):
+    info = site / f"{distribution.replace('-', '_')}-1.0.dist-info"
+    info.mkdir(parents=True)
+    needed = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n{needed}")
+    entries = (f"[llmperf.{role}.{version}]\n{point}\n" for role, point in points.items())
+    (info / "entry_points.txt").write_text("".join(entries))
+
+
+@pytest.fixture(scope="session")
+def announced():
+    """A function that puts a distribution's metadata in a folder, as an installer does.
+
+    `announced(site, "llmperf-acme", vendor="acme = llmperf_acme", requires=("llmperf-core",))`: version 1.0.
+    """
+    return _announced
 
 
 @pytest.fixture
-def stub_site(tmp_path_factory, monkeypatch):
+def on_path(monkeypatch):
+    """A function that has this process and those that it starts import from these folders first."""
+
+    def put(*folders):
+        for folder in folders:
+            monkeypatch.syspath_prepend(str(folder))
+        path = filter(None, [*map(str, folders), os.environ.get("PYTHONPATH")])
+        monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+    return put
+
+
+@pytest.fixture
+def stub_site(tmp_path_factory, on_path):
     """The stub plugins `vendor stub` and `framework stub`, installed for this process and those it starts."""
     site = tmp_path_factory.mktemp("site")
-    info = site / "llmperf_stub-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-stub\nVersion: {STUB_VERSION}\n")
-    (info / "entry_points.txt").write_text(
-        "[llmperf.vendor.v1]\nstub = llmperf_stub.vendor\n[llmperf.framework.v1]\nstub = llmperf_stub.framework\n"
-    )
-    for path in (site, STUB):
-        monkeypatch.syspath_prepend(str(path))
-    before = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(site), str(STUB), *([before] if before else [])]))
+    _announced(site, "llmperf-stub", vendor="stub = llmperf_stub.vendor", framework="stub = llmperf_stub.framework")
+    on_path(site, STUB)
     yield site
     for name in [name for name in sys.modules if name.split(".")[0] == "llmperf_stub"]:
         del sys.modules[name]
@@ -149,47 +166,39 @@ def stub_plan(stub_site):
 def _stub_plan(
     steps=12, warmup_steps=2, ranks=2, stall_seconds=30.0, startup_seconds=30.0, env=None, **options
 ) -> Plan:
+    """The published example plan for the stub plugins and a model of next to nothing."""
     from llmperf_stub.vendor import llmperf_peak_flops, llmperf_probe
 
-    batch = 2 * ranks
-    tuning = Tuning(framework="stub", devices=ranks, micro_batch=2)
-    contract = Contract(
-        model="stub",
-        dataset="synthetic",
-        seq_len=8,
-        global_batch=batch,
-        precision="fp32",
-        optimizer=Optimizer(lr=1e-3),
-        steps=steps,
-        warmup_steps=warmup_steps,
-    )
-    peak: PeakFlops = llmperf_peak_flops("Stub S1", "fp32")
-    return Plan(
-        schema="llmperf/plan/1",
+    plan = json_files.convert(llmperf_schemas.example("plan"), Plan, "plan")
+    batch, spec = 2 * ranks, plan.spec
+    sizes = {"vocab_size": 256, "hidden_size": 8, "intermediate_size": 16, "layers": 1, "max_positions": 64}
+    sizes |= {"attention_heads": 1, "kv_heads": 1, "nominal_parameters": 1000}
+    return replace(
+        plan,
         run_id=f"stub-{secrets.token_hex(6)}",
         created="2026-01-01T00:00:00+00:00",
-        llmperf_version="0",
-        spec=RunSpec(case="stub", title="Stub", contract=contract, tuning=tuning, model=_model(), framework=options),
+        spec=RunSpec(
+            case="stub",
+            title="Stub",
+            contract=replace(
+                spec.contract, model="stub", seq_len=8, global_batch=batch, steps=steps, warmup_steps=warmup_steps
+            ),
+            tuning=Tuning(framework="stub", devices=ranks, micro_batch=2),
+            model=replace(spec.model, name="stub", title="Stub", **sizes),
+            framework=options,
+        ),
         vendor="stub",
         probe=llmperf_probe(),
         device_share=1 / ranks,
-        batch=Batch(
-            micro_batch=2,
-            gradient_accumulation=1,
-            data_parallel=ranks,
-            global_batch=batch,
-            seq_len=8,
-            tokens_per_step=8 * batch,
-        ),
+        batch=replace(plan.batch, data_parallel=ranks, global_batch=batch, seq_len=8, tokens_per_step=8 * batch),
         flops=FlopCount(
             parameters=1000,
             embedding_parameters=100,
             nominal_parameters=1000,
             per_token=(FlopsPerToken(convention="nominal", flops=6000.0, formula="6 x 1000"),),
         ),
-        peak=peak,
-        launcher="local",
-        nodes=(Node(host="localhost", address="127.0.0.1"),),
+        peak=llmperf_peak_flops("Stub S1", "fp32"),
+        rates=None,
         worker=WorkerPlan(
             layout=Layout(nodes=1, devices_per_node=ranks, tensor_parallel=1, pipeline_parallel=1, data_parallel=ranks),
             needs=Needs(precision="fp32", runtime="torch"),
@@ -202,29 +211,9 @@ def _stub_plan(
         startup_seconds=startup_seconds,
         plugins=(
             PluginInfo(name="core", role="core", distribution="llmperf-core", version=__version__),
-            PluginInfo(name="stub", role="vendor", distribution="llmperf-stub", version=STUB_VERSION),
-            PluginInfo(name="stub", role="framework", distribution="llmperf-stub", version=STUB_VERSION),
+            PluginInfo(name="stub", role="vendor", distribution="llmperf-stub", version="1.0"),
+            PluginInfo(name="stub", role="framework", distribution="llmperf-stub", version="1.0"),
         ),
-    )
-
-
-def _model() -> Model:
-    return Model(
-        name="stub",
-        title="Stub",
-        family="llama",
-        nominal_parameters=1000,
-        vocab_size=256,
-        hidden_size=8,
-        intermediate_size=16,
-        layers=1,
-        attention_heads=1,
-        kv_heads=1,
-        max_positions=64,
-        norm_eps=1e-5,
-        position_encoding="rope",
-        rope_theta=1e4,
-        source="a test",
     )
 
 
@@ -369,11 +358,7 @@ def install(tmp_path, monkeypatch):
         module = distribution.replace("-", "_")
         modules.append(module)
         (tmp_path / f"{module}.py").write_text(source)
-        info = tmp_path / f"{module}-1.0.dist-info"
-        info.mkdir()
-        needed = "".join(f"Requires-Dist: {one}\n" for one in requires)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.0\n{needed}")
-        (info / "entry_points.txt").write_text(f"[llmperf.{role}.{version}]\n{name} = {module}\n")
+        _announced(tmp_path, distribution, requires, version, **{role: f"{name} = {module}"})
         look_again()
 
     def look_again():

@@ -27,13 +27,10 @@ def run(program, *words, cwd, expected=0, **environment):
 
 
 @pytest.fixture
-def pair(tmp_path):
+def pair(tmp_path, announced):
     """The folder from which the launcher `pair` is installed."""
     site = tmp_path / "site"
-    info = site / "llmperf_pair-1.0.dist-info"
-    info.mkdir(parents=True)
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-pair\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\npair = llmperf_pair\n")
+    announced(site, "llmperf-pair", extension="pair = llmperf_pair")
     shutil.copy(ROOT / "launchers" / "remote" / "tests" / "llmperf_pair.py", site)
     return site
 

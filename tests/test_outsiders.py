@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -19,23 +18,17 @@ RUN = ["default", *(word for setting in SMALL for word in ("--set", setting))]
 
 
 @pytest.fixture
-def installed(tmp_path, monkeypatch):
+def installed(tmp_path, monkeypatch, announced, on_path):
     """A function that installs packages of the edition for this process and those that it starts."""
     site = tmp_path / "site"
     site.mkdir()
-    monkeypatch.syspath_prepend(str(site))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [str(site), os.environ.get("PYTHONPATH")])))
+    on_path(site)
     monkeypatch.chdir(tmp_path)
 
     def put(*names):
         for name in names:
-            module = f"llmperf_{name}"
-            shutil.copy(EDITION / f"{module}.py", site)
-            info = site / f"{module}-0.1.dist-info"
-            info.mkdir()
-            (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-{name}\nVersion: 0.1\n")
-            points = f"[llmperf.{PACKAGES[name]}.v1]\n{name} = {module}\n"
-            (info / "entry_points.txt").write_text(points)
+            shutil.copy(EDITION / f"llmperf_{name}.py", site)
+            announced(site, f"llmperf-{name}", **{PACKAGES[name]: f"{name} = llmperf_{name}"})
 
     yield put
     for module in [module for module in sys.modules if module.removeprefix("llmperf_") in PACKAGES]:

@@ -17,26 +17,15 @@ SHORT = ["--seed", "5", "--set", "seq_len=32", "--set", "steps=12"]
 SETTINGS = [word for setting in SMALL for word in ("--set", setting)]
 
 
-def announce(site, distribution, module, role, name):
-    """The metadata of a distribution, as an installer writes it."""
-    info = site / f"{distribution.replace('-', '_')}-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 0.1.0\nRequires-Dist: llmperf-core\n"
-    )
-    (info / "entry_points.txt").write_text(f"[llmperf.{role}.v1]\n{name} = {module}\n")
-
-
 @pytest.fixture(scope="module", params=KINDS)
-def made(request, tmp_path_factory, apart):
+def made(request, tmp_path_factory, apart, announced):
     """A new package beside a launcher of other people: its kind, and a function that runs llmperf with both."""
     folder = tmp_path_factory.mktemp(request.param)
     package, site = folder / "llmperf-acme", folder / "site"
     write_package(package, rendered(request.param, PackageName("acme"), "0.1.0"))
-    site.mkdir()
+    announced(site, "llmperf-acme", ("llmperf-core",), **{KINDS[request.param]: "acme = llmperf_acme.plugin"})
+    announced(site, "llmperf-drill", ("llmperf-core",), extension="drill = llmperf_drill")
     shutil.copy(LAUNCHER, site)
-    announce(site, "llmperf-acme", "llmperf_acme.plugin", KINDS[request.param], "acme")
-    announce(site, "llmperf-drill", "llmperf_drill", "extension", "drill")
     path = os.pathsep.join([str(package / "src"), str(site), *filter(None, [os.environ.get("PYTHONPATH")])])
 
     def llmperf(*words, code=0):

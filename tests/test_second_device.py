@@ -101,12 +101,9 @@ def test_a_tensor_on_the_wrong_device_is_an_error(built, train):
     assert "expected all tensors on one device, found accel:0 and cpu" in result["error"]
 
 
-def test_a_run_on_two_devices(built, tmp_path, result_of_run):
-    site = tmp_path / "site" / "llmperf_accel-1.0.dist-info"
-    site.mkdir(parents=True)
-    (site / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-accel\nVersion: 1.0\n")
-    (site / "entry_points.txt").write_text("[llmperf.vendor.v1]\naccel = llmperf_accel.plugin\n")
-    env = {"PYTHONPATH": os.pathsep.join([str(site.parent), str(HERE)]), "ACCEL_BUILD": str(built)}
+def test_a_run_on_two_devices(built, tmp_path, result_of_run, announced):
+    announced(tmp_path / "site", "llmperf-accel", vendor="accel = llmperf_accel.plugin")
+    env = {"PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), str(HERE)]), "ACCEL_BUILD": str(built)}
     small = ("model=llama_tiny", "steps=6", "warmup_steps=2", "seq_len=64")
     words = ["default", "--vendor", "accel", "--framework", "pytorch", "--devices", "2"]
     result = result_of_run(*words, *(word for value in small for word in ("--set", value)), **env)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -25,12 +24,10 @@ REFERENCES: dict = {}
 
 
 @pytest.fixture
-def plugin(tmp_path, monkeypatch):
+def plugin(tmp_path, monkeypatch, on_path):
     """A function that installs a good vendor and a good framework, the one of a role with a fault, to be checked."""
     subjects = []
-    monkeypatch.syspath_prepend(str(tmp_path))
-    before = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *([before] if before else [])]))
+    on_path(tmp_path)
     # a busy machine may hold a rank up for longer than most faults last
     monkeypatch.setattr(leaving, "LEAVING_SECONDS", 4.0)
     monkeypatch.setattr(watched, "WINDOW_SECONDS", 0.3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import subprocess
 import sys
 import time
@@ -54,15 +53,12 @@ class TestNameless(VendorContract):
 
 
 @pytest.fixture
-def acme(install, tmp_path, monkeypatch):
+def acme(install, tmp_path, on_path):
     """A function that installs vendor `acme`, for processes started from here too; its probe may name another."""
-    before = os.environ.get("PYTHONPATH")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), *([before] if before else [])]))
+    on_path(tmp_path)
 
     def put(vendor="acme"):
-        install("llmperf-acme", "acme", VENDOR.format(vendor=vendor))
-        with (tmp_path / "llmperf_acme-1.0.dist-info" / "METADATA").open("a") as metadata:
-            metadata.write("Requires-Dist: llmperf-core\n")
+        install("llmperf-acme", "acme", VENDOR.format(vendor=vendor), requires=("llmperf-core",))
 
     return put
 

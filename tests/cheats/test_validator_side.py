@@ -46,16 +46,13 @@ def test_modules_beside_the_documents(forged):
 
 
 @pytest.mark.slow
-def test_plugin_beside_the_documents(forged):
+def test_plugin_beside_the_documents(forged, announced):
     """The plan names a plugin, and its package with a rule that ends llmperf lies in the folder."""
     plan = json.loads((forged / "plan.json").read_text())
     plan["plugins"].append({"name": "quiet", "role": "extension", "distribution": "llmperf-quiet", "version": "1.0"})
     (forged / "plan.json").write_text(json.dumps(plan))
     (forged / "llmperf_quiet.py").write_text(VALID)
-    info = forged / "llmperf_quiet-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: llmperf-quiet\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[llmperf.extension.v1]\nquiet = llmperf_quiet\n")
+    announced(forged, "llmperf-quiet", extension="quiet = llmperf_quiet")
     done = validate_there(forged)
     assert done.returncode == 1
     assert "LP703" in done.stdout

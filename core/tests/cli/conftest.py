@@ -91,14 +91,13 @@ def command():
 
 
 @pytest.fixture
-def site(tmp_path):
+def site(tmp_path, announced):
     """A function that installs a plugin for other processes and gives the environment in which they find it."""
 
     def put(role: str, place: str, statement: str, name: str = "bad") -> dict[str, str]:
         source = EXTENSION if role == "extension" else VENDOR
         folder = tmp_path / "site"
-        info = folder / f"llmperf_{name}-1.0.dist-info"
-        info.mkdir(parents=True)
+        folder.mkdir(exist_ok=True)
         if role == "framework":
             source = (
                 source.partition("\ndef probe")[0] + EXTENSION.partition("# IMPORT\n")[2].split("@hookimpl\ndef l")[0]
@@ -107,11 +106,8 @@ def site(tmp_path):
             source += '    return [Rule(code="BAD1", severity="error", title="bad", check=check)]\n'
         (folder / f"llmperf_{name}.py").write_text(source.replace(f"# {place}\n", f"{statement}\n"))
         (folder / f"llmperf_{name}_command.py").write_text(COMMAND.replace(f"# {place}\n", f"{statement}\n"))
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-{name}\nVersion: 1.0\n")
-        entries = f"[llmperf.{role}.v1]\n{name} = llmperf_{name}\n"
-        if place == "COMMAND":
-            entries += f"[llmperf.command.v1]\nspoil = llmperf_{name}_command\n"
-        (info / "entry_points.txt").write_text(entries)
+        spoiling = {"command": f"spoil = llmperf_{name}_command"} if place == "COMMAND" else {}
+        announced(folder, f"llmperf-{name}", **{role: f"{name} = llmperf_{name}"}, **spoiling)
         return {**os.environ, "PYTHONPATH": os.pathsep.join([str(folder), *sys.path]), "LLMPERF_PLUGIN_SECONDS": "1"}
 
     return put

@@ -236,32 +236,34 @@ SHORT_RUN = """run --vendor good --framework good --devices 1 --set model=llama_
     --set steps=4 --set warmup_steps=1 --set seq_len=16 --out runs"""
 
 
-def good_plugins(site: Path, sample: str) -> dict[str, str]:
-    """The environment in which vendor and framework `good` are installed; a sample of the devices runs `sample`."""
-    for role in ("vendor", "framework"):
-        info = site / f"llmperf_good_{role}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: llmperf-good-{role}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(f"[llmperf.{role}.v1]\ngood = good_{role}\n")
-        source = (BROKEN / f"good_{role}.py").read_text()
-        (site / f"good_{role}.py").write_text(source.replace("CALLS.append(devices)\n", f"{sample}\n"))
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(site), *sys.path])}
+@pytest.fixture
+def good_plugins(tmp_path, announced):
+    """A function that gives the environment of vendor and framework `good`; a sample of the devices runs `sample`."""
+
+    def install(sample: str = "CALLS.append(devices)") -> dict[str, str]:
+        for role in ("vendor", "framework"):
+            announced(tmp_path, f"llmperf-good-{role}", **{role: f"good = good_{role}"})
+            source = (BROKEN / f"good_{role}.py").read_text()
+            (tmp_path / f"good_{role}.py").write_text(source.replace("CALLS.append(devices)\n", f"{sample}\n"))
+        return {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+
+    return install
 
 
 @pytest.mark.timeout(200)
 @pytest.mark.slow
-def test_a_reading_that_hangs_does_not_hold_up_a_run(tmp_path):
+def test_a_reading_that_hangs_does_not_hold_up_a_run(good_plugins, tmp_path):
     """The plugins of a run are loaded in the process of the command, which has no parent of its own."""
-    done = llmperf(*SHORT_RUN.split(), env=good_plugins(tmp_path, "time.sleep(600)"), cwd=tmp_path)
+    done = llmperf(*SHORT_RUN.split(), env=good_plugins("time.sleep(600)"), cwd=tmp_path)
     assert (done.returncode, ", valid" in done.stdout) == (0, True), done.stdout + done.stderr
 
 
 @pytest.mark.timeout(200)
 @pytest.mark.slow
-def test_a_plugin_that_ends_the_process_during_a_run_is_no_success(site, tmp_path):
+def test_a_plugin_that_ends_the_process_during_a_run_is_no_success(site, good_plugins, tmp_path):
     """The vendor and the framework are sound; a thread of another package ends the process."""
     spoilt = site("extension", "OBSERVERS", "threading.Timer(0.5, os._exit, [0]).start()")
-    env = good_plugins(tmp_path, "CALLS.append(devices)")
+    env = good_plugins()
     env["PYTHONPATH"] = os.pathsep.join([env["PYTHONPATH"], spoilt["PYTHONPATH"]])
     done = llmperf(*SHORT_RUN.split(), env=env, cwd=tmp_path)
     assert "the process was ended with status 0 before the command was done" in done.stderr, done.stderr
