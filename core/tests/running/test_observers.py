@@ -43,22 +43,6 @@ class Recording:
         return [call for call in self.calls if call[0] == kind]
 
 
-class JsonLines(Recording):
-    """An outsider's observer: one JSON line for each step and one for the result."""
-
-    def started(self, plan, folder):
-        self.path = folder / "observed.jsonl"
-
-    def steps(self, steps):
-        with self.path.open("a") as file:
-            for step in steps:
-                file.write(json.dumps({"step": step.step, "loss": step.loss, "measured": step.measured}) + "\n")
-
-    def ended(self, result, folder):
-        with self.path.open("a") as file:
-            file.write(json.dumps({"status": result.status}) + "\n")
-
-
 def register(plugins, *given):
     for observer in given:
         plugin = SimpleNamespace(llmperf_observers=llmperf.hookimpl(lambda observer=observer: [observer]))
@@ -76,23 +60,6 @@ def progress(step):
 
 def finished(number):
     return StepProgress(step=number, measured=True, loss=1.0, step_seconds=0.1, tokens_per_second_per_device=10.0)
-
-
-@pytest.mark.slow
-def test_an_extension_writes_the_steps_of_a_run_as_json_lines(stub_plan, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("llmperf.cli.progress_line.SECONDS_BETWEEN_LINES", 0)
-    plugins = register(load_for("stub", "stub"), JsonLines("json lines"))
-    warnings = []
-    observers = Observers(plugins, warnings.append)
-    result = run_plan(stub_plan(steps=12, warmup_steps=2), tmp_path / "run", plugins, observers)
-    observers.ended(result, tmp_path / "run")
-    *steps, last = map(json.loads, (tmp_path / "run" / "observed.jsonl").read_text().splitlines())
-    assert [step["step"] for step in steps] == list(range(1, 13))
-    assert [step["loss"] for step in steps] == [pytest.approx(10 / step) for step in range(1, 13)]
-    assert [step["measured"] for step in steps] == [False] * 2 + [True] * 10
-    assert last == {"status": "complete"}
-    assert warnings == []
-    assert "step 12/12" in capsys.readouterr().err  # the core's own observer, through the same hook
 
 
 @pytest.mark.slow
@@ -180,7 +147,11 @@ def test_the_core_shows_nothing_without_standard_error(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_an_observer_that_starts_processes_is_not_called_more_often(stub_plan, tmp_path):
+def test_an_observer_gets_each_step_of_a_run_and_is_called_no_more_often_if_it_starts_processes(
+    stub_plan, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr("llmperf.cli.progress_line.SECONDS_BETWEEN_LINES", 0)
+
     class Starting(Recording):
         def progress(self, progress):
             super().progress(progress)
@@ -194,6 +165,11 @@ def test_an_observer_that_starts_processes_is_not_called_more_often(stub_plan, t
     seconds = time.monotonic() - begin
     observers.ended(None, tmp_path / "run")
     assert len(observer.of("progress")) <= seconds / 0.18 + 3
+    steps = [step for _, part in observer.of("steps") for step in part]
+    assert [step.step for step in steps] == list(range(1, 13))
+    assert [step.loss for step in steps] == [pytest.approx(10 / step) for step in range(1, 13)]
+    assert [step.measured for step in steps] == [False] * 2 + [True] * 10
+    assert "step 12/12" in capsys.readouterr().err  # the core's own observer, through the same hook
 
 
 RULE = """

@@ -1,13 +1,7 @@
 """Hook implementations of the vendor `accel`."""
 
-import json
-import os
-
 import llmperf
 from llmperf.types import DeviceInfo, DeviceSample, Offers, PeakFlops, Probe
-
-COUNTS = "ACCEL_COUNTS"
-"""Variable: the folder where each rank leaves what its device counted."""
 
 
 @llmperf.hookimpl
@@ -36,14 +30,7 @@ def llmperf_setup_device(plan, local_rank):
     runtime = install()
     runtime.set_device(local_rank)
 
-    class Counting(AcceleratorDevice):
-        def close(self):
-            if COUNTS in os.environ:
-                with open(os.path.join(os.environ[COUNTS], f"{local_rank}.json"), "w") as file:
-                    json.dump(runtime.counts(local_rank), file)
-            super().close()
-
-    return Counting(
+    return AcceleratorDevice(
         runtime,
         local_rank,
         collective_backend="accelcl",
