@@ -150,6 +150,14 @@ def test_every_family_has_the_shapes_its_definition_has(program):
         assert {name: tuple(one.shape) for name, one in model.named_parameters()} == weight_shapes(spec.model)
 
 
+def configured(folder, name):
+    """A shipped model, whose configuration is written as its publisher would."""
+    facts = llmperf.library().model(name)
+    config = {key: value for key, value in huggingface_config(facts).items() if value is not None}
+    (folder / "config.json").write_text(json.dumps(config))
+    return facts
+
+
 EXPERT = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
 
 
@@ -163,47 +171,47 @@ EXPERT = "model.layers.1.block_sparse_moe.experts.3.w2.weight"
     ],
 )
 def test_todays_checkpoints_are_the_models(tmp_path, name, tensor):
-    facts = llmperf.library().model(name)
-    config = {key: value for key, value in huggingface_config(facts).items() if value is not None}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    facts = configured(tmp_path, name)
     shapes = stored_shapes_of(facts)
-    assert tensor in shapes
-    safetensors(tmp_path / "model.safetensors", {key: {"dtype": "BF16", "shape": shapes[key]} for key in shapes})
+    tensors = {key: {"dtype": "BF16", "shape": shape} for key, shape in shapes.items()}
+    safetensors(tmp_path / "model.safetensors", tensors)
     assert told(tmp_path, facts) == []
-    safetensors(
-        tmp_path / "model.safetensors",
-        {key: {"dtype": "BF16", "shape": shapes[key]} for key in shapes if key != tensor},
-    )
+    del tensors[tensor]
+    safetensors(tmp_path / "model.safetensors", tensors)
     assert told(tmp_path, facts) == [f"1 of {len(shapes)} tensors are missing, such as {tensor}"]
 
 
 @pytest.mark.parametrize(("name", "reason"), [("gpt_oss_tiny", "in one tensor"), ("deepseek_v3_tiny", "balances")])
 def test_checkpoints_that_cannot_be_read_are_refused_in_one_line(tmp_path, name, reason):
-    facts = llmperf.library().model(name)
-    config = {key: value for key, value in huggingface_config(facts).items() if value is not None}
-    (tmp_path / "config.json").write_text(json.dumps(config))
+    facts = configured(tmp_path, name)
     safetensors(tmp_path / "model.safetensors", {})
     (message,) = told(tmp_path, facts)
     assert reason in message
     assert "no base_weights" in message
 
 
+def with_weights_of(folder, program, facts):
+    """A model whose weights are those of a checkpoint."""
+    from llmperf_lora.base_weights import BaseWeights
+    from llmperf_pytorch.models import construct_model
+
+    spec = program.make_spec({"framework": "lora", "model": facts, "options": {"base_weights": str(folder)}})
+    model = construct_model(spec)
+    with BaseWeights(spec) as weights:
+        for name, parameter in model.named_parameters():
+            weights.fill(name, parameter)
+    return model
+
+
 @pytest.mark.slow
 def test_experts_of_a_checkpoint_are_those_of_the_model(tmp_path, program):
     import torch
-    from llmperf_lora.base_weights import BaseWeights
-    from llmperf_pytorch.models import construct_model
     from safetensors.torch import save_file
 
     facts = llmperf.library().model("mixtral_tiny")
     stored = {name: torch.randn(shape) for name, shape in stored_shapes_of(facts).items()}
     save_file(stored, tmp_path / "model.safetensors")
-    options = {"base_weights": str(tmp_path)}
-    spec = program.make_spec({"framework": "lora", "model": builtins(facts), "options": options})
-    model = construct_model(spec)
-    with BaseWeights(spec) as weights:
-        for name, parameter in model.named_parameters():
-            weights.fill(name, parameter)
+    model = with_weights_of(tmp_path, program, builtins(facts))
     experts = model.get_parameter("model.layers.1.mlp.experts.down_proj")
     assert torch.equal(experts[3], stored[EXPERT])
     gate = stored["model.layers.1.block_sparse_moe.gate.weight"]
@@ -213,14 +221,8 @@ def test_experts_of_a_checkpoint_are_those_of_the_model(tmp_path, program):
 @pytest.mark.slow
 def test_every_weight_is_the_checkpoints(checkpoint, program):
     import torch
-    from llmperf_lora.base_weights import BaseWeights
-    from llmperf_pytorch.models import construct_model
     from safetensors.torch import load_file
 
-    spec = program.make_spec({"framework": "lora", "options": {"base_weights": str(checkpoint)}})
-    model, stored = construct_model(spec), load_file(checkpoint / "model.safetensors")
-    with BaseWeights(spec) as weights:
-        for name, parameter in model.named_parameters():
-            weights.fill(name, parameter)
-    for name, parameter in model.named_parameters():
+    stored = load_file(checkpoint / "model.safetensors")
+    for name, parameter in with_weights_of(checkpoint, program, {}).named_parameters():
         assert torch.equal(parameter, stored[name])

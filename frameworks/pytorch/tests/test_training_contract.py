@@ -126,22 +126,6 @@ def test_padding_is_left_out():
     assert float(fused_mean) == pytest.approx(weighted, rel=1e-6)
 
 
-def test_several_micro_batches_follow_one_another():
-    logits, labels = torch.randn(4, 6, 16), torch.randint(16, (4, 6))
-    _, whole = recorded(lambda: mean_cross_entropy(logits, labels))
-    _, parts = recorded(lambda: [mean_cross_entropy(logits[part], labels[part]) for part in (slice(0, 2), slice(2, 4))])
-    assert parts == whole
-
-
-def test_nothing_is_recorded_outside_the_first_step():
-    losses = SequenceLosses()
-    with recorded_in(losses):
-        pass
-    mean_cross_entropy(torch.randn(1, 2, 4), torch.zeros(1, 2, dtype=torch.int64))
-    losses.copy()
-    assert losses.values() is None
-
-
 LAYERS, PRODUCTS = 4, 6
 """Of a block that are recomputed: no gradient needs the result of the last one."""
 
@@ -234,6 +218,13 @@ def test_shared_models_train_as_one_process_does(program, train):
     whole_alibi = {**task(model=alibi, micro_batch=8), "ranks": 1}
     bf16 = {"precision": "bf16"}
     shared = {
+        "DDP": task(),
+        "DDP, two sequences at once": task(micro_batch=2),
+        "DDP, recomputed": task(gradient_checkpointing=True),
+        "DDP, tied": task(model=tied, micro_batch=2),
+        "DDP, ALiBi, recomputed": task(model=alibi, gradient_checkpointing=True),
+        "DDP, bf16": task(bf16),
+        "DDP, ALiBi, bf16": task(bf16, model=alibi, micro_batch=2),
         "stage 1": task(sharding_stage=1),
         "stage 2": task(sharding_stage=2),
         "stage 3": task(sharding_stage=3, options={"prefetch": 2}),
@@ -249,9 +240,20 @@ def test_shared_models_train_as_one_process_does(program, train):
     one, one_alibi, one_tied, *results = train([whole, whole_alibi, whole_tied, *shared.values()], ranks=4)
     found = dict(zip(shared, results, strict=True))
     same(found, {"": one, "ALiBi": one_alibi, "tied": one_tied})
+    assert found["DDP, bf16"]["losses"] != pytest.approx(one["losses"], abs=1e-7)
+    assert one["tokens"] == 4 * found["DDP"]["tokens"] == 4 * 8 * 64
     held = {name: result["moments_here"] for name, result in found.items()}
     assert held["stage 1"] == held["stage 3"] == one["moments_here"] // 4
     assert held["replicas of stage 2"] == one["moments_here"] // 2
+
+
+def test_models_learn(program, train):
+    long = {"steps": 60, "optimizer": {"lr": 1e-2, "clip_norm": None}}
+    families = [{}, program.BAICHUAN, {**program.BAICHUAN, "position_encoding": "alibi"}]
+    for found in train([task(long, {**family, "vocab_size": 64}, micro_batch=8) for family in families], ranks=1):
+        assert found["losses"][0] > 4.0
+        assert 1.3 < found["losses"][-1] < 2.5
+        assert found["norms"] == [None] * 60
 
 
 SEQ_LEN, SEQUENCES = 72, 2
