@@ -6,23 +6,19 @@ import ast
 import json
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import llmperf_testing
-import numpy as np
 import pytest
 from llmperf.plugins.mending import pip_command
-from llmperf.runfolder.reader import Recorder
 from llmperf.types.result import Failure
-from llmperf_cpu.device import CpuDevice, HostEvent
+from llmperf_cpu.device import CpuDevice
 from llmperf_testing import running
 from llmperf_testing.checks.training import failure_text
-from llmperf_testing.drawn_case import LateTokens, drawn_case
+from llmperf_testing.drawn_case import drawn_case
 from llmperf_testing.framework import FrameworkSubject
 from llmperf_testing.observations import Bound, Fresh
 from llmperf_testing.programs.device import TorchWork, worked
-from llmperf_testing.programs.rank import Stopwatch, functions, replaced_since
 from llmperf_testing.running import checks_of, outcome, subject_of
 
 VENDOR = """
@@ -331,59 +327,11 @@ def test_a_seed_repeats_the_case_and_another_draws_another():
     assert len({drawn_case(seed).model for seed in range(50)}) > 20
 
 
-@pytest.fixture(scope="module")
-def subject():
+@pytest.mark.slow
+def test_frameworks_train_the_drawn_contract_and_settings_replace_it():
     with FrameworkSubject("pytorch", seed=7, settings=("seq_len=16",)) as subject:
-        yield subject
-
-
-@pytest.mark.slow
-def test_frameworks_train_the_drawn_contract_and_settings_replace_it(subject):
-    spec, drawn = subject.draft.spec, dict(setting.split("=", 1) for setting in subject.drawn.settings)
-    assert spec.model.name == subject.drawn.model_name
-    assert (spec.contract.dataset, spec.contract.seed) == (drawn["dataset"], int(drawn["seed"]))
-    assert (spec.contract.steps, spec.contract.seq_len) == (int(drawn["steps"]), 16)
-    assert subject.draft.problems == ()
-
-
-@pytest.mark.slow
-def test_tokens_are_the_plans_until_the_kit_draws_them(subject):
-    plan = subject.plan()
-    late, rows = LateTokens(seed=3, first_step=4), np.full((2, 9), 300)
-    micro_steps = plan.batch.gradient_accumulation
-    assert (late.micro_batch(plan, 0, 3 * micro_steps - 1, rows) == rows).all()
-    drawn = late.micro_batch(plan, 0, 3 * micro_steps, rows)
-    assert drawn.shape == rows.shape
-    assert drawn.max() < 24
-    assert (drawn == late.micro_batch(plan, 0, 3 * micro_steps, rows)).all()
-    assert (drawn != late.micro_batch(plan, 1, 3 * micro_steps, rows)).any()
-    assert (drawn != late.micro_batch(plan, 0, 3 * micro_steps + 1, rows)).any()
-
-
-class Host:
-    """A device that does nothing."""
-
-    def synchronize(self):
-        pass
-
-    def event(self):
-        return HostEvent()
-
-
-@pytest.mark.slow
-def test_a_clock_that_was_slowed_disagrees_with_the_times_of_files(tmp_path, monkeypatch):
-    clock, began = time.monotonic, time.monotonic()
-    stopwatch = Stopwatch.begin(Host(), tmp_path / "clock")
-    monkeypatch.setattr(time, "monotonic", lambda: began + 0.75 * (clock() - began))
-    timed = {one.name: one for one in stopwatch.end()}
-    slow, fine = timed["time.monotonic()"], timed["time.perf_counter()"]
-    assert slow.most_seconds < 0.9 * slow.seconds
-    assert fine.least_seconds - 0.02 < fine.seconds < fine.most_seconds + 0.02
-
-
-def test_functions_that_are_replaced_are_named(monkeypatch):
-    before = functions()
-    assert replaced_since(before) == ()
-    monkeypatch.setattr(Recorder, "write", print)
-    monkeypatch.setattr(time, "time", lambda: 0.0)
-    assert replaced_since(before) == ("llmperf.runfolder.reader.Recorder.write", "time.time")
+        spec, drawn = subject.draft.spec, dict(setting.split("=", 1) for setting in subject.drawn.settings)
+        assert spec.model.name == subject.drawn.model_name
+        assert (spec.contract.dataset, spec.contract.seed) == (drawn["dataset"], int(drawn["seed"]))
+        assert (spec.contract.steps, spec.contract.seq_len) == (int(drawn["steps"]), 16)
+        assert subject.draft.problems == ()
