@@ -17,7 +17,7 @@ from llmperf.planning.plugin_checks import ARCHITECTURE
 from llmperf.planning.states import Selection, Site
 from llmperf.types import Contract, Model, Optimizer, RunSpec, Tuning
 from llmperf.types.plan_checks import Problem
-from llmperf.validation.rules.provenance import problem_codes
+from llmperf_verify.rules.provenance import problem_codes
 
 TINY = Path(llmperf.__file__).parent / "data" / "models" / "llama_tiny.toml"
 BAICHUAN, UNKNOWN = '"baichuan"', '"nope"'

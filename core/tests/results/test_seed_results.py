@@ -30,7 +30,7 @@ from llmperf.runfolder.endings import AgentReport, Ending, RankExit, SeenPhase
 from llmperf.types import MemorySample, Needs, Result, WorkerPlan
 from llmperf.types.devices import DeviceSample
 from llmperf.validation.check import findings, validate_path
-from llmperf.validation.rules import provenance
+from llmperf_verify.rules import provenance
 
 
 @dataclass(frozen=True)

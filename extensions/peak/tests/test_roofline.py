@@ -73,7 +73,7 @@ def test_without_its_packages_a_roofline_is_kept_and_noted(absent, run_folder, c
     installed = [found for found in discover() if found.distribution != absent]
     for module in ("plugins.loading", "validation.plugin_data"):
         monkeypatch.setattr(f"llmperf.{module}.discover", lambda **_: installed)
-    monkeypatch.setattr("llmperf.validation.rules.provenance.version", lambda name: None if name == absent else "1.0")
+    monkeypatch.setattr("llmperf.validation.rules.identity.version", lambda name: None if name == absent else "1.0")
     forget_catalogues()
     call(["validate", str(run_folder)])
     printed = capsys.readouterr().out.replace('"', "'")

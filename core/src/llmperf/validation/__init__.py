@@ -8,7 +8,8 @@ from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
-    from llmperf.plugins.own_packages import of_this_project as of_this_project
+    from llmperf.plugins.installed import source_hash as source_hash
+    from llmperf.plugins.loading import CORE as CORE
     from llmperf.runfolder.contents import RunRecords as RunRecords
     from llmperf.runfolder.contents import by_step as by_step
     from llmperf.runfolder.contents import read_run as read_run
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from llmperf.runfolder.totals import MOST_EVEN_POINTS as MOST_EVEN_POINTS
     from llmperf.runfolder.totals import RankTotals as RankTotals
     from llmperf.runfolder.totals import mean_loss as mean_loss
+    from llmperf.tokens import SYNTHETIC as SYNTHETIC
+    from llmperf.tokens import synthetic_fingerprint as synthetic_fingerprint
     from llmperf.types.devices import device_names as device_names
     from llmperf.validation.catalogue import RULESET as RULESET
     from llmperf.validation.catalogue import Catalogue as Catalogue
@@ -58,5 +61,6 @@ if TYPE_CHECKING:
     from llmperf.validation.violations import figure as figure
     from llmperf.validation.violations import rule as rule
     from llmperf.validation.violations import rules_in as rules_in
+    from llmperf.validation.violations import spec_of as spec_of
 
 __all__, __getattr__ = lazily(globals())

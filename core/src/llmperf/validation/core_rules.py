@@ -11,7 +11,7 @@ from llmperf.hookspecs import hookimpl
 if TYPE_CHECKING:
     from llmperf.types import DocumentKind, Rule
 
-RULES = ("conditions", "identity", "parallelism", "provenance", "throughput", "utilisation", "while_reading")
+RULES = ("conditions", "identity", "parallelism", "throughput", "utilisation", "while_reading")
 """Modules of `llmperf.validation.rules`."""
 
 

@@ -1,28 +1,27 @@
-"""Identity of a result or a plan: its case, its changes, its status, its model."""
+"""Identity of a result or a plan: its case, its changes, its status, its model, its plugins and sections."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from dataclasses import fields
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from llmperf.cases.model_facts import misfits
-from llmperf.cases.resolve import challenge_seed, changes_from, flat_case
-from llmperf.files.json_files import ByValue, builtins
-from llmperf.tokens import SYNTHETIC, synthetic_fingerprint
+from llmperf.cases.resolve import changes_from, flat_case
+from llmperf.errors import UserError
+from llmperf.files.json_files import ByValue, builtins, convert
+from llmperf.plugins.installed import version
+from llmperf.plugins.own_packages import project_packages
+from llmperf.results.sections import known_sections
 from llmperf.types import Case, Change, Model, Result, RunSpec, Text, Violation
-from llmperf.validation.plugin_data import known_case, known_model
-from llmperf.validation.reading import shown
+from llmperf.validation.plugin_data import installed_names, known_case
+from llmperf.validation.reading import pointer, shown
 from llmperf.validation.violations import rule, spec_of
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
 
-DESCRIPTIVE = ("title", "source")
-"""Fields of a model that fix neither parameters nor FLOPs."""
 _ABSENT = object()
 
 
@@ -150,30 +149,6 @@ def _spec(document: Result | Plan) -> tuple[RunSpec, str]:
     return RunSpec(**{name: getattr(document, name) for name in names}, changes=document.fix_hp), "/fix_hp"
 
 
-@rule("LP665", "error", "The seed of a challenged run is that of the nonce", "result", "plan")
-def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
-    spec, path = spec_of(document)
-    if (nonce := spec.challenge) is None:
-        return
-    if not re.fullmatch("[0-9a-f]{64}", nonce):
-        yield f"{path}/challenge", Text("expected 64 hexadecimal digits, found {}", shown(nonce))
-    elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):
-        yield f"{path}/contract/seed", Text("expected {} (of the challenge), found {}", expected, found)
-
-
-@rule("LP607", "error", "A known model has its published facts", "result", "plan")
-def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
-    spec, path = spec_of(document)
-    model = spec.model
-    if (known := known_model(model.name)) is None:
-        return
-    for field in fields(Model):
-        found, expected = getattr(model, field.name), getattr(known, field.name)
-        if found != expected and field.name not in DESCRIPTIVE:
-            both = shown(builtins(expected)), shown(builtins(found))
-            yield f"{path}/model/{field.name}", Text("expected {} (model {}), found {}", both[0], known.name, both[1])
-
-
 @rule("LP610", "error", "The facts of a model fit together", "result", "plan", "model")
 def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
     if isinstance(document, Model):
@@ -185,14 +160,29 @@ def facts_fit_together(document: Result | Plan | Model) -> Iterator[Violation]:
         yield f"{path}/{key.replace('.', '/')}", Text("expected {}, found {}", expected, shown(found))
 
 
-@rule("LP660", "error", "Synthetic data are those of their seed", "result", "plan")
-def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
-    owner, _ = spec_of(document)
-    contract, found = owner.contract, document.data_fingerprint
-    if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":
-        return
-    vocabulary = owner.model.vocab_size
-    expected = synthetic_fingerprint(vocabulary, contract.seq_len, contract.seed)
-    if found != expected:
-        because = Text("seed {}, vocabulary of {}, sequences of {}", contract.seed, vocabulary, contract.seq_len)
-        yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))
+@rule("LP905", "note", "The plugins of a run are installed", "result", "plan")
+def plugins_are_installed(document: Result | Plan) -> Iterator[Violation]:
+    for index, plugin in enumerate(document.plugins):
+        if plugin.role in ("vendor", "framework") and plugin.name not in installed_names(plugin.role):
+            name = f"{shown(plugin.name)} ({shown(plugin.distribution)})"
+            expected = Text("expected {} {} to be installed", plugin.role, name)
+            yield f"/plugins/{index}", Text("{}, found that it is not; its rules were not applied", expected)
+    ran = [plugin.distribution for plugin in document.plugins if plugin.role == "extension"]
+    for name in document.sections.keys() - known_sections().by_name.keys() if isinstance(document, Result) else ():
+        packages = project_packages()["sections"].get(name, ran)  # of others, those that were in the run
+        absent = dict.fromkeys(shown(package) for package in packages if version(package) is None)
+        expected = Text("expected {} to be installed", " or ".join(list(absent)[:3]) or "its package")
+        yield pointer(["sections", name[:200]]), Text("{}, found that it is not; the section is kept", expected)
+
+
+@rule("LP016", "error", "The figures of a section are those that its package defines")
+def sections_fit(result: Result) -> Iterator[Violation]:
+    known = known_sections().by_name
+    for name, figures in result.sections.items():
+        if name in known:
+            try:
+                convert(figures, known[name].section.figures, "figures")
+            except UserError as error:
+                package = shown(known[name].owner.distribution)
+                found = Text("found others: {}", shown(str(error)))
+                yield pointer(["sections", name]), Text("expected figures as {} defines them, {}", package, found)

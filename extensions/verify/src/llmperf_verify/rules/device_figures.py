@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from llmperf.accounting import products_dtype
 from llmperf.errors import LlmperfError
+from llmperf.planning import is_own
 from llmperf.types import DeviceInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.validation import (
@@ -21,7 +22,6 @@ from llmperf.validation import (
     given_peak,
     installed,
     installed_vendors,
-    of_this_project,
     printable,
     published_device,
     rule,
@@ -153,7 +153,7 @@ def other_owners(model: str, vendor: str) -> Iterator[str]:
     for found in sorted(installed(), key=lambda found: found.name):
         if found.role != "vendor" or found.name == vendor:
             continue
-        table = _peak_table(found.module.partition(".")[0]) if of_this_project(found) else None
+        table = _peak_table(found.module.partition(".")[0]) if is_own(found.distribution) else None
         if table is not None and normalised(model, found.name) not in table:
             continue
         other = vendor_catalogue(found.name)

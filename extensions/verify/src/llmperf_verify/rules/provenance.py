@@ -1,18 +1,41 @@
-"""Where a plan and a result come from: their plugins, what was loaded beside them, and texts that control a screen."""
+"""Where a plan and a result come from: plugins and their sources, what was loaded beside them, model, data and peak."""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import fields
+from datetime import date
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from llmperf import builtins, encode_pretty
-from llmperf.types import Result, Text, Violation
-from llmperf.validation import pointer, rule, shown
+import llmperf
+from llmperf import builtins, challenge_seed, encode_pretty, read_toml
+from llmperf.planning import distribution as installed_distribution
+from llmperf.planning import version
+from llmperf.types import Model, PluginInfo, Result, Text, Violation
+from llmperf.types.devices import normalised
+from llmperf.validation import (
+    CORE,
+    SYNTHETIC,
+    installed,
+    known_model,
+    pointer,
+    rule,
+    shown,
+    source_hash,
+    spec_of,
+    synthetic_fingerprint,
+    vendor_catalogue,
+)
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
 
+DESCRIPTIVE = ("title", "source")
+"""Fields of a model that fix neither parameters nor FLOPs."""
 _PLUGIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -94,3 +117,144 @@ def _texts(value: Any, parts: tuple[str | int, ...]) -> Iterator[tuple[tuple[str
     elif isinstance(value, (list, tuple)):
         for index, inner in enumerate(value):
             yield from _texts(inner, (*parts, index))
+
+
+_ISO_DATE = re.compile(r"[0-9]{4}(-[0-9]{2}){0,2}")
+_PLUGIN_CODE = re.compile(r"[A-Za-z0-9_-]{1,64}(\.[A-Za-z0-9_-]{1,64}){1,3}")
+
+
+@rule("LP318", "error", "A peak is of the probed device and has a date", "result", "plan")
+def peak_of_the_probed_device(document: Result | Plan) -> Iterator[Violation]:
+    if isinstance(document, Result):
+        for index, mfu in enumerate(document.mfu):
+            if mfu.peak_date is not None:
+                yield from _date(f"/mfu/{index}/peak_date", mfu.peak_date)
+    elif document.peak is not None:
+        yield from _date("/peak/date", document.peak.date)
+        probed = document.probe.devices[0].model if document.probe.devices else None
+        found = document.peak.device_model
+        if probed is None or not _same_device(probed, found, document.vendor):
+            yield "/peak/device_model", Text("expected {}, the probed device, found {}", shown(probed), shown(found))
+
+
+def _same_device(probed: str, found: str, vendor: str) -> bool:
+    """Check whether two names are of one device, by its aliases too."""
+    if normalised(probed, vendor) == normalised(found, vendor):
+        return True
+    catalogue = vendor_catalogue(vendor)
+    device = catalogue.exact(probed) if catalogue else None
+    return catalogue is not None and device is not None and catalogue.exact(found) == device
+
+
+def _date(path: str, found: str) -> Iterator[Violation]:
+    try:
+        if _ISO_DATE.fullmatch(found):
+            date.fromisoformat(f"{found}-01-01"[:10])
+            return
+    except ValueError:  # a month or a day that does not exist
+        pass
+    yield path, Text("expected an ISO date such as 2026-01-15, found {}", shown(found))
+
+
+@cache
+def problem_codes() -> Mapping[str, str]:
+    """The codes of the core with their meanings."""
+    return read_toml(Path(llmperf.__file__).with_name("data") / "problems.toml")
+
+
+@rule("LP650", "error", "Problems have the code of the core or of a plugin", "plan")
+def known_problem_codes(plan: Plan) -> Iterator[Violation]:
+    for path, problems in (("/problems", plan.problems), ("/worker/problems", plan.worker.problems)):
+        for index, problem in enumerate(problems):
+            if problem.code not in problem_codes() and not _PLUGIN_CODE.fullmatch(problem.code):
+                from difflib import get_close_matches
+
+                nearest = get_close_matches(problem.code[:80], problem_codes(), n=1, cutoff=0)[0]
+                expected = Text("expected a code such as {} or PLUGIN.name", nearest)
+                yield f"{path}/{index}/code", Text("{}, found {}", expected, shown(problem.code))
+
+
+_HASH = re.compile(r"[0-9a-f]{64}")
+FEWEST_DIGITS = 8
+"""Different digits: of 64 that are drawn at random, fewer are once in 10^17 hashes."""
+
+
+@rule("LP662", "error", "Hashes of plugins' sources are hashes", "result", "plan")
+def hashes_are_hashes(document: Result | Plan) -> Iterator[Violation]:
+    for path, plugin in _hashed(document):
+        found = str(plugin.source_hash)
+        if not _HASH.fullmatch(found) or len(set(found)) < FEWEST_DIGITS:
+            message = "expected the SHA-256 of the source of {}, found {}"
+            yield path, Text(message, shown(plugin.distribution), shown(found))
+
+
+@rule("LP653", "warning", "The source of a plugin is that of its installed version", "result", "plan")
+def source_is_installed(document: Result | Plan) -> Iterator[Violation]:
+    for path, plugin in _hashed(document):
+        expected = _hash_here(plugin.role, plugin.name, plugin.distribution, plugin.version)
+        if expected is not None and plugin.source_hash != expected:
+            because = Text("the source of {} {} as it is installed here", plugin.distribution, plugin.version)
+            yield path, Text("expected {}... ({}), found {}...", expected[:12], because, str(plugin.source_hash)[:12])
+
+
+def _hashed(document: Result | Plan) -> Iterator[tuple[str, PluginInfo]]:
+    for index, plugin in enumerate(document.plugins):
+        if plugin.source_hash is not None:
+            yield f"/plugins/{index}/source_hash", plugin
+
+
+@cache
+def _hash_here(role: str, name: str, distribution: str, release: str) -> str | None:
+    """The hash of a plugin's source here; None unless this distribution and version is installed from a package."""
+    known = [CORE, *installed()]
+    found = next((one for one in known if (one.role, one.name, one.distribution) == (role, name, distribution)), None)
+    if found is None or (found.version or version(distribution)) != release or _editable(distribution):
+        return None
+    return source_hash(found.module)
+
+
+def _editable(distribution: str) -> bool:
+    """Check whether a distribution is a working copy, whose source may change while its version does not."""
+    found = installed_distribution(distribution)
+    try:
+        origin = json.loads((found and found.read_text("direct_url.json")) or "{}")
+    except ValueError:
+        return False
+    return isinstance(origin, dict) and "dir_info" in origin
+
+
+@rule("LP665", "error", "The seed of a challenged run is that of the nonce", "result", "plan")
+def seed_of_the_challenge(document: Result | Plan) -> Iterator[Violation]:
+    spec, path = spec_of(document)
+    if (nonce := spec.challenge) is None:
+        return
+    if not re.fullmatch("[0-9a-f]{64}", nonce):
+        yield f"{path}/challenge", Text("expected 64 hexadecimal digits, found {}", shown(nonce))
+    elif (expected := challenge_seed(nonce)) != (found := spec.contract.seed):
+        yield f"{path}/contract/seed", Text("expected {} (of the challenge), found {}", expected, found)
+
+
+@rule("LP607", "error", "A known model has its published facts", "result", "plan")
+def facts_are_published(document: Result | Plan) -> Iterator[Violation]:
+    spec, path = spec_of(document)
+    model = spec.model
+    if (known := known_model(model.name)) is None:
+        return
+    for field in fields(Model):
+        found, expected = getattr(model, field.name), getattr(known, field.name)
+        if found != expected and field.name not in DESCRIPTIVE:
+            both = shown(builtins(expected)), shown(builtins(found))
+            yield f"{path}/model/{field.name}", Text("expected {} (model {}), found {}", both[0], known.name, both[1])
+
+
+@rule("LP660", "error", "Synthetic data are those of their seed", "result", "plan")
+def synthetic_data_of_the_seed(document: Result | Plan) -> Iterator[Violation]:
+    owner, _ = spec_of(document)
+    contract, found = owner.contract, document.data_fingerprint
+    if found is None or contract.dataset != SYNTHETIC or contract.packing != "packed":
+        return
+    vocabulary = owner.model.vocab_size
+    expected = synthetic_fingerprint(vocabulary, contract.seq_len, contract.seed)
+    if found != expected:
+        because = Text("seed {}, vocabulary of {}, sequences of {}", contract.seed, vocabulary, contract.seq_len)
+        yield "/data_fingerprint", Text("expected {} ({}), found {}", expected, because, shown(found))
