@@ -8,8 +8,11 @@ from llmperf.lazy import lazily
 
 if TYPE_CHECKING:
     from llmperf.files.text import printable as printable
+    from llmperf.plugins.installed import distribution as distribution
     from llmperf.plugins.installed import source_hash as source_hash
+    from llmperf.plugins.installed import version as version
     from llmperf.plugins.loading import CORE as CORE
+    from llmperf.plugins.own_packages import is_own as is_own
     from llmperf.runfolder.contents import RunRecords as RunRecords
     from llmperf.runfolder.contents import by_step as by_step
     from llmperf.runfolder.contents import read_run as read_run

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from llmperf.accounting import products_dtype
 from llmperf.errors import LlmperfError
-from llmperf.planning import is_own
 from llmperf.types import DeviceInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.validation import (
@@ -22,6 +21,7 @@ from llmperf.validation import (
     given_peak,
     installed,
     installed_vendors,
+    is_own,
     printable,
     published_device,
     rule,

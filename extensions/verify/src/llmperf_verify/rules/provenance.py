@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import llmperf
 from llmperf import builtins, challenge_seed, encode_pretty, read_toml
-from llmperf.planning import distribution as installed_distribution
-from llmperf.planning import version
 from llmperf.types import Model, PluginInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.validation import (
     CORE,
     SYNTHETIC,
+    distribution,
     installed,
     known_model,
     pointer,
@@ -29,6 +28,7 @@ from llmperf.validation import (
     spec_of,
     synthetic_fingerprint,
     vendor_catalogue,
+    version,
 )
 
 if TYPE_CHECKING:
@@ -204,18 +204,18 @@ def _hashed(document: Result | Plan) -> Iterator[tuple[str, PluginInfo]]:
 
 
 @cache
-def _hash_here(role: str, name: str, distribution: str, release: str) -> str | None:
+def _hash_here(role: str, name: str, package: str, release: str) -> str | None:
     """The hash of a plugin's source here; None unless this distribution and version is installed from a package."""
     known = [CORE, *installed()]
-    found = next((one for one in known if (one.role, one.name, one.distribution) == (role, name, distribution)), None)
-    if found is None or (found.version or version(distribution)) != release or _editable(distribution):
+    found = next((one for one in known if (one.role, one.name, one.distribution) == (role, name, package)), None)
+    if found is None or (found.version or version(package)) != release or _editable(package):
         return None
     return source_hash(found.module)
 
 
-def _editable(distribution: str) -> bool:
+def _editable(package: str) -> bool:
     """Check whether a distribution is a working copy, whose source may change while its version does not."""
-    found = installed_distribution(distribution)
+    found = distribution(package)
     try:
         origin = json.loads((found and found.read_text("direct_url.json")) or "{}")
     except ValueError:
