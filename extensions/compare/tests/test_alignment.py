@@ -1,7 +1,5 @@
 """Runs held against a reference."""
 
-from __future__ import annotations
-
 import json
 from itertools import count
 

@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import count
 
 import pytest
 from hypothesis import given, settings
@@ -41,30 +40,6 @@ def test_verdict_interval_and_p_agree(ours, theirs):
     verdict = "higher" if found.low > 1 else "lower" if found.high < 1 else "no difference shown"
     assert found.verdict == verdict
     assert (found.p_value < 0.05) == (verdict != "no difference shown")
-
-
-@pytest.fixture
-def folder(example, tmp_path, saved):
-    """Write a folder of runs with given throughputs; its path."""
-    number = count()
-
-    def write(name, throughputs, **changed):
-        for figure in throughputs:
-            run_id = f"run-{next(number)}"
-            document = json.loads(json.dumps(example)) | {"run_id": run_id}
-            document["files"]["records/rank-00000.jsonl"] = f"{next(number):064x}"
-            document["metrics"] |= {
-                "tokens_per_second_per_device": figure,
-                "window_seconds": 30 + int(run_id[4:]) * 1e-9,
-            }
-            document["fix_hp"] = []
-            for part, value in changed.items():
-                document[part] = document[part] | value if isinstance(value, dict) else value
-            run = tmp_path / name / document["run_id"]
-            saved(run / "result.json", document)
-        return str(tmp_path / name)
-
-    return write
 
 
 def test_compare_says_how_many_times_as_fast(folder, ran, capsys):
@@ -228,7 +203,8 @@ def test_a_run_on_both_sides_is_refused(folder, tmp_path, ran):
     folder("all/second", AFTER)
     error = ran(2, "compare", tmp_path / "all", both).err
     assert (
-        error == "llmperf: A and B: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-0\n"
+        error
+        == "llmperf: A and B: expected each run on one side, found 4 of the 8 runs of A in B too, such as run-10\n"
     )
 
 
@@ -266,25 +242,31 @@ def test_summary_keeps_parts_of_a_device_apart(folder, tmp_path, ran):
     assert len(json.loads(ran(0, "summary", tmp_path / "runs", "--json").out)) == 3
 
 
-@pytest.mark.parametrize("command", ["compare", "summary"])
-def test_runs_that_became_slower_are_disturbed(folder, capsys, command):
-    quarters = [{"median": at, "p25": 0.98 * at, "p75": 1.02 * at} for at in (0.02, 0.021, 0.022, 0.025)]
-    steps = {"median": 0.021, "p5": 0.02, "p95": 0.025, "mean": 0.022, "mean_low": None, "mean_high": None}
-    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
-    folder("runs", [89.0], metrics={"measured_steps": 60, "step_seconds": steps | {"quarters": quarters}})
-    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
-    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
-    assert "1 of 3 runs disturbed: run-12: the steps became 25 % slower" in warning
+QUARTERS = [{"median": at, "p25": 0.98 * at, "p75": 1.02 * at} for at in (0.02, 0.021, 0.022, 0.025)]
+SLOWER = {"median": 0.021, "p5": 0.02, "p95": 0.025, "mean": 0.022, "mean_low": None, "mean_high": None}
+BUSY = " by other processes ({}): its throughput may be too low: run-12"
 
 
 @pytest.mark.parametrize("command", ["compare", "summary"])
-def test_disturbed_runs_are_told(folder, ran, command):
-    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
-    folder("runs", [20.0], metrics={"step_seconds": UNEVEN})
-    out = ran(0, command, runs, *([calm] if command == "compare" else [])).out
-    (warning,) = [line for line in out.splitlines() if line.startswith("warning")]
-    assert "1 of 3 runs disturbed, with very uneven steps: run-12 (median step 0.0190 s, mean 0.0900 s" in warning
-    found = json.loads(ran(0, command, runs, *([calm] if command == "compare" else []), "--json").out)
+@pytest.mark.parametrize(
+    ("metrics", "told"),
+    [
+        ({"measured_steps": 60, "step_seconds": SLOWER | {"quarters": QUARTERS}},
+         ": run-12: the steps became 25 % slower"),
+        ({"step_seconds": UNEVEN}, ", with very uneven steps: run-12 (median step 0.0190 s, mean 0.0900 s"),
+        ({"other_cpu_share": 0.7}, BUSY.format("up to 70 % of the cores")),
+        ({"other_processes": 2}, BUSY.format("on its devices")),
+    ],
+    ids=["slower", "uneven", "busy cores", "busy devices"],
+)  # fmt: skip
+def test_disturbed_runs_are_told(folder, ran, command, metrics, told):
+    words = [command, folder("runs", [90.0, 92.0])]
+    folder("runs", [20.0], metrics=metrics)
+    if command == "compare":
+        words.append(folder("calm", BEFORE))
+    (warning,) = [line for line in ran(0, *words).out.splitlines() if line.startswith("warning")]
+    assert f"1 of 3 runs disturbed{told}" in warning
+    found = json.loads(ran(0, *words, "--json").out)
     assert (found["sides"]["A"] if command == "compare" else found[0])["disturbed"] == ["run-12"]
 
 
@@ -299,19 +281,6 @@ def test_disturbed_runs_are_told(folder, ran, command):
 def test_what_counts_as_disturbed(folder, ran, steps, told):
     runs = folder("runs", [90.0], metrics={"step_seconds": UNEVEN | steps})
     assert ("1 of 1 run disturbed" in ran(0, "summary", runs).out) == told
-
-
-@pytest.mark.parametrize("command", ["compare", "summary"])
-@pytest.mark.parametrize(
-    ("load", "where"),
-    [({"other_cpu_share": 0.7}, "up to 70 % of the cores"), ({"other_processes": 2}, "on its devices")],
-)
-def test_runs_beside_other_processes_are_disturbed(folder, capsys, command, load, where):
-    runs, calm = folder("runs", [90.0, 92.0]), folder("calm", BEFORE)
-    folder("runs", [20.0], metrics=load)
-    assert call([command, runs, *([calm] if command == "compare" else [])]) == 0
-    (warning,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("warning")]
-    assert f"1 of 3 runs disturbed by other processes ({where}): its throughput may be too low: run-12" in warning
 
 
 def test_a_complete_run_with_errors_is_invalid_in_the_table(folder, capsys):

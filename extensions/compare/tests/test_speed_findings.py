@@ -2,7 +2,6 @@
 
 import json
 import re
-from itertools import count
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -11,24 +10,10 @@ from llmperf.cli.main import call
 
 
 @pytest.fixture
-def folders(example, tmp_path):
-    """Three folders of four runs: `fast`, `slow`, and `other` on another contract."""
-    number = count()
-    for name, figures in {"fast": (110.0, 111.0, 112.0, 113.0), "slow": (100.0, 101.0, 102.0, 103.0)}.items():
-        for figure in figures:
-            write(tmp_path / name, example, next(number), figure)
-    for figure in (50.0, 51.0):
-        write(tmp_path / "other", example, next(number), figure, seed=9)
-    return {path.name: str(path) for path in tmp_path.iterdir()}
-
-
-def write(folder, example, number, figure, **contract):
-    document = json.loads(json.dumps(example)) | {"run_id": f"run-{number}", "fix_hp": []}
-    document["files"]["records/rank-00000.jsonl"] = f"{number:064x}"
-    document["metrics"]["tokens_per_second_per_device"] = figure
-    document["contract"] |= contract
-    (folder / f"run-{number}").mkdir(parents=True)
-    (folder / f"run-{number}" / "result.json").write_text(json.dumps(document))
+def folders(folder):
+    """Three folders of runs: `fast`, `slow`, and `other` on another contract."""
+    fast, slow = (folder(name, [first + n for n in range(4)]) for name, first in (("fast", 110.0), ("slow", 100.0)))
+    return {"fast": fast, "slow": slow, "other": folder("other", (50.0, 51.0), contract={"seed": 9})}
 
 
 def output(capsys, *words, code):
@@ -76,7 +61,7 @@ def test_sarif_has_rules_levels_and_regions(folders, capsys, command):
     assert (result["ruleId"], result["level"]) == ("below-limit", "error")
     (place,) = result["locations"]
     assert place["physicalLocation"]["region"] == {"startLine": 1}
-    assert place["physicalLocation"]["artifactLocation"]["uri"].endswith("/slow/run-4/result.json")
+    assert place["physicalLocation"]["artifactLocation"]["uri"].endswith("/slow/run-14/result.json")
     assert "logicalLocations" not in place
     (again,) = json.loads(output(capsys, *words, code=1))["runs"][0]["results"]
     assert result["partialFingerprints"] == again["partialFingerprints"] != {}
@@ -84,7 +69,7 @@ def test_sarif_has_rules_levels_and_regions(folders, capsys, command):
 
 def test_github_shows_contracts_that_differ_as_an_error(folders, capsys):
     out = output(capsys, "compare", folders["fast"], folders["other"], "--format", "github", code=1)
-    place = f"file={folders['other']}/run-8/result.json,line=1"
+    place = f"file={folders['other']}/run-18/result.json,line=1"
     assert f"::error {place},title=contracts-differ::the contracts of B and A differ" in out
 
 
@@ -117,12 +102,12 @@ def test_markdown_opens_with_the_answer_and_says_what_it_means(folders, capsys):
     assert out.startswith("# Comparison of A, B\n\n- B is 1.10 times as fast as A (95 % interval 1.07 to 1.13, p")
     assert "| token/p/s | 101.5 | 111.5 | 1.0985 |" in out
     assert "this test does not reject" in out
-    runs = [f"{folders['slow']}/run-4", f"{folders['fast']}/run-0"]
+    runs = [f"{folders['slow']}/run-14", f"{folders['fast']}/run-10"]
     assert "does not reject" not in output(capsys, "compare", *runs, code=0)
 
 
 def test_a_median_of_some_runs_says_of_how_many(folders, capsys):
-    path = Path(folders["slow"]) / "run-4" / "result.json"
+    path = Path(folders["slow"]) / "run-14" / "result.json"
     document = json.loads(path.read_text())
     document["mfu"] = []
     path.write_text(json.dumps(document))

@@ -1,15 +1,21 @@
-"""The analytic trace of a step: its FLOPs, communication and memory, for plans of machines that are not here."""
+"""The analytic trace of a step: its FLOPs, communication and memory, for plans of machines that are not here.
 
-from __future__ import annotations
+Also for mixtures, latent attention and windows: FLOPs are those counted, memory holds all experts.
+"""
 
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 
 import pytest
+from llmperf.accounting.flops import count_flops
+from llmperf.accounting.parameters import count_parameters, stage_parameters
+from llmperf.cases.library import library
 from llmperf.planning.build import plan_only
 from llmperf.planning.states import Selection, Site
-from llmperf.types import Plan, StepTrace
-from llmperf_estimate.traces import analytic_trace, step_traces
+from llmperf.types import Plan, StepTrace, Workload
+from llmperf_estimate.rank_sizes import rank_sizes
+from llmperf_estimate.traces import analytic_trace, first_rank_of, step_traces, wrong_trace
 
 GIB = 2**30
 
@@ -153,3 +159,80 @@ def test_casts_to_fp8_cost_a_fraction_when_compiled(precision, least):
     plain = moved(True)["copy"]
     separate, compiled = (moved(compiles, precision)["copy"] - plain for compiles in (False, True))
     assert separate > least * compiled > 0
+
+
+MIXTURES = ("qwen3_30b_a3b", "mixtral_8x7b", "gpt_oss_20b", "deepseek_v2_lite", "deepseek_v3", "qwen1_5_moe_a2_7b")
+NAMES = (*MIXTURES, "qwen3_32b", "gemma3_12b", "chatglm3_6b", "llama3_1_8b")
+
+
+def plan_of(name: str, case: str = "llama2_7b_pretrain_zero", *settings: str) -> Plan:
+    """The plan of a Llama with another model in its place, since no framework need build these yet."""
+    of = plan(case, "A100-SXM4-80GB:1x8", "gradient_checkpointing=false", "micro_batch=1", *settings)
+    model = library().model(name)
+    flops = count_flops(model, Workload(seq_len=of.batch.seq_len))
+    return replace(of, spec=replace(of.spec, model=model), flops=flops)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_flops_are_those_of_a_kernel_that_skips_masked_pairs(name: str) -> None:
+    of = plan_of(name)
+    counted = {entry.convention: entry.flops for entry in of.flops.per_token}
+    assert flops_per_token(of) == pytest.approx(counted.get("windowed", counted["causal"]), rel=0.06)
+
+
+@pytest.mark.parametrize("name", MIXTURES)
+def test_weights_of_all_experts_are_held(name: str) -> None:
+    trace = analytic_trace(plan_of(name), 0)
+    assert trace.parameters == count_parameters(library().model(name)).total
+    held = trace.memory.between_steps["parameters"] + trace.memory.between_steps["optimizer"]
+    assert held == pytest.approx(14 * trace.parameters / 8, rel=0.01)  # sharded among eight ranks, in bf16 with masters
+
+
+def test_dense_and_mixture_blocks_of_a_stage_are_told_apart() -> None:
+    first, others = rank_sizes(plan_of("deepseek_v3"), 0).kinds
+    assert (first.blocks, first.mixture, first.inner) == (3, False, 18432)
+    assert (others.blocks, others.mixture, others.inner) == (58, True, 9 * 2048)
+    assert others.block_matrices > 256 * 3 * 2048 * 7168
+
+
+def test_pipeline_stages_hold_their_own_layers() -> None:
+    of = plan_of("deepseek_v2_lite", "llama2_7b_pretrain_megatron", "tensor_parallel=1", "pipeline_parallel=2")
+    of = replace(of, spec=replace(of.spec, model=replace(of.spec.model, layers=26)))
+    sizes = [rank_sizes(of, first_rank_of(of, stage)) for stage in range(2)]
+    assert [each.dense_blocks for each in sizes] == [1, 0]
+    assert tuple(each.parameters for each in sizes) == stage_parameters(of.spec.model, 2)
+
+
+def with_product(trace, **changes):
+    operations = list(trace.operations)
+    place = next(place for place, operation in enumerate(operations) if operation.kind == "matmul")
+    operations[place] = replace(operations[place], **changes)
+    return replace(trace, operations=tuple(operations))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda trace: trace, None),
+        (lambda trace: replace(trace, rank=5), "rank: expected 0, which was asked for, found 5"),
+        (lambda trace: replace(trace, parameters=7), "found 7"),
+        (lambda trace: replace(trace, memory=replace(trace.memory, peak_bytes=2**50)), "memory.at_peak: expected"),
+        (lambda trace: with_product(trace, shape=(1, 2, 3, 4)), "expected 48 of the shape (1, 2, 3, 4)"),
+        (
+            lambda trace: replace(trace, operations=()),
+            "FLOPs of products in a step, found 0; a trainer's tensors belong on the device that `Device.places` names",
+        ),
+        (
+            lambda trace: replace(trace, collectives=()),
+            "collectives: expected one between 2 data-parallel ranks, which average their gradients, found none",
+        ),
+        (
+            lambda trace: replace(trace, collectives=tuple(replace(one, ranks=(0,)) for one in trace.collectives)),
+            "collectives: expected one between 2 data-parallel ranks",
+        ),
+    ],
+)
+def test_a_trace_that_contradicts_its_plan_is_refused(change, message):
+    of = plan("default", "A100-SXM4-80GB:1x2", "framework=pytorch")
+    answer = wrong_trace(change(analytic_trace(of, 0)), of, 0)
+    assert answer is None if message is None else message in answer

@@ -1,7 +1,5 @@
 """What cannot fit is refused before anything starts; what may not fit has a note; steps have an expected time."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """`llmperf estimate` as a user meets it, with a framework that brings its own trace."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

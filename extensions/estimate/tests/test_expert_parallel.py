@@ -1,7 +1,5 @@
 """Estimates of mixtures whose experts are shared by ranks: states, messages, and the load that is assumed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cache
 

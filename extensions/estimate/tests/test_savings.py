@@ -1,7 +1,5 @@
 """What an estimate says that other settings would save, how far to trust it, and the update that it counts."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Hugging Face configurations: those of shipped models give their facts again; others are refused in one line."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -4,8 +4,6 @@ The counter sees matrix products only: eager attention computes all of S x S, an
 tokens that are routed to them. A forward pass of the whole model at full size is counted.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from functools import cache

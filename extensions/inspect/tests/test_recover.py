@@ -1,7 +1,5 @@
 """`llmperf recover`: the result of a run whose llmperf was killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

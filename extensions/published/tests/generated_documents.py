@@ -1,7 +1,5 @@
 """Published documents as they might be: any vendor, either language, columns in any order, figures withheld."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Published documents as tests write them, and values of their rows by path."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`llmperf import --peaks FILE --model FILE`: devices and models that no installed package has."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Models that a package of the user brings are found by imports."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from llmperf import Library, library

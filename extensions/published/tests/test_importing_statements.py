@@ -1,7 +1,5 @@
 """What an importer states of rows that leave it out, and what is read without a statement."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

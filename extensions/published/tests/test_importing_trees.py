@@ -1,7 +1,5 @@
 """`llmperf import` of folders, and the names of documents that would have the same."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

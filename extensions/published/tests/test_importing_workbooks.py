@@ -1,7 +1,5 @@
 """Tables of workbooks (.xlsx)."""
 
-from __future__ import annotations
-
 import io
 import json
 import zipfile

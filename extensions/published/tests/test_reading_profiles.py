@@ -1,7 +1,5 @@
 """Reading profiles: titles of columns, and what documents of other projects leave out."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

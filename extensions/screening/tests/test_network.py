@@ -1,7 +1,5 @@
 """Ports and transfers between nodes, here addresses of the loopback interface."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re

@@ -1,7 +1,5 @@
 """Which node a screening names, from figures of healthy and sick clusters."""
 
-from __future__ import annotations
-
 import pytest
 from llmperf_screening.check import _relative, shown
 from llmperf_screening.screen import Screened, rounds

@@ -1,7 +1,5 @@
 """Reports in Chinese: sentences, values, and the choice of the language."""
 
-from __future__ import annotations
-
 import ast
 import json
 import pickle

@@ -1,7 +1,5 @@
 """Differences between nodes: which refuse a run, which are warnings, and how nodes are named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any

@@ -1,16 +1,10 @@
-"""A real Slurm of two nodes on this machine: each slurmd has a network namespace of its own, joined by a bridge.
-
-`python cluster.py FOLDER` starts one, prints how to reach it, and stops it when its standard input ends.
-"""
-
-from __future__ import annotations
+"""A real Slurm of two nodes on this machine: each slurmd has a network namespace of its own, joined by a bridge."""
 
 import os
 import shutil
 import signal
 import stat
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -207,14 +201,3 @@ class Cluster:
             self._daemons[name] = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**os.environ, **self.env, "PATH": path}
             )
-
-
-if __name__ == "__main__":
-    cluster = Cluster(Path(sys.argv[1]).absolute())
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(143))
-    try:
-        cluster.start()
-        print(f"SLURM_CONF={cluster.env['SLURM_CONF']} ip netns exec {cluster.namespace(CONTROL)} sinfo", flush=True)
-        sys.stdin.read()
-    finally:
-        cluster.stop()

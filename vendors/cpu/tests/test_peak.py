@@ -1,7 +1,5 @@
 """The measured peak: measured once, kept, and measured again if the file is bad."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import time

@@ -1,7 +1,5 @@
 """A vendor's table of devices: found by whole names, checked when it is read."""
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -1,7 +1,5 @@
 """Machines that are not here: an `xpu_smi` on PATH that prints what a test gives it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Machines that are not here: a stand-in for NVML, loaded through `nvidia-ml-py` as the real one is."""
 
-from __future__ import annotations
-
 import ctypes
 import shutil
 import subprocess

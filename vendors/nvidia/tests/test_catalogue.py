@@ -1,7 +1,5 @@
 """The peak table: exact names, dense figures, a source for each."""
 
-from __future__ import annotations
-
 from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
