@@ -1,6 +1,8 @@
 """Hugging Face configurations: those of shipped models give their facts again; others are refused in one line."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from llmperf.accounting.counting import forward_flops
@@ -25,30 +27,16 @@ def without_counter(monkeypatch):
     monkeypatch.setattr("llmperf_huggingface.counting._counts", refuse)
 
 
-QWEN3_30B = {
-    "architectures": ["Qwen3MoeForCausalLM"], "attention_bias": False, "attention_dropout": 0.0,
-    "bos_token_id": 151643, "decoder_sparse_step": 1, "eos_token_id": 151645, "head_dim": 128, "hidden_act": "silu",
-    "hidden_size": 2048, "initializer_range": 0.02, "intermediate_size": 6144, "max_position_embeddings": 40960,
-    "max_window_layers": 48, "mlp_only_layers": [], "model_type": "qwen3_moe", "moe_intermediate_size": 768,
-    "norm_topk_prob": True, "num_attention_heads": 32, "num_experts": 128, "num_experts_per_tok": 8,
-    "num_hidden_layers": 48, "num_key_value_heads": 4, "output_router_logits": False, "rms_norm_eps": 1e-06,
-    "rope_scaling": None, "rope_theta": 1000000.0, "router_aux_loss_coef": 0.001, "sliding_window": None,
-    "tie_word_embeddings": False, "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "use_cache": True,
-    "use_sliding_window": False, "vocab_size": 151936,
-}  # fmt: skip
-"""As published with Qwen3-30B-A3B."""
+PUBLISHED = Path(__file__).with_name("published")
+QWEN3_30B, CHATGLM3, PHI4, GLM45 = (
+    json.loads((PUBLISHED / f"{name}.json").read_text())
+    for name in ("qwen3_30b_a3b", "chatglm3_6b", "phi_4", "glm_4_5")
+)
+"""As published with the models; GLM-4.5 without its layer for a second token."""
 NOT_USED = "router_aux_loss_coef = 0.001: a training setting that is not used, llmperf adds no auxiliary loss"
 DENSE = {"hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16, "num_key_value_heads": 8,
          "num_hidden_layers": 8, "vocab_size": 1000, "max_position_embeddings": 4096}  # fmt: skip
 WINDOWED = {**DENSE, "head_dim": 64, "use_sliding_window": True, "sliding_window": 64}
-CHATGLM3 = {
-    "model_type": "chatglm", "add_bias_linear": False, "add_qkv_bias": True, "apply_query_key_layer_scaling": True,
-    "attention_softmax_in_fp32": True, "ffn_hidden_size": 13696, "hidden_size": 4096, "kv_channels": 128,
-    "layernorm_epsilon": 1e-05, "multi_query_attention": True, "multi_query_group_num": 2, "num_attention_heads": 32,
-    "num_layers": 28, "original_rope": True, "padded_vocab_size": 65024, "rmsnorm": True, "seq_length": 8192,
-    "tie_word_embeddings": False,
-}  # fmt: skip
-"""As published with ChatGLM3-6B."""
 
 
 def imported(values, name: str, where: str) -> Imported:
@@ -234,27 +222,6 @@ def test_no_shared_expert_has_a_width_of_0() -> None:
     found = imported({**QWEN3_30B, "shared_expert_intermediate_size": 0}, "mine", "config.json")
     assert found.model == imported(QWEN3_30B, "mine", "config.json").model
     assert found.not_expressed == ()
-
-
-PHI4 = {
-    "model_type": "phi3", "attention_bias": False, "embd_pdrop": 0.0, "hidden_act": "silu", "hidden_size": 5120,
-    "initializer_range": 0.02, "intermediate_size": 17920, "max_position_embeddings": 16384,
-    "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 10,
-    "original_max_position_embeddings": 16384, "partial_rotary_factor": 1.0, "resid_pdrop": 0.0, "rms_norm_eps": 1e-05,
-    "rope_scaling": None, "rope_theta": 250000, "sliding_window": None, "tie_word_embeddings": False,
-    "vocab_size": 100352,
-}  # fmt: skip
-"""As published with Phi-4."""
-GLM45 = {
-    "model_type": "glm4_moe", "attention_bias": True, "first_k_dense_replace": 3, "head_dim": 128,
-    "hidden_act": "silu", "hidden_size": 5120, "initializer_range": 0.02, "intermediate_size": 12288,
-    "max_position_embeddings": 131072, "moe_intermediate_size": 1536, "n_group": 1, "n_routed_experts": 160,
-    "n_shared_experts": 1, "norm_topk_prob": True, "num_attention_heads": 96, "num_experts_per_tok": 8,
-    "num_hidden_layers": 92, "num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-05,
-    "rope_scaling": None, "rope_theta": 1000000, "routed_scaling_factor": 2.5, "tie_word_embeddings": False,
-    "topk_group": 1, "use_qk_norm": True, "vocab_size": 151552,
-}  # fmt: skip
-"""As published with GLM-4.5, without its layer for a second token."""
 
 
 @pytest.mark.parametrize(("config", "total"), [(PHI4, 14_659_507_200), (GLM45, 352_797_814_784)])
