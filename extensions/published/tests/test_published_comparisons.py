@@ -59,18 +59,13 @@ def test_an_environment_of_which_no_row_is_a_copied_table():
     assert verdicts == [("wrong", "LP612")]
 
 
-def imported(tmp_path, monkeypatch, text, *words):
-    monkeypatch.chdir(tmp_path)
-    Path("mix.md").write_text(text)
-    Path("peaks.toml").write_text(PEAKS)
-    assert call(["import", "mix.md", "--out", "out", "--json", *words]) == 0
+SINGLE = "# Results\n" + ENVIRONMENT + HEADER + A100
 
 
-@pytest.mark.parametrize("others", [A100, A100 + MI300X])
-def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, monkeypatch, ran, capsys, others):
-    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + others + UNKNOWN, "--peaks", "peaks.toml")
-    (document,) = json.loads(capsys.readouterr().out)
-    last = document["rows"][-1]
+@pytest.mark.parametrize("others", ["", MI300X])
+def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, imported, ran, others):
+    (tmp_path / "peaks.toml").write_text(PEAKS)
+    *_, last = imported(SINGLE + others + UNKNOWN, "--peaks", "peaks.toml")[1]
     assert (last["verdict"], last["vendor"]) == ("agrees", None)
     assert last["why"][0] == "MFU by the nominal convention, of 500 TFLOP/s"
     vendors = {kind["device"]: kind["vendor"] for kind in json.loads(ran(0, "summary", "out", "--json").out)}
@@ -78,21 +73,17 @@ def test_an_own_device_is_checked_by_its_peak_and_has_no_vendor(tmp_path, monkey
     assert vendors["NVIDIA A100-SXM4-80GB"] == "nvidia"
 
 
-def test_the_table_of_imports_names_the_vendors_of_a_comparison_and_json_no_single_one(
-    tmp_path, monkeypatch, ran, capsys
-):
-    imported(tmp_path, monkeypatch, HEADER + A100 + MI300X)
-    (document,) = json.loads(capsys.readouterr().out)
-    assert document["vendor"] is None
-    assert [row["vendor"] for row in document["rows"]] == ["nvidia", "rocm"]
-    assert " nvidia, rocm " in ran(0, "import", "mix.md", "--out", "again").out
+def test_the_table_of_imports_names_the_vendors_of_a_comparison_and_json_no_single_one(imported, ran):
+    rows = imported(HEADER + A100 + MI300X)[1]
+    assert [row["vendor"] for row in rows] == ["nvidia", "rocm"]
+    assert " nvidia, rocm " in ran(0, "import", "t.md", "--out", "again").out
+    assert json.loads(ran(0, "import", "t.md", "--out", "json", "--json").out)[0]["vendor"] is None
 
 
-def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch, ran, capsys):
-    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
+def test_an_unknown_device_is_named_once_and_can_be_priced(imported, ran):
+    imported(SINGLE + UNKNOWN)
     price = '[prices."Zorblax Z9"]\nper_hour = 3.6\ncurrency = "USD"\ndate = 2026-11-01\nsource = "an offer"\n'
     Path("prices.toml").write_text(price)
-    capsys.readouterr()
     rows = list(csv.DictReader(io.StringIO(ran(0, "report", "out", "--prices", "prices.toml", "--format", "csv").out)))
     assert (rows[1]["device_model"], rows[1]["vendor"]) == ("Zorblax Z9", "")
     assert float(rows[1]["cost_per_million_tokens"]) == pytest.approx(3.6 / 3600 / 6000 * 1e6)
@@ -101,8 +92,8 @@ def test_an_unknown_device_is_named_once_and_can_be_priced(tmp_path, monkeypatch
     assert "Zorblax Z9 (1x8)" not in text
 
 
-def test_a_site_has_an_unknown_device_on_no_vendors_page(tmp_path, monkeypatch):
-    imported(tmp_path, monkeypatch, "# Results\n" + ENVIRONMENT + HEADER + A100 + UNKNOWN)
+def test_a_site_has_an_unknown_device_on_no_vendors_page(imported):
+    imported(SINGLE + UNKNOWN)
     assert call(["site", "out", "--out", "site"]) == 0
     (vendor,) = Path("site", "vendors").glob("*.html")
     assert "A100-SXM4-80GB" in vendor.read_text()

@@ -22,27 +22,24 @@ FORGE, FORGE_PROFILE, PRIME, PRIME_PROFILE = (
 
 
 @pytest.fixture
-def imported(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def profiled(imported):
+    """Import a text by a profile."""
 
-    def run(name: str, text: str, profile: str, *options: str):
-        Path(name).write_text(text)
+    def run(name, text, profile, *options):
         Path("p.toml").write_text(profile)
-        code = call(["import", name, "--out", "out", "--force", "--json", "--profile", "p.toml", *options])
-        out, err = capsys.readouterr()
-        return code, json.loads(out)[0]["rows"] if out else [], err
+        return imported(text, "--profile", "p.toml", *options, name=name)
 
     return run
 
 
-def test_the_guide_says_how_many_rows_of_projects_are_checked_with_ten_lines(imported, capsys):
+def test_the_guide_says_how_many_rows_of_projects_are_checked_with_ten_lines(profiled, capsys):
     outcomes, conventions = Counter(), Counter()
     for model in (*TABLES.glob("forge_*.toml"), TABLES / "intellect_3.toml"):
         shutil.copy(model, ".")
     for table in sorted(TABLES.glob("*.[mc]*")):
         profile = table.with_suffix(".toml").read_text()
         assert len(profile.splitlines()) <= 10
-        code, rows, _ = imported(table.name, table.read_text(), profile)
+        code, rows, _ = profiled(table.name, table.read_text(), profile)
         assert code == 0
         rows = [row for row in rows if row["why"][0] != "its throughput is withheld"]  # nor an MFU
         outcomes.update(row["verdict"] for row in rows)
@@ -57,11 +54,11 @@ def test_the_guide_says_how_many_rows_of_projects_are_checked_with_ten_lines(imp
     assert min(conventions[name] for name in ("nominal", "palm", "full", "causal", "hidden")) >= 4
 
 
-def test_flops_of_adapters_are_those_that_a_token_passes(imported, capsys):
+def test_flops_of_adapters_are_those_that_a_token_passes(profiled, capsys):
     """Of 30B-A3B, prime-rl counts the adapters of all 128 experts; of 4B without experts the same formula agrees."""
     table, profile = (TABLES / f"prime_rl_benchmarks.{kind}" for kind in ("md", "toml"))
     shutil.copy(TABLES / "intellect_3.toml", ".")
-    code, rows, _ = imported("t.md", table.read_text(), profile.read_text())
+    code, rows, _ = profiled("t.md", table.read_text(), profile.read_text())
     by_line = {row["line"]: row for row in rows}
     assert (code, by_line[65]["verdict"], by_line[48]["verdict"]) == (0, "agrees", "wrong")
     assert by_line[65]["why"][0].startswith("MFU by the hidden convention, of 989.5 TFLOP/s")
@@ -77,9 +74,9 @@ def test_flops_of_adapters_are_those_that_a_token_passes(imported, capsys):
     assert "found 17.0%" in lines
 
 
-def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(imported, ran, capsys):
+def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(profiled, ran, capsys):
     table = (TABLES / "torchtitan_performance.md").read_text()
-    _, _, err = imported("t.md", table, 'constants = { device = "A100-SXM4-80GB", precision = "bf16" }')
+    _, _, err = profiled("t.md", table, 'constants = { device = "A100-SXM4-80GB", precision = "bf16" }')
     assert "t.md:3: columns as in the profile torchtitan" in err
     speed = json.loads(Path("out/t/published.json").read_text())["rows"][0]["metrics"]["tokens_per_second_per_device"]
     assert speed["value"] == 2904
@@ -109,17 +106,17 @@ def test_a_shipped_profile_is_chosen_by_its_headings_or_its_name(imported, ran, 
          "hardware", {"nodes": 2, "devices_per_node": 8}),
     ],
 )  # fmt: skip
-def test_a_profile_says_what_no_title_says(imported, header, cells, profile, path, expected):
+def test_a_profile_says_what_no_title_says(profiled, header, cells, profile, path, expected):
     rule = "|".join(["---"] * (header.count("|") + 1))
-    code, _, _ = imported("t.md", f"# Results\n\n| {header} |\n|{rule}|\n| {cells} |\n", profile)
+    code, _, _ = profiled("t.md", f"# Results\n\n| {header} |\n|{rule}|\n| {cells} |\n", profile)
     found = json.loads(Path("out/t/published.json").read_text())["rows"][0]
     for part in path.split("."):
         found = found[part]
     assert (code, {name: found[name] for name in expected}) == (0, expected)
 
 
-def test_options_come_before_the_profile(imported):
-    code, rows, _ = imported("prime.csv", PRIME, PRIME_PROFILE, "--sequence-length", "4k", "--device", "H200")
+def test_options_come_before_the_profile(profiled):
+    code, rows, _ = profiled("prime.csv", PRIME, PRIME_PROFILE, "--sequence-length", "4k", "--device", "H200")
     assert (code, rows[1]["verdict"]) == (0, "wrong")
     said = "in p.toml and by --device H200 --sequence-length 4k"
     document = json.loads(Path("out/prime/published.json").read_text())
@@ -141,20 +138,20 @@ def test_options_come_before_the_profile(imported):
         ('[rows]\nx = { vendor = "nvidia" }', "p.toml: rows.x: expected the vendor under constants, found it here"),
     ],
 )
-def test_a_faulty_profile_is_one_line(imported, profile, expected):
-    code, _, err = imported("forge.md", FORGE, profile)
+def test_a_faulty_profile_is_one_line(profiled, profile, expected):
+    code, _, err = profiled("forge.md", FORGE, profile)
     assert (code, len(err.splitlines())) == (2, 1)
     assert expected in err
 
 
-def test_a_column_that_no_table_has_and_a_text_that_no_row_has_are_named(imported):
+def test_a_column_that_no_table_has_and_a_text_that_no_row_has_are_named(profiled):
     profile = PRIME_PROFILE.replace('"peak"', '"top"') + '\n[rows]\n"odd | one" = { devices = 8 }\n'
-    err = imported("prime.csv", PRIME, profile)[2]
+    err = profiled("prime.csv", PRIME, profile)[2]
     assert "p.toml: no table has a column 'top'\np.toml: no row has 'odd | one'" in err
 
 
-def test_csv_that_is_none_is_refused(imported):
-    code, _, err = imported("prime.csv", 'a,b\n"1"2,3\n', PRIME_PROFILE)
+def test_csv_that_is_none_is_refused(profiled):
+    code, _, err = profiled("prime.csv", 'a,b\n"1"2,3\n', PRIME_PROFILE)
     assert code == 2
     assert "prime.csv: expected CSV, found another text" in err
 
@@ -186,8 +183,8 @@ TEAM_PROFILE = """constants = { model = "llama3_8b", precision = "bf16", sequenc
 """
 
 
-def test_a_wrong_mfu_is_explained_by_the_convention_of_its_table(imported, capsys):
-    code, rows, _ = imported("team.md", TEAM, TEAM_PROFILE)
+def test_a_wrong_mfu_is_explained_by_the_convention_of_its_table(profiled, capsys):
+    code, rows, _ = profiled("team.md", TEAM, TEAM_PROFILE)
     assert (code, [row["verdict"] for row in rows]) == (0, ["agrees", "agrees", "wrong", "wrong", "agrees"])
     call(["validate", "out"])
     out = capsys.readouterr().out
@@ -201,22 +198,22 @@ def test_a_wrong_mfu_is_explained_by_the_convention_of_its_table(imported, capsy
     ("lora", "expected"),
     [("rnk = 9", "unknown"), ("rank = 0", "at least 1"), ("rank = -16", "at least 1"), ('rank = "x"', "`int`")],
 )
-def test_adapters_of_a_profile_have_the_keys_of_a_case(imported, lora, expected):
-    code, _, err = imported("team.md", TEAM, TEAM_PROFILE.replace("rank = 16", lora))
+def test_adapters_of_a_profile_have_the_keys_of_a_case(profiled, lora, expected):
+    code, _, err = profiled("team.md", TEAM, TEAM_PROFILE.replace("rank = 16", lora))
     assert (code, err.count("\n")) == (2, 1)
     assert "lora" in err
     assert expected in err
 
 
-def test_adapters_on_a_projection_that_the_model_lacks_are_named(imported):
+def test_adapters_on_a_projection_that_the_model_lacks_are_named(profiled):
     profile = TEAM_PROFILE.replace("rank = 16", 'rank = 16, target_modules = ["zz_proj"]')
-    _, rows, _ = imported("team.md", TEAM, profile)
+    _, rows, _ = profiled("team.md", TEAM, profile)
     assert "unknown projection 'zz_proj'" in rows[4]["why"][0]
 
 
-def test_a_throughput_in_flops_is_none_in_tokens(imported):
+def test_a_throughput_in_flops_is_none_in_tokens(profiled):
     table = "# R\n\n| Hardware | Throughput (TFLOPs/GPU) | MFU (%) |\n|---|---|---|\n| 8 x H100 SXM | 400 | 40.4 |\n"
-    code, rows, _ = imported("t.md", table, TEAM_PROFILE.partition("[rows]")[0])
+    code, rows, _ = profiled("t.md", table, TEAM_PROFILE.partition("[rows]")[0])
     (row,) = json.loads(Path("out/t/published.json").read_text())["rows"]
     assert (code, row["metrics"]["tokens_per_second_per_device"]) == (0, None)
     assert row["metrics"]["other"]["Throughput (TFLOPs/GPU)"]["value"] == 400
