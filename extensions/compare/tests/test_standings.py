@@ -33,34 +33,6 @@ def imported(measured, speed=90.0, outcome="agrees", **contract):
                  contract=stated, measured=False)  # fmt: skip
 
 
-def with_changed(sheet, **contract):
-    return replace(sheet, contract=dict(sheet.contract) | contract)
-
-
-def test_repeats_are_one_entry_with_their_interval():
-    (standing,) = standings([run("a", 100.0), run("b", 120.0), run("c", 110.0)])
-    (entry,) = standing.entries
-    speed = entry.figures["tokens_per_second_per_device"]
-    assert (speed.median, speed.low, speed.high, speed.runs, speed.how) == (110.0, 100.0, 120.0, 3, "measured")
-    assert [sheet.name for sheet in entry.sheets] == ["b", "c", "a"]
-    speed = standings([run()])[0].entries[0].figures["tokens_per_second_per_device"]
-    assert (speed.low, speed.high) == (None, None)
-
-
-def test_contracts_are_not_ranked_together():
-    ours = run("a", 100.0)
-    made = standings([ours, with_changed(run("b", 200.0), seed="7")])
-    assert [standing.entries[0].speed for standing in made] == [200.0, 100.0]
-
-
-def test_an_imported_row_is_beside_runs_of_its_contract():
-    ours = run()
-    (standing,) = standings([imported(ours), ours])
-    assert [(entry.measured, entry.speed) for entry in standing.entries] == [(True, 100.0), (False, 90.0)]
-    assert standing.contract == ours.contract
-    assert set(standing.entries[1].stated) == {"model", "precision", "seq_len", "global_batch"}
-
-
 def test_an_imported_row_of_another_batch_or_that_says_little_is_apart():
     ours = run()
     assert [standing.measured for standing in standings([imported(ours, global_batch="99999"), ours])] == [True, False]
@@ -75,12 +47,6 @@ def test_models_with_runs_are_before_models_of_documents():
     other = replace(row, overview=tuple(replace(cell, value="a_model") if cell.key == "model" else cell
                                         for cell in row.overview))  # fmt: skip
     assert [standing.model for standing in standings([other, ours])] == [ours.cell("model").text, "a_model"]
-
-
-def test_a_figure_says_whether_it_was_printed_or_computed():
-    (standing,) = standings([imported(run())])
-    figures = standing.entries[0].figures
-    assert (figures["tokens_per_second_per_device"].how, figures["mfu_nominal"].how) == ("printed", "computed")
 
 
 def test_the_worst_run_gives_the_verdict_and_failed_runs_no_figure():
@@ -118,32 +84,6 @@ def test_entries_of_one_contract_name_the_settings_in_which_they_differ():
     assert [dict(entry.settings) for entry in entries] == [
         {"gradient_checkpointing": "false"}, {"gradient_checkpointing": "true"}]  # fmt: skip
     assert [dict(entry.settings) for entry in standings([run("a"), run("b")])[0].entries] == [{}]
-
-
-def with_price(speed, name, currency="USD"):
-    """A run with its cost and that of a training, at 3.6 an hour."""
-    rows = [Row(key=key, label=key, value=value, unit=unit) for key, value, unit in (
-        ("cost_per_million_tokens", 1000 / speed, currency), ("train_device_hours", 1e6 / speed, "h"))]  # fmt: skip
-    sheet = run(name, speed)
-    return replace(sheet, overview=(*sheet.overview, *rows))
-
-
-def test_the_cost_of_repeats_is_at_their_median_throughput():
-    (standing,) = standings([with_price(speed, str(speed)) for speed in (100.0, 200.0, 400.0, 1000.0)])
-    cost = standing.entries[0].figures["cost_per_million_tokens"]
-    assert (cost.median, cost.low, cost.high) == (1000 / 300, 1.0, 10.0)
-    assert (cost.runs, cost.how, cost.currency) == (4, "measured", "USD")
-    hours = standing.entries[0].figures["train_device_hours"]
-    assert (hours.median, hours.currency) == (1e6 / 300, "")
-
-
-def test_ranks_that_share_a_device_have_the_throughput_of_the_whole_one_too():
-    hardware = llmperf_schemas.example("result")["hardware"]
-    for share, whole in ((0.5, 220.0), (1.0, None)):
-        runs = [run(str(speed), speed, hardware=hardware | {"device_share": share}) for speed in (100.0, 120.0)]
-        figures = standings(runs)[0].entries[0].figures
-        known = figures.get("tokens_per_second_per_whole_device")
-        assert (None if known is None else (known.median, known.low, known.high)) == (whole and (whole, 200.0, 240.0))
 
 
 def test_a_disturbed_run_ranks_below_those_that_were_not():

@@ -1,17 +1,13 @@
 """The HTML report in a real browser: ranked bars, table, pages of runs and comparisons, keyboard, paper, phone."""
 
 import re
-import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.validation import read_run_result
-
-sys.path.insert(0, str(Path(__file__).parent))
 from report_pages import FAILURE, HOSTILE, html, published, sampled, some
 
 pytestmark = pytest.mark.slow

@@ -2,9 +2,7 @@
 
 import json
 import re
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import llmperf_schemas
 import pytest
@@ -20,8 +18,6 @@ from llmperf_html.document import embedded
 from llmperf_html.page import html as page_of
 from llmperf_html.run_curves import curve_of, recorded_curves
 from report_pages import FAILURE, HOSTILE, data_of, html, published, sampled, some
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 def test_one_file_that_loads_nothing(run_folder, tmp_path):
@@ -261,19 +257,9 @@ def test_a_run_that_is_named_like_the_second_of_another_name_has_its_own_address
     assert sorted(keys) == ["x", "x~2", "x~2~2", "x~3", "x~4"]
 
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-
 def test_a_throughput_of_a_rank_is_not_called_that_of_a_device():
     hardware = llmperf_schemas.example("result")["hardware"]
     page = html(some(1, hardware=hardware | {"device_share": 0.5}), "en")
     assert "tokens/s per device" not in page
     assert "a rank has 1/2 of a device; whole device 200.0" in page
     assert "whole device 100.0" not in html(some(1, hardware=hardware | {"device_share": 1.0}), "en")
-
-
-@pytest.mark.slow
-def test_a_device_that_documents_spell_differently_has_one_page(tmp_path):
-    assert call(["site", "published", "-o", str(tmp_path / "site")]) == 0
-    pages = [path.name for path in (tmp_path / "site" / "devices").iterdir()]
-    assert len([name for name in pages if "a100-sxm4-40gb" in name]) == 1

@@ -22,12 +22,6 @@ def test_a_document_becomes_a_folder(tmp_path, ran):
     assert [path.name for path in written.parent.iterdir()] == ["published.json"]
 
 
-def test_text_that_is_not_understood_is_listed_with_its_line(tmp_path, ran):
-    message = ran(0, "import", BAICHUAN, "--out", tmp_path).err.splitlines()
-    assert len(message) == 1
-    assert message[0].startswith(f"{BAICHUAN}:63: expected a table of general metrics or of results")
-
-
 def test_what_is_not_about_results_is_only_counted_in_a_long_document(tmp_path, capsys):
     around = "\n\n".join(f"## Chapter {number}\n\nwords" for number in range(30))
     results = "## Results\n\n| GPU | Kernels | TGS |\n|---|---|---|\n| H100/H200 (1x8) | TE | 3000 |\n"
@@ -71,15 +65,6 @@ def test_files_are_replaced_only_with_force(tmp_path, ran):
     assert not (tmp_path / "llama2_7b_megatron_deepspeed_a100").exists()
     assert call(["import", str(LORA), "--out", str(tmp_path), "--force"]) == 0
     assert written.read_bytes() == before
-
-
-def test_a_readme_has_the_name_of_its_folder(tmp_path):
-    for name in ("first", "the other"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "README.md").write_bytes(LORA.read_bytes())
-    sources = [str(tmp_path / name / "README.md") for name in ("first", "the other")]
-    assert call(["import", *sources, "--out", str(tmp_path / "out")]) == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["first", "the-other"]
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llmperf_published.reading.cells import memory
-from llmperf_published.reading.machine import configuration_name, hardware
-from llmperf_published.reading.markdown import blocks, plain, split_cells, withheld
+from llmperf_published.reading.markdown import blocks, plain, split_cells
 from llmperf_published.reading.numbers import broken_link, computed, figure, product
 from llmperf_published.reading.row_settings import default_of
-from llmperf_published.reading.settings import assignments, layout_in, precision_in
 from llmperf_published.reading.vocabulary import column_meaning, heading_kind, meaning
 
 
@@ -40,14 +38,6 @@ from llmperf_published.reading.vocabulary import column_meaning, heading_kind, m
 def test_figures(text, value, printed):
     result = figure(text)
     assert (result.value, result.printed, result.text) == (value, printed, text)
-
-
-@pytest.mark.parametrize("text", ["", "/", "-", "--", "---", "*", "\\", "N/A", "n.a.", "无", "none", "／", "—", "－"])
-def test_withheld_figures_have_no_value_and_keep_their_text(text):
-    assert withheld(text)
-    assert figure(text).value is None
-    assert figure(text).text == text
-    assert memory(text, "GiB").used == ()
 
 
 @pytest.mark.parametrize(
@@ -145,94 +135,6 @@ def test_cells_that_are_no_memory_are_refused(text):
     assert memory(text, None) is None
 
 
-def test_claims_on_the_global_batch():
-    (claim,) = assignments("GAS=512(GBS=1024=4M tokens)").claims
-    assert (claim.global_batch.value, claim.tokens.value, claim.tokens.scale) == (1024, 4e6, 1e6)
-    assert claim.tokens.admits(4 * 2**20)
-    for text in (
-        "(global bs = 4M tokens)",
-        "(global bs =4M tokens)",
-        "globalbs=4M tokens",
-        "（global bs ＝ 4M tokens）",
-    ):
-        (claim,) = assignments(text).claims
-        assert (claim.global_batch, claim.tokens.value) == (None, 4e6)
-    (claim,) = assignments("GBS=1024").claims
-    assert (claim.global_batch.value, claim.tokens) == (1024, None)
-
-
-@pytest.mark.parametrize(
-    ("text", "settings"),
-    [
-        ("MPE=512 LBS=12", {"seq_len": "512", "micro_batch": "12"}),
-        ("MPE=512，LBS=12", {"seq_len": "512", "micro_batch": "12"}),
-        ("ＭＰＥ＝５１２；ＬＢＳ＝１２", {"seq_len": "512", "micro_batch": "12"}),
-        ("数据精度=fp16, local_batchsize=4", {"precision": "fp16", "micro_batch": "4"}),
-        ('sharding="stage1", pipline_parallel_degree=4', {"sharding_stage": "stage1", "pipeline_parallel": "4"}),
-        ("flash_attention=True, recompute=False", {"attention": "True", "gradient_checkpointing": "False"}),
-        ("/", {}),
-        ("", {}),
-    ],
-)
-def test_settings(text, settings):
-    result = assignments(text)
-    assert (result.settings, result.rest) == (settings, [])
-
-
-def test_text_that_is_no_setting_is_kept():
-    assert assignments("GAS=64, see the script").rest == ["see the script"]
-    assert assignments("GAS=64, GAS=32").rest == ["GAS=32"]
-
-
-def test_layouts_of_texts():
-    assert layout_in("ZeRO-DP O3, DP_SIZE=8").sharding_stage == 3
-    assert layout_in("ZeRO-DP O3, DP_SIZE=8").data_parallel == 8
-    assert layout_in("deepspeed ZeRO stage 2").sharding_stage == 2
-    assert layout_in("deepspeed ZeRO-DP").sharding_stage is None
-    assert layout_in('sharding="stage2", sharding_degree=8').sharding_degree == 8
-    assert layout_in("TP2PP4SH1SP1").sharding_stage == 1
-    assert layout_in("TP2SP2").other == {"SP": 2}
-
-
-@pytest.mark.parametrize(
-    ("text", "device", "nodes", "each", "memory"),
-    [
-        ("A100单机8卡（1x8）", "A100", 1, 8, None),
-        ("A100单机8卡（1x8*80G）", "A100", 1, 8, 80),
-        ("H800 2机16卡（2x8）", "H800", 2, 8, None),
-        ("A100单机单卡（1x1）", "A100", 1, 1, None),
-        ("R300单机8卡", "R300", 1, 8, None),
-        ("BI-V150两机32卡", "BI-V150", 2, 16, None),
-        ("H100 4 nodes, 32 GPUs (4x8)", "H100", 4, 8, None),
-        ("昆仑芯 R300 1x8", "R300", 1, 8, None),
-        ("MI300X 8 GPUs, single node", "MI300X", 1, 8, None),
-        ("somewhere", None, None, None, None),
-        ("", None, None, None, None),
-    ],
-)
-def test_machines(text, device, nodes, each, memory):
-    result = hardware(text, None)
-    assert (result.device, result.nodes, result.devices_per_node, result.device_memory) == (device, nodes, each, memory)
-
-
-@pytest.mark.parametrize(
-    ("text", "device", "memory", "grid", "degrees"),
-    [
-        ("config_A100x1x8.py", "A100", None, (1, 8), {}),
-        ("config_TP2PP4SH1SP1A10080Gx1x8", "A100", 80, (1, 8), {"TP": 2, "PP": 4, "SH": 1, "SP": 1}),
-        ("config_TP1PP1SH2SP8A10040Gx1x8", "A100", 40, (1, 8), {"TP": 1, "PP": 1, "SH": 2, "SP": 8}),
-        ("config_H80080Gx2x8", "H800", 80, (2, 8), {}),
-        ("config_H20141Gx1x8", "H20", 141, (1, 8), {}),
-        ("config_R300x1x8", "R300", None, (1, 8), {}),
-        ("config", None, None, (None, None), {}),
-    ],
-)
-def test_names_of_configurations(text, device, memory, grid, degrees):
-    result = configuration_name(text, 1)
-    assert (result.device, result.memory, (result.nodes, result.devices_per_node)) == (device, memory, grid)
-    assert result.degrees == degrees
-
-
 def test_headings_of_many_signs_end():
     """A pattern that backtracks takes ten minutes for these, for which a linear one takes milliseconds."""
     result = blocks(["# " + "#" * 9900 + "x"] * 2000 + ["## Performance ##"])
@@ -246,15 +148,6 @@ def test_defaults_of_sentences():
     assert default_of("the default is 4,096") == 4096
     assert default_of("64 = LBS x GAS x data parallel") == 64
     assert default_of("见脚本 config_A100x1x8.py") is None
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("fp16", "fp16"), ('fp16, level="O2"', "fp16"), ("BF16", "bf16"), ("amp", None), ("fp32/amp/fp16", None),
-     ("", None), (None, None), ("float32", "fp32")],
-)  # fmt: skip
-def test_precision(text, expected):
-    assert precision_in(text) == expected
 
 
 def test_words_mean_the_same_in_both_languages():

@@ -36,6 +36,7 @@ def test_the_example_prints_what_the_guide_says(tmp_path, monkeypatch, ran):
 @pytest.mark.parametrize("text", re.findall(r"`([^`]+)`", GUIDE.split("| withheld")[0].rsplit("\n", 1)[1]))
 def test_what_the_guide_calls_withheld_is(text):
     assert withheld(text)
+    assert figure(text).value is None
 
 
 def test_the_expression_of_the_guide_is_computed():

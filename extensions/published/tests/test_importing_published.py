@@ -49,17 +49,6 @@ def test_tables_come_back_cell_by_cell(path, tmp_path):
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
-def test_tables_come_back_for_a_markdown_library_too(path, imported):
-    markdown_it = pytest.importorskip("markdown_it")
-
-    def cells(text):
-        tokens = markdown_it.MarkdownIt("commonmark").enable("table").parse(text)
-        return [token.content for token in tokens if token.type == "inline" and token.level == 4]
-
-    assert cells(published_markdown(imported[path.stem], "zh")) == cells(path.read_text(encoding="utf-8"))
-
-
-@pytest.mark.parametrize("path", DOCUMENTS, ids=NAMES)
 def test_what_is_shipped_is_what_is_imported(path, imported):
     shipped = (DATA / path.stem / "published.json").read_bytes()
     again = "llmperf import tests/published_documents/*.md --out src/llmperf_published/data --force"

@@ -5,6 +5,8 @@ from published_tables import A100, X1, table, value
 
 MACHINE = "hardware.device hardware.nodes hardware.devices_per_node"
 LAYOUT = "parallelism.tensor_parallel parallelism.pipeline_parallel parallelism.data_parallel"
+CONFIGURATION = " ".join(f"configuration_name.{name}" for name in (
+    "device", "memory", "nodes", "devices_per_node", "degrees"))  # fmt: skip
 SPEEDS = "metrics.tokens_per_second_per_device metrics.tokens_per_second"
 H100_SXM, A100_SXM = "NVIDIA H100-SXM5-80GB", "NVIDIA A100-SXM4-80GB"
 ON = "# NVIDIA results\n## Hardware environment\n- Accelerator: {}\n## Performance metrics"
@@ -34,7 +36,9 @@ TABLES = {
         ("X14机32卡（4x8）", "X1", 4, 8), ("X4 机器 (4x8)", "X4", 4, 8), ("\\*单机8卡（1x8）", None, 1, 8),
         ("X1单机8卡（1x8）（pretrain）", "X1", 1, 8), ("Atlas 800T A2单机8卡（1x8）", "Atlas 800T A2", 1, 8),
         ("X1 2 nodes x 8 GPUs", "X1", 2, 8), ("X1 4 nodes × 8 GPUs", "X1", 4, 8), ("X1 2机×8卡", "X1", 2, 8),
-        ("X1 2 nodes, 8 GPUs each", "X1", 2, None), ("X1 2 nodes 16 gpus", "X1", 2, None)]),
+        ("X1 2 nodes, 8 GPUs each", "X1", 2, None), ("X1 2 nodes 16 gpus", "X1", 2, None), ("X1单机8卡", "X1", 1, 8),
+        ("BI-V150两机32卡", "BI-V150", 2, 16), ("X1 4 nodes, 32 GPUs (4x8)", "X1", 4, 8),
+        ("X1 8 GPUs, single node", "X1", 1, 8)]),
     "names of devices are read whole": (ON.format("NVIDIA A100-SXM4-40GB"), "configuration | token/p/s", "{} | 2868",
                                         MACHINE, [
         ("MLU单机8卡（1x8）", "MLU", 1, 8), ("MLU370-X8 (1x8)", "MLU370-X8", 1, 8), ("910 1*8p", "910", 1, 8),
@@ -100,14 +104,40 @@ TABLES = {
     "degrees beside a stage of ZeRO": (
         "# Results", "Parallelism | TGS", "{} | 100", f"{LAYOUT} parallelism.sharding_stage",
         [("zero1(dp2)+tp2+pp4", 2, 4, 2, 1), ("ZeRO-3, TP8", 8, None, None, 3), ("zero2(dp8)", None, None, 8, 2),
-         ("zero3", None, None, None, 3)]),
+         ("zero3", None, None, None, 3), ("ZeRO-DP O3, DP_SIZE=8", None, None, 8, 3),
+         ("deepspeed ZeRO stage 2", None, None, None, 2), ("deepspeed ZeRO-DP", None, None, None, None),
+         ('sharding="stage1", pipline_parallel_degree=4', None, 4, None, 1), ("TP2PP4SH1SP1", 2, 4, None, 1)]),
     "degrees joined to a stage": (
         "# Results", "模型 | 分布式策略 | 速度(`tokens/card/sec`) | 显存占用 (MB)", "a | {} | 1980 | 64323",
         "parallelism.tensor_parallel parallelism.sharding_degree parallelism.sharding_stage",
         [("tp2sd4_stage2", 2, 4, 2)]),
     "degrees in any order and experts": (
         X1, "配置 | parallel | token/p/s", "X1 (1x8) | {} | 100", f"{LAYOUT} parallelism.other",
-        [("PP2DP2EP4TP8", 8, 2, 2, {"EP": 4})]),
+        [("PP2DP2EP4TP8", 8, 2, 2, {"EP": 4}), ("TP2SP2", 2, None, None, {"SP": 2})]),
+    "withheld figures": (
+        "# Results", "GPUs | TGS | mem | loss", "8 | {} | {} | 2.0", f"metrics.memory.used unread {SPEEDS}", [
+        (text, (), [], None, None) for text in (
+            "/", "-", "--", "---", "*", "\\", "N/A", "n.a.", "无", "none", "／", "—", "－")]),
+    "claims on the global batch": (
+        X1, "配置 | fix_hp | token/p/s", "X1 (1x8) | {} | 100", "claims.0.global_batch claims.0.tokens", [
+        ("GAS=512(GBS=1024=4M tokens)", 1024, 4e6), ("GBS=1024", 1024, None),
+        *((text, None, 4e6) for text in ("(global bs = 4M tokens)", "(global bs =4M tokens)", "globalbs=4M tokens",
+                                         "（global bs ＝ 4M tokens）"))]),
+    "names of configurations": (
+        "# Results", "configuration | config | token/p/s", "A100 (1x8) | {} | 100", CONFIGURATION, [
+        ("config_A100x1x8.py", "A100", None, 1, 8, {}), ("config_H80080Gx2x8", "H800", 80, 2, 8, {}),
+        ("config_TP2PP4SH1SP1A10080Gx1x8", "A100", 80, 1, 8, {"TP": 2, "PP": 4, "SH": 1, "SP": 1}),
+        ("config_TP1PP1SH2SP8A10040Gx1x8", "A100", 40, 1, 8, {"TP": 1, "PP": 1, "SH": 2, "SP": 8}),
+        ("config_H20141Gx1x8", "H20", 141, 1, 8, {}), ("config_R300x1x8", "R300", None, 1, 8, {})]),
+    "precisions": (
+        "# Results", "configuration | precision | token/p/s", "A100 (1x8) | {} | 100", "precision", [
+        ("fp16", "fp16"), ('fp16, level="O2"', "fp16"), ("BF16", "bf16"), ("amp", None), ("fp32/amp/fp16", None),
+        ("", None), ("float32", "fp32")]),
+    "settings in a cell": (
+        X1, "配置 | fix_hp | token/p/s", "X1 (1x8) | {} | 100", "batch.seq_len batch.micro_batch precision unread", [
+        *((text, 512, 12, None, []) for text in ("MPE=512 LBS=12", "MPE=512，LBS=12", "ＭＰＥ＝５１２；ＬＢＳ＝１２")),
+        ("数据精度=fp16, local_batchsize=4", None, 4, "fp16", []), ("/", None, None, None, []),
+        ("LBS=64, see the script", None, 64, None, "see the script"), ("LBS=64, LBS=32", None, 64, None, "LBS=32")]),
     "settings joined by a plus are two": (
         "# Results", "parallel | TGS", "{} | 100", "parallelism.tensor_parallel parallelism.sharding_degree",
         [("TP=4+FSDP=2", 4, 2)]),
