@@ -83,7 +83,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     began, found = time.monotonic(), 0
-    Ranks.program = [__file__, "--serve"]
+    Ranks.program = (sys.executable, "-P", __file__, "--serve")
     print("| Seeded fault | Framework | Found after | Cases | Found as | Smallest case |")
     print("|---|---|---:|---:|---|---|", flush=True)
     names = options.only or list(FAULTS)

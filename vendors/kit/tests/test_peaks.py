@@ -76,7 +76,7 @@ OTHER = ENTRY.replace("Acme A1", "Acme A2").replace("A1-16GB", "A2-16GB")
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
-        (("source", "sauce"), r"device\[0\]: unknown key 'sauce'; did you mean 'source'.*; the entry is skipped"),
+        (("source", "sauce"), r"device\[0\] \(Acme A1\): unknown key 'sauce'; did you mean 'source'.*; the entry is"),
         (("25", "-25"), r"device\[0\] \(Acme A1\): .*dense_tflops.*; the entry is skipped"),
         (('date = "2026-01"\n', ""), r"device\[0\] \(Acme A1\): .*date.*; the entry is skipped"),
     ],

@@ -85,7 +85,9 @@ def check_table(table: Any, kind: type, where: str) -> None:
 def _check_choices(value: Any, annotation: Any, where: str) -> None:
     """UserError for a text that is not among the values of its field, or of an entry of its field's list."""
     options = typing.get_args(annotation)
-    if typing.get_origin(annotation) is typing.Literal:
+    if type(None) in options and len(options) == 2:
+        _check_choices(value, options[options[0] is type(None)], where)
+    elif typing.get_origin(annotation) is typing.Literal:
         if isinstance(value, str) and value not in options:
             raise UserError(f"{where}: expected one of {', '.join(map(str, options))}, found {value!r}")
     elif typing.get_origin(annotation) is tuple and isinstance(value, list):

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import llmperf
-from llmperf.launching import package_versions
+from llmperf.launching import package_versions, python_module
 from llmperf_inspect import model_text
 
 from llmperf_fuzz.cases import NAME, DrawnCase, options_of
 from llmperf_fuzz.search import Found
-from llmperf_fuzz.trials import PYTHON, Outcome, Trained, compared
+from llmperf_fuzz.trials import Outcome, Trained, compared
 
 
 def write_report(folder: Path, found: Found, case: DrawnCase, command: str) -> dict[str, Any]:
@@ -51,7 +51,7 @@ def write_report(folder: Path, found: Found, case: DrawnCase, command: str) -> d
 def ran(words: Sequence[str], log: Path) -> Trained:
     """The figures of a run in a process of its own."""
     with log.open("ab") as errors:
-        command = [*PYTHON, "-m", "llmperf", *words, "--json"]
+        command = [*python_module("llmperf"), *words, "--json"]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors)
     try:
         result: Mapping[str, Any] = json.loads(done.stdout)["result"]

@@ -7,7 +7,6 @@ import math
 import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, Literal
 
 import llmperf
 from llmperf.errors import UserError
-from llmperf.launching import create_run_folder, end_with_parent
+from llmperf.launching import create_run_folder, end_with_parent, python_module
 from llmperf.types import FailureRecord, PhaseRecord, Plan, StepRecord
 
 from llmperf_fuzz.cases import DrawnCase, case_of, templates
@@ -85,13 +84,12 @@ def compared(layout: Trained, alone: Trained, precision: str = "fp32") -> Outcom
 
 NORMS_APART = 1e-3
 """Relative difference of the gradient norms that ranks report, from which they disagree."""
-PYTHON = [sys.executable, *(["-P"] if sys.version_info >= (3, 11) else [])]
 
 
 class Ranks:
     """The programs and their ranks."""
 
-    program: ClassVar = ["-m", "llmperf_fuzz.rank_server"]
+    program: ClassVar = python_module("llmperf_fuzz.rank_server")
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="llmperf-fuzz-")
@@ -129,7 +127,7 @@ class Ranks:
     def _started(self, arguments: list[str]) -> subprocess.Popen[str]:
         with (Path(self._folder.name) / "program.log").open("ab") as log:
             return subprocess.Popen(
-                [*PYTHON, *self.program, *arguments],
+                [*self.program, *arguments],
                 env={**os.environ, "OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

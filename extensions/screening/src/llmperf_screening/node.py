@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +14,7 @@ from typing import Any
 
 from llmperf import convert, encode_pretty
 from llmperf.errors import UserError
+from llmperf.launching import python_module
 from llmperf.types import PairEnd
 
 from llmperf_screening.network import Listener, contact, free_port, transfer_as_client, transfer_as_server
@@ -109,7 +109,7 @@ class NodeScreening:
         """The answer of the process that measures, which is started when it is first needed."""
         if self._measuring is None:
             self._measuring = subprocess.Popen(
-                [sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", "llmperf_screening.measure"],
+                python_module("llmperf_screening.measure"),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 bufsize=0,

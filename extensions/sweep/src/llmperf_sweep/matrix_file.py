@@ -20,8 +20,6 @@ MOST_CELLS = 10_000
 """Combinations of a matrix file, and runs, that are accepted."""
 AXES = {"case": "cases", "vendor": "vendors", "framework": "frameworks", "devices": "devices"}
 """Axes other than settings: the key in `exclude` and `include`, and the key of the list of values."""
-ORDERS = ("cheapest", "file")
-"""Orders that a matrix file may ask for."""
 OWN_LISTS = {"tuning.framework": "frameworks", "tuning.devices": "devices"}
 """Settings that have a list of their own."""
 
@@ -131,8 +129,6 @@ def read_matrix(path: Path) -> Matrix:
     where = str(path)
     table = read_toml(path)
     table |= {key: [table[key]] for key in AXES.values() if not isinstance(table.get(key, []), list)}
-    if table.get("order", ORDERS[0]) not in ORDERS:
-        raise UserError(f"{where}: order: expected one of {', '.join(ORDERS)}, found {table['order']!r}")
     for key in ("repeats", "retries", "tasks"):
         value = table.get(key, 1)
         if isinstance(value, bool) or not isinstance(value, int):

@@ -13,12 +13,12 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from llmperf.errors import Interrupted, Terminated, UserError
+from llmperf.launching import python_module
 from llmperf.types import Node, NodeCommand, NodeRequest, Submission
 
 from llmperf_inside.bridge import COMMAND, GATE
@@ -78,12 +78,9 @@ class InsideLauncher:
 
 
 def _bridge(node: NodeCommand) -> NodeCommand:
-    argv = (*_PYTHON, "llmperf_inside.bridge")
+    argv = python_module("llmperf_inside.bridge")
     command = json.dumps({"node": node.node_rank, "argv": node.argv, "env": dict(node.env)})
     return NodeCommand(node_rank=node.node_rank, host=node.host, argv=argv, env={COMMAND: command})
-
-
-_PYTHON = (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m")
 
 
 def _control(member: Membership, options: InsideOptions, submission: Submission, say: Callable[[str], None]) -> int:
@@ -104,7 +101,7 @@ def _control(member: Membership, options: InsideOptions, submission: Submission,
             GATE: str(gate.open_bridges()),
             ADDRESSES: json.dumps(addresses),
         }
-        argv = [*_PYTHON, "llmperf", *submission.command]
+        argv = [*python_module("llmperf"), *submission.command]
         with subprocess.Popen(argv, env=env, start_new_session=True) as process:
             while True:
                 try:

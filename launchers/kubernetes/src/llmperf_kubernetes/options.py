@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 from llmperf import read_options
-from llmperf.errors import UserError, unknown
+from llmperf.errors import UserError
 from llmperf.types.units import Count, Positive
 
 WHERE = "launchers.kubernetes"
@@ -22,9 +22,6 @@ Kind: TypeAlias = Literal["TrainJob", "JobSet"]
 Pull: TypeAlias = Literal["Always", "IfNotPresent", "Never"]
 Operator: TypeAlias = Literal["Exists", "Equal"]
 Effect: TypeAlias = Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-CHOICES = {"kind": get_args(Kind), "image_pull_policy": get_args(Pull), "operator": get_args(Operator),
-           "effect": get_args(Effect)}  # fmt: skip
-"""The words that an option may have, by its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +115,6 @@ class Options:
 
 def checked_options(table: Mapping[str, Any]) -> Options:
     """The options of a table; UserError that names the key, what was expected and what was found."""
-    _check_entries(table)
     options = read_options(table, Options, WHERE)
     if options.kubeconfig is not None and not Path(options.kubeconfig).expanduser().is_file():
         raise UserError(f"{WHERE}.kubeconfig: expected a file, found no {options.kubeconfig}")
@@ -155,24 +151,6 @@ def checked_options(table: Mapping[str, Any]) -> Options:
     if repeated := next((mount for mount in mounts if mounts.count(mount) > 1), None):
         raise UserError(f"{WHERE}.volumes: {repeated} is mounted twice")
     return options
-
-
-def _check_entries(table: Mapping[str, Any]) -> None:
-    """UserError for a wrong key in a volume or a toleration, and for a word that is not among the choices."""
-    for key, kind in (("volumes", Volume), ("tolerations", Toleration)):
-        entries = table.get(key)
-        for place, entry in enumerate(entries if isinstance(entries, Sequence) else (), 1):
-            where = f"{WHERE}.{key}, number {place}"
-            if isinstance(entry, Mapping):
-                _check_choices(entry, where)
-                read_options(entry, kind, where)
-    _check_choices(table, WHERE)
-
-
-def _check_choices(table: Mapping[str, Any], where: str) -> None:
-    for key, choices in CHOICES.items():
-        if isinstance(word := table.get(key), str) and word not in choices:
-            raise unknown(f"{where}.{key}", "choice", word, choices)
 
 
 def _check_quantity(text: str, where: str) -> None:

@@ -6,13 +6,13 @@ import json
 import re
 import secrets
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from llmperf import read_options
 from llmperf.errors import UserError
+from llmperf.launching import python_module
 from llmperf.types import Node, NodeCommand, NodeRequest
 
 WHERE = "[launchers.ray]"
@@ -160,7 +160,10 @@ class RayLauncher:
         first = nodes[0]
         return [
             NodeCommand(
-                node_rank=first.node_rank, host=first.host, argv=_python("llmperf_ray.bridge"), env={COMMANDS: text}
+                node_rank=first.node_rank,
+                host=first.host,
+                argv=python_module("llmperf_ray.bridge"),
+                env={COMMANDS: text},
             )
         ]
 
@@ -181,7 +184,7 @@ class RayLauncher:
 
     def _reserve(self, wanted: Mapping[str, Any]) -> Mapping[str, Any]:
         process = self._reservation = subprocess.Popen(
-            _python("llmperf_ray.reservation"),
+            python_module("llmperf_ray.reservation"),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -203,8 +206,3 @@ class RayLauncher:
             raise UserError(f"{WHERE}: the process that reserves nodes ended with exit code {process.returncode}")
         answer: Mapping[str, Any] = json.loads(line)
         return answer
-
-
-def _python(module: str) -> tuple[str, ...]:
-    """The argv that runs a module with this Python, off the current folder where that is possible."""
-    return (sys.executable, *(("-P",) if sys.version_info >= (3, 11) else ()), "-m", module)

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, get_args
 
 import msgspec
-from llmperf import convert, read_toml
+from llmperf import read_options, read_toml
 from llmperf.errors import UserError, unknown
 from llmperf.types.devices import Confidence, DeviceInfo, Dtype, Offers, PeakFlops, Probe, normalised
 from llmperf.types.rates import DeviceRates, LinkRate
@@ -126,9 +126,6 @@ class PeakTable:
 
 def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
     if isinstance(table, dict):
-        keys = [entry_field.name for entry_field in fields(PeakEntry)]
-        for key in table.keys() - set(keys):
-            raise unknown(where, "key", key, keys)
         where = f"{where} ({table.get('model')})"
         figures, precisions = table.get("dense_tflops"), table.get("precisions")
         if isinstance(figures, dict):
@@ -137,7 +134,7 @@ def _entry(table: Any, where: str, problems: list[str]) -> PeakEntry:
         if isinstance(precisions, list):
             known = _known_dtypes({str(dtype): None for dtype in precisions}, f"{where}: precisions", problems)
             table = {**table, "precisions": known}
-    return convert(table, PeakEntry, where)
+    return read_options(table, PeakEntry, where)
 
 
 def _known_dtypes(figures: Mapping[str, Any], where: str, problems: list[str]) -> list[str]:
@@ -226,7 +223,7 @@ class RateTable:
             raise unknown(str(path), "key", key, ["assumption"])
         by_name: dict[str, Assumption] = {}
         for place, table in enumerate(document.get("assumption", [])):
-            assumption = _assumption(table, f"{path}: assumption[{place}]")
+            assumption = read_options(table, Assumption, f"{path}: assumption[{place}]")
             for model in assumption.models:
                 if peaks.find(model) is None:
                     known = [entry.model for entry in peaks.entries]
@@ -257,13 +254,6 @@ class RateTable:
             date=assumption.date,
             overhead_bytes=None if assumption.overhead_gib is None else round(assumption.overhead_gib * 2**30),
         )
-
-
-def _assumption(table: Any, where: str) -> Assumption:
-    keys = [field.name for field in fields(Assumption)]
-    for key in table.keys() - set(keys) if isinstance(table, dict) else ():
-        raise unknown(where, "key", key, keys)
-    return convert(table, Assumption, where)
 
 
 def _achieved(entry: PeakEntry, efficiency: Mapping[Any, float]) -> dict[str, float]:

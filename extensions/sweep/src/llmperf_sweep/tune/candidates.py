@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 from llmperf import write_bytes
 from llmperf.errors import UserError
-from llmperf.launching import end_with_parent
+from llmperf.launching import end_with_parent, python_module
 
 from llmperf_sweep.tune.space import Candidate, given
 
@@ -35,12 +34,10 @@ class Ended:
 
 def llmperf(words: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> Ended:
     """Run `llmperf WORDS`, with standard error in a file. The process ends with this one, also if that is killed."""
-    command = [sys.executable, "-P", "-m", "llmperf", *words] if sys.version_info >= (3, 11) else \
-        [sys.executable, "-m", "llmperf", *words]  # fmt: skip
     with log.open("ab") as errors:
         begin = errors.tell()
         process = subprocess.Popen(
-            command,
+            [*python_module("llmperf"), *words],
             stdout=subprocess.PIPE,
             stderr=errors,
             env={**os.environ, **(env or {})},
