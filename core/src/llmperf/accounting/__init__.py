@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from llmperf.accounting.parameters import stage_parameters as stage_parameters
     from llmperf.accounting.precisions import precision_recipe as precision_recipe
     from llmperf.accounting.precisions import products_dtype as products_dtype
+    from llmperf.accounting.precisions import weighted_peak as weighted_peak
     from llmperf.accounting.precisions import weighted_peaks as weighted_peaks
+    from llmperf.accounting.precisions import work_shares as work_shares
     from llmperf.accounting.rank_layout import layout_text as layout_text
     from llmperf.accounting.routing import MOST_EXPERTS as MOST_EXPERTS
     from llmperf.accounting.routing import MOST_SKEW as MOST_SKEW

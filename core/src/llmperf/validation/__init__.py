@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     from llmperf.validation.plugin_data import known_case as known_case
     from llmperf.validation.plugin_data import known_library as known_library
     from llmperf.validation.plugin_data import known_model as known_model
-    from llmperf.validation.plugin_data import published_device as published_device
     from llmperf.validation.plugin_data import vendor_catalogue as vendor_catalogue
     from llmperf.validation.plugin_data import vendor_trouble as vendor_trouble
     from llmperf.validation.reading import pointer as pointer

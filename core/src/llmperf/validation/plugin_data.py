@@ -10,7 +10,7 @@ from llmperf.errors import LlmperfError, UserError
 from llmperf.plugins.discovery import Found, discover, find, names
 from llmperf.plugins.facts import catalogue
 from llmperf.plugins.loading import Plugins, plugins_for
-from llmperf.types import Case, FlopCount, Lora, Model, Result, Workload
+from llmperf.types import Case, FlopCount, Lora, Model, Workload
 from llmperf.types.devices import DeviceInfo, Dtype, Offers, PeakFlops, device_names, normalised
 
 if TYPE_CHECKING:
@@ -107,13 +107,6 @@ def _vendor(vendor: str) -> VendorCatalogue | str | None:
         return str(error)
     devices = tuple((device, probe.offers) for probe in probes for device in probe.devices)
     return VendorCatalogue(vendor, devices, plugins) if devices else None
-
-
-def published_device(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
-    """The device as its vendor publishes it; None where the plugin is not installed or does not know the device."""
-    catalogue = vendor_catalogue(result.hardware.vendor)
-    device = catalogue.exact(result.hardware.device_model) if catalogue else None
-    return (catalogue, device) if catalogue and device else None
 
 
 @cache

@@ -28,9 +28,9 @@ def llmperf_rules(kind: str | None) -> Iterable[Rule]:
         return []
     from llmperf.validation import rules_in
 
-    from llmperf_verify.rules import device_figures, experts, loss, provenance
+    from llmperf_verify.rules import device_figures, experts, loss, provenance, recipes
 
-    of_documents = device_figures, experts, loss, provenance
+    of_documents = device_figures, experts, loss, provenance, recipes
     if kind in ("result", "plan"):
         return rules_in(*of_documents)
     from llmperf_verify import first_losses

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from llmperf.results.disturbances import all_disturbed, clock_fall, costly_stragglers, lacks_memory, other_programs
 from llmperf.types import Model, Result, Text, Violation
@@ -12,9 +11,6 @@ from llmperf.types.hosts import FAULTS
 from llmperf.types.result import CLOCK_FALL, OTHER_CPU_SHARE
 from llmperf.validation.reading import shown
 from llmperf.validation.violations import figure, rule
-
-if TYPE_CHECKING:
-    from llmperf.types import Plan
 
 
 @rule("LP401", "error", "No device holds more memory than it has")
@@ -151,16 +147,6 @@ def waits_fit(result: Result) -> Iterator[Violation]:
         elif straggler.node_rank != node:
             where = f"/waiting/stragglers/{index}/node_rank"
             yield where, Text("expected {}, where rank {} runs, found {}", node, straggler.rank, straggler.node_rank)
-
-
-@rule("LP223", "warning", "Nodes are different machines", "plan")
-def different_machines(plan: Plan) -> Iterator[Violation]:
-    first: dict[str, int] = {}
-    for place, node in enumerate(plan.nodes):
-        if (known := first.setdefault(node.address, place)) != place:
-            message = Text("expected an address other than that of node {}, found {}", known, node.address)
-            yield f"/nodes/{place}/address", message
-            return
 
 
 @rule("LP222", "note", "No rank made the others wait for long")

@@ -14,6 +14,7 @@ from llmperf.types import DeviceInfo, Result, Text, Violation
 from llmperf.types.devices import normalised
 from llmperf.validation import (
     MEMORY_SLACK,
+    VendorCatalogue,
     about,
     close,
     deviates,
@@ -23,7 +24,6 @@ from llmperf.validation import (
     installed_vendors,
     is_own,
     printable,
-    published_device,
     rule,
     shown,
     vendor_catalogue,
@@ -32,6 +32,13 @@ from llmperf.validation import (
 
 if TYPE_CHECKING:
     from llmperf.types import Plan
+
+
+def published_device(result: Result) -> tuple[VendorCatalogue, DeviceInfo] | None:
+    """The device as its vendor publishes it; None where the plugin is not installed or does not know the device."""
+    catalogue = vendor_catalogue(result.hardware.vendor)
+    device = catalogue.exact(result.hardware.device_model) if catalogue else None
+    return (catalogue, device) if catalogue and device else None
 
 
 @rule("LP307", "error", "A peak is the named device's own")
@@ -239,6 +246,16 @@ def own_uuids(plan: Plan) -> Iterator[Violation]:
         if device.uuid is not None and first.setdefault(device.uuid, place) != place:
             expected = Text("expected a UUID other than that of device {}", first[device.uuid])
             yield f"/probe/devices/{place}/uuid", Text("{}, found {}", expected, shown(device.uuid))
+
+
+@rule("LP223", "warning", "Nodes are different machines", "plan")
+def different_machines(plan: Plan) -> Iterator[Violation]:
+    first: dict[str, int] = {}
+    for place, node in enumerate(plan.nodes):
+        if (known := first.setdefault(node.address, place)) != place:
+            message = Text("expected an address other than that of node {}, found {}", known, node.address)
+            yield f"/nodes/{place}/address", message
+            return
 
 
 @rule("LP664", "warning", "A device is busy while it computes")

@@ -1,0 +1,96 @@
+"""Peaks of low confidence, and MFU of recipes that emulate products or have them in two dtypes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from llmperf.accounting import known_conventions, precision_recipe, weighted_peak, work_shares
+from llmperf.types import Result, Text, Violation
+from llmperf.types.flop_counts import Mfu, WeightedPeak
+from llmperf.validation import deviates, figure, rule, shown
+
+from llmperf_verify.rules.device_figures import published_device
+
+
+@rule("LP310", "note", "A peak is from a datasheet or was measured")
+def peak_is_reliable(result: Result) -> Iterator[Violation]:
+    for index, mfu in enumerate(result.mfu):
+        if mfu.peak_confidence == "low":
+            source = Text("source: {}", shown(mfu.peak_source))
+            yield f"/mfu/{index}/peak_confidence", Text("expected datasheet or measured, found low; {}", source)
+            return
+
+
+PEAK = "peak_flops_per_second"
+
+
+@rule("LP321", "error", "An emulated run has no MFU")
+def emulated_run_has_no_mfu(result: Result) -> Iterator[Violation]:
+    asked = result.tuning.emulate_precision
+    if result.emulated != asked:
+        flags = (str(flag).lower() for flag in (asked, result.emulated))
+        yield "/emulated", Text("expected {} (tuning.emulate_precision), found {}", *flags)
+    recipe = precision_recipe(result.contract.precision)
+    if result.emulated and recipe.products != "fp8":
+        yield "/emulated", Text("expected false ({} has no products in fp8), found true", recipe.name)
+    if not result.emulated:
+        return
+    for index, mfu in enumerate(result.mfu):
+        for name in ("peak_flops_per_second", "value", "of_measured_peak", "of_weighted_peak"):
+            if (found := getattr(mfu, name)) is not None:
+                yield f"/mfu/{index}/{name}", Text("expected null (products are emulated), found {}", figure(found))
+
+
+@rule("LP322", "error", "MFU of the work-weighted peak is recomputed")
+def weighted_peak_follows(result: Result) -> Iterator[Violation]:
+    throughput = result.metrics.tokens_per_second_per_device
+    for index, mfu in enumerate(result.mfu):
+        path, peak = f"/mfu/{index}", mfu.weighted_peak
+        if peak is not None:
+            yield from _parts(result, mfu, peak, f"{path}/weighted_peak")
+        if peak is None or throughput is None or not peak.flops_per_second:
+            if mfu.of_weighted_peak is not None:
+                found = figure(mfu.of_weighted_peak)
+                message = Text("expected null (no throughput or no weighted peak), found {}", found)
+                yield f"{path}/of_weighted_peak", message
+            continue
+        because = f"{figure(throughput)} x {figure(mfu.flops_per_token)} / {figure(peak.flops_per_second)}"
+        if mfu.of_weighted_peak is None:
+            yield f"{path}/of_weighted_peak", Text("expected a number ({}), found null", because)
+            continue
+        expected = throughput * mfu.flops_per_token / peak.flops_per_second
+        yield from deviates(f"{path}/of_weighted_peak", mfu.of_weighted_peak, expected, because)
+        if mfu.of_weighted_peak > 1:
+            yield f"{path}/of_weighted_peak", Text("expected at most 1, found {}", figure(mfu.of_weighted_peak))
+
+
+def _parts(result: Result, mfu: Mfu, peak: WeightedPeak, path: str) -> Iterator[Violation]:
+    recipe = precision_recipe(result.contract.precision)
+    if not recipe.mixed:
+        yield path, Text("expected null ({} has all products in {}), found a peak", recipe.name, recipe.products)
+        return
+    if mfu.convention not in known_conventions():  # LP303 reports it
+        return
+    shares = work_shares(result.model, result.contract, mfu.convention)
+    found = {part.dtype: part for part in peak.parts}
+    if list(found) != list(shares) or len(peak.parts) != len(shares):
+        parts = ", ".join(part.dtype for part in peak.parts[:5]) or Text("none")
+        yield f"{path}/parts", Text("expected {} ({}), found {}", ", ".join(shares), recipe.name, parts)
+        return
+    published = published_device(result)
+    for place, part in enumerate(peak.parts):
+        where = f"{path}/parts/{place}"
+        because = Text("{}, counted from the model", part.dtype)
+        yield from deviates(f"{where}/share", part.share, shares[part.dtype], because)
+        if published is not None and (peak_of_part := published[0].peak(published[1], part.dtype)) is not None:
+            expected = peak_of_part.flops_per_second * result.hardware.device_share
+            of = Text("{}, {}", published[1].model, part.dtype)
+            yield from deviates(f"{where}/{PEAK}", part.peak_flops_per_second, expected, of)
+        if part.dtype == recipe.products and mfu.peak_flops_per_second is not None:
+            whole = mfu.peak_flops_per_second
+            yield from deviates(f"{where}/{PEAK}", part.peak_flops_per_second, whole, PEAK)
+    if all(part.peak_flops_per_second for part in peak.parts):
+        known = {part.dtype: (part.peak_flops_per_second, part.peak_source) for part in peak.parts}
+        expected = weighted_peak({part.dtype: part.share for part in peak.parts}, known).flops_per_second
+        because = Text("1 / sum of share / peak")
+        yield from deviates(f"{path}/flops_per_second", peak.flops_per_second, expected, because)
