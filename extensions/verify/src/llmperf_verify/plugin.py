@@ -24,24 +24,21 @@ def llmperf_command_options(command: str) -> Iterable[CommandOptions]:
 @hookimpl
 def llmperf_rules(kind: str | None) -> Iterable[Rule]:
     """Rules over results and the records of runs, and those of levels, which are applied by those options."""
-    if kind not in (None, "run", "result", "plan"):
+    documents = tuple(f"rules.{name}" for name in ("device_figures", "experts", "loss", "provenance", "recipes"))
+    records = ("first_losses", "rules.measured_times", "rules.own_records")
+    modules = {
+        "result": documents,
+        "plan": documents,
+        "run": records,
+        None: (*documents, *records, "rules.levels", "submissions"),
+    }
+    if kind not in modules:
         return []
+    from importlib import import_module
+
     from llmperf.validation import rules_in
 
-    from llmperf_verify.rules import device_figures, experts, loss, provenance, recipes
-
-    of_documents = device_figures, experts, loss, provenance, recipes
-    if kind in ("result", "plan"):
-        return rules_in(*of_documents)
-    from llmperf_verify import first_losses
-    from llmperf_verify.rules import measured_times, own_records
-
-    if kind == "run":
-        return rules_in(first_losses, measured_times, own_records)
-    from llmperf_verify import submissions
-    from llmperf_verify.rules import levels
-
-    return rules_in(*of_documents, first_losses, measured_times, own_records, levels, submissions)
+    return rules_in(*(import_module(f"llmperf_verify.{name}") for name in modules[kind]))
 
 
 @hookimpl
