@@ -7,7 +7,8 @@ import pytest
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
-from llmperf.validation.check import validate_path
+from llmperf.types import Plan, Result
+from llmperf.validation.check import findings, validate_path
 
 
 def edited(path, change):
@@ -24,20 +25,6 @@ def sealed(run):
     """The run folder after llmperf has computed its result again."""
     json_files.save(run / filenames.RESULT, build_result(run))
     return run
-
-
-def lone_result(folder, **values):
-    """A result.json alone, with values at paths."""
-    document = llmperf_schemas.example("result")
-    document["files"] = {}
-    for path, value in values.items():
-        *tables, key = path.split("__")
-        inner = document
-        for table in tables:
-            inner = inner[table]
-        inner[key] = value
-    (folder / filenames.RESULT).write_text(json.dumps(document))
-    return folder / filenames.RESULT
 
 
 @pytest.mark.parametrize("confidence", ["datasheet", "low"])
@@ -93,22 +80,38 @@ def test_forgery_f_versions_of_plugins_in_the_plan(role, name, run_folder):
     assert codes(sealed(run_folder)) == ["LP667"]
 
 
+LOWERED = {"/metrics/energy_joules": 6.144e-6, "/metrics/joules_per_token": 1e-9, "/metrics/tokens_per_joule": 1e9}
+
+
 @pytest.mark.parametrize(
-    ("path", "value", "code"),
+    ("kind", "code", "values"),
     [
-        ("metrics__joules_per_token", 1e-9, "LP208"),
-        ("hardware__host_cpu", "Example \x1b[31mCPU", "LP668"),
-        ("hardware__host_cpu", "Example\x07", "LP668"),
-        ("notes", ["the \x9b2J screen"], "LP668"),
+        ("result", "LP208", {"/metrics/joules_per_token": 1e-9}),
+        ("result", "LP325", LOWERED),
+        ("result", "LP668", {"/hardware/host_cpu": "Example \x1b[31mCPU"}),
+        ("result", "LP668", {"/hardware/host_cpu": "Example\x07"}),
+        ("result", "LP668", {"/notes": ["the \x9b2J screen"]}),
+        ("plan", "LP318", {"/peak/device_model": "Example CPU, 64 cores"}),
+        ("plan", "LP318", {"/peak/date": "2026-13-01"}),
+        ("plan", "LP318", {"/peak/date": "soon"}),
+        ("plan", "LP652", {"/plugins": []}),
+        ("plan", "LP652", {"/plugins/1/role": "extension"}),
+        ("plan", "LP652", {"/plugins/0/name": "../../x"}),
+        ("plan", "LP652", {"/plugins/2/name": "c\x1b[2Jpu"}),
+        ("plan", "LP650", {"/worker/problems": [{"code": "none_of_them", "where": "tuning", "message": "no"}]}),
+        ("plan", "LP308", {"/device_share": 0.3}),
+        ("plan", "LP308", {"/device_share": 1.0}),
+        ("plan", "LP308", {"/vendor": "nvidia", "/probe/devices/0/model": "NVIDIA A100-SXM4-40GB"}),
+        ("plan", "LP607", {"/spec/model/layers": 8}),
     ],
 )
-def test_forgery_h_figures_and_texts_of_a_lone_result(path, value, code, tmp_path):
-    assert code in codes(lone_result(tmp_path, **{path: value}))
-
-
-def test_forgery_h_all_energy_lowered_alike(tmp_path):
-    energy = {"energy_joules": 1e-9 * 4608, "joules_per_token": 1e-9, "tokens_per_joule": 1e9}
-    tokens = llmperf_schemas.example("result")["metrics"]["measured_tokens"]
-    energy["energy_joules"] = 1e-9 * tokens
-    path = lone_result(tmp_path, **{f"metrics__{name}": value for name, value in energy.items()})
-    assert "LP325" in codes(path)
+def test_forgery_h_figures_and_texts_of_a_document_alone(kind, code, values):
+    document = llmperf_schemas.example(kind)
+    for pointer, value in values.items():
+        *folders, leaf = pointer[1:].split("/")
+        table = document
+        for folder in folders:
+            table = table[int(folder) if isinstance(table, list) else folder]
+        table[leaf] = value
+    type_ = {"result": Result, "plan": Plan}[kind]
+    assert code in {finding.code for finding in findings(kind, json_files.convert(document, type_, kind))}
