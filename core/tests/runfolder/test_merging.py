@@ -7,8 +7,8 @@ from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import contents, filenames, reader, totals
-from llmperf.runfolder.contents import by_step, read_run
-from llmperf.runfolder.reader import Recorder
+from llmperf.runfolder.contents import read_run
+from llmperf.runfolder.reader import Recorder, by_step
 from llmperf.runfolder.totals import LossCurve
 from llmperf.types import FailureRecord, PhaseRecord, StepRecord
 

@@ -25,9 +25,8 @@ from llmperf.plugins.faults import who
 from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import unmet_problem
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder
-from llmperf.runfolder.reader import read_steps
+from llmperf.runfolder.reader import by_step, read_steps
 from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Plan, Result, RunSpec, StepRecord, WorkerPlan
 

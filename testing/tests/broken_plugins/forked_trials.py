@@ -20,10 +20,9 @@ from llmperf.measuring.rank_process import fail
 from llmperf.measuring.worker import Worker
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import by_step
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
-from llmperf.runfolder.reader import Recorder, read_steps
+from llmperf.runfolder.reader import Recorder, by_step, read_steps
 from llmperf.types import Facts
 from llmperf_testing import framework, subject
 from llmperf_testing.observations import Fresh, RankEnd

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
 
-from llmperf.runfolder.readings import HostLoad, busy_parts, programs_text
+from llmperf.runfolder.readings import busy_parts, programs_text
 from llmperf.types.hosts import FAULTS, NodeConditions
 from llmperf.types.result import (
     CLOCK_FALL,
@@ -20,36 +19,8 @@ from llmperf.types.result import (
 )
 from llmperf.types.texts import Text
 
-if TYPE_CHECKING:
-    from llmperf.runfolder.contents import RunRecords
-
 COSTLY_SHARE = 0.05
 """Share of the measured window that stragglers may cost without a note."""
-
-
-def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
-    """Activity of others on each node that was read, in node order."""
-    conditions = []
-    for node in sorted(records.hosts.keys() | records.readings.keys()):
-        host, readings = records.hosts.get(node), records.readings.get(node)
-        load = HostLoad() if readings is None else readings.load
-        known = NodeConditions(
-            node_rank=node,
-            before=None if host is None else host.load,
-            other_cpu_share=load.share,
-            most_other_cpu_share=load.most_share,
-            programs=load.programs,
-            other_processes=None if readings is None else readings.other_processes,
-            pressure=load.pressure,
-            most_memory_pressure=load.most_memory_pressure,
-            least_memory_available_bytes=load.least_memory_available_bytes,
-            swapped_bytes=load.swapped_bytes,
-            throttling={} if readings is None else readings.throttling_over_time,
-            clock_hertz=() if readings is None else readings.clock_over_time,
-        )
-        if known != NodeConditions(node_rank=node):
-            conditions.append(known)
-    return tuple(conditions)
 
 
 def disturbed(result: Result) -> bool:

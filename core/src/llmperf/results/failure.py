@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -27,6 +27,10 @@ Status = Literal["complete", "failed", "aborted"]
 Reason = Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
 
 
+OF_AGENTS: tuple[Reason, ...] = ("lost", "killed", "exited")
+"""Reasons of a failure without a rank that is the end of a node's agent."""
+
+
 @dataclass(frozen=True)
 class _Cause:
     """Ending of one rank, and its time."""
@@ -40,7 +44,21 @@ class _Cause:
 
 
 def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
-    """Status of a run, and its failure unless it is complete."""
+    """Status of a run, and its failure unless it is complete, with the end of the log of the rank or agent at fault."""
+    status, failure = _outcome(records)
+    if failure is None:
+        return status, None
+    lines = STACK_LINES if failure.reason == "hung" else LOG_LINES
+    if failure.rank is not None:
+        path = filenames.log_path(records.run, failure.rank)
+    elif failure.reason in OF_AGENTS:
+        path = filenames.agent_log_path(records.run, failure.node_rank or 0)
+    else:
+        return status, failure
+    return status, replace(failure, log_tail=log_tail(path, lines, records.secrets))
+
+
+def _outcome(records: RunRecords) -> tuple[Status, Failure | None]:
     plan, ending = records.plan, records.ending
     if ending is None:
         return "failed", _failure(records, None, "controller", None, "llmperf itself ended before the run did")
@@ -144,20 +162,17 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
 
 
 def _of_node(records: RunRecords, node: int, reason: Reason, message: str) -> Failure:
-    tail = log_tail(filenames.agent_log_path(records.run, node), LOG_LINES, records.secrets)
     place = node if reason == "lost" or records.plan.layout.nodes > 1 else None
-    return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=tail)
+    return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=())
 
 
 def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
-    lines = STACK_LINES if reason == "hung" else LOG_LINES
-    tail = () if rank is None else log_tail(filenames.log_path(records.run, rank), lines, records.secrets)
     layout = records.plan.layout
     node = None if rank is None or layout.nodes == 1 else layout.node_of(rank)
     if node is not None:
         place = _node(records, node) if message.startswith("rank ") else f"{_node(records, node)}, rank {rank}"
         message = f"{place}: {message}"
-    return Failure(rank=rank, node_rank=node, reason=reason, exception=exception, message=message, log_tail=tail)
+    return Failure(rank=rank, node_rank=node, reason=reason, exception=exception, message=message, log_tail=())
 
 
 def _node(records: RunRecords, node: int) -> str:

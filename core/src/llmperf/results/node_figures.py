@@ -1,16 +1,28 @@
-"""The nodes of a run: facts and differences of hosts, figures of devices, and ranks that made the others wait."""
+"""The nodes of a run: their hosts, what else ran there, figures of devices, and ranks that made the others wait."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from statistics import fmean, median
 from typing import Any
 
 from llmperf.runfolder.contents import RunRecords
-from llmperf.types.hosts import MAX_DIFFERENCES, MAX_STRAGGLERS, STRAGGLER_SHARE, NodeResult, Straggler, Waiting
+from llmperf.runfolder.readings import COVERED, DeviceReadings, HostLoad
+from llmperf.types.hosts import (
+    MAX_DIFFERENCES,
+    MAX_STRAGGLERS,
+    STRAGGLER_SHARE,
+    Hardware,
+    NodeConditions,
+    NodeResult,
+    Software,
+    Straggler,
+    Waiting,
+)
 
 Facts = Mapping[str, str | int | None]
 """Facts of a host, by field of `Hardware` and `Software`; `packages.NAME`, `environment.NAME` and
@@ -20,6 +32,37 @@ PACKAGES = "packages"
 """Among the facts of a node whose ranks have recorded their packages."""
 SAME_MEMORY = 0.01
 """Hosts with equal memory differ by less, in what their firmware and kernels reserve."""
+
+
+@dataclass(frozen=True)
+class NodeFigures:
+    """The parts of a result that its nodes give."""
+
+    hardware: Hardware
+    software: Software
+    nodes: tuple[NodeResult, ...]
+    conditions: tuple[NodeConditions, ...]
+    waiting: Waiting | None
+    notes: tuple[str, ...]
+    metrics: Mapping[str, Any]
+    """Fields of `Metrics`."""
+
+
+def node_figures(records: RunRecords) -> NodeFigures:
+    """All that the hosts, devices and ranks of a run show of its nodes."""
+    facts, common = node_facts(records)
+    plan, shown = records.plan, [device for node in records.readings.values() for device in node.devices.values()]
+    each = len(plan.probe.devices) if plan.device_share < 1 else plan.layout.devices_per_node
+    whole = plan.layout.nodes * each  # devices of the whole run; where ranks share one, it counts once on each node
+    return NodeFigures(
+        hardware=hardware(records, common),
+        software=software(records, common),
+        nodes=node_results(records, facts, common),
+        conditions=node_conditions(records),
+        waiting=waiting(records),
+        notes=tuple(device_notes(records, shown, whole)),
+        metrics={**use_by_others(records), **device_figures(records, shown, whole)},
+    )
 
 
 def node_facts(records: RunRecords) -> tuple[dict[int, Facts], Facts]:
@@ -49,6 +92,46 @@ def node_facts(records: RunRecords) -> tuple[dict[int, Facts], Facts]:
         if value is not None:
             common[name] = value
     return facts, common
+
+
+def hardware(records: RunRecords, common: Facts) -> Hardware:
+    """The machine as probed, and what most hosts have."""
+    plan = records.plan
+    device = plan.probe.devices[0]
+    driver = common.get("driver")
+    memory, cpu = common.get("host_memory_bytes"), common.get("host_cpu")
+    return Hardware(
+        vendor=plan.vendor,
+        device_model=device.model,
+        nodes=plan.layout.nodes,
+        devices_per_node=plan.layout.devices_per_node,
+        device_share=plan.device_share,
+        device_memory_bytes=device.memory_bytes,
+        driver=plan.probe.driver if driver is None else str(driver),
+        interconnect=plan.probe.interconnect,
+        host_cpu=None if cpu is None else str(cpu),
+        host_memory_bytes=None if memory is None else int(memory),
+        simulated=plan.probe.simulated,
+    )
+
+
+def software(records: RunRecords, common: Facts) -> Software:
+    """Software of the ranks of most nodes; a host's own Python where no rank got to say its own."""
+    interpreter = records.plan.interpreter
+
+    def named(prefix: str) -> dict[str, str]:
+        return {name[len(prefix) :]: str(value) for name, value in common.items() if name.startswith(prefix)}
+
+    return Software(
+        os=str(common.get("os", "unknown")),
+        kernel=str(common.get("kernel", "unknown")),
+        python=str(common.get("python", "unknown")),
+        worker_environment=None if interpreter is None else interpreter.environment or interpreter.path,
+        packages=named("packages."),
+        notable_packages=next((host.notable_packages for host in records.hosts.values()), ()),
+        environment=named("environment."),
+        startup_modules=named("startup_modules."),
+    )
 
 
 def node_results(records: RunRecords, facts: Mapping[int, Facts], common: Facts) -> tuple[NodeResult, ...]:
@@ -86,6 +169,113 @@ def node_results(records: RunRecords, facts: Mapping[int, Facts], common: Facts)
 def _recorded(name: str, known: Facts) -> bool:
     """Check whether anything of that kind is recorded of a node: packages by its ranks, the rest by its host."""
     return PACKAGES in known if name.startswith(("packages.", "startup_modules.")) else name in known or "os" in known
+
+
+FEWEST_READINGS = 3
+"""Smallest number of readings in the window: with fewer, its edges weigh more than the time between them."""
+
+
+def device_figures(records: RunRecords, shown: Sequence[DeviceReadings], whole: int) -> dict[str, Any]:
+    """Fields of `Metrics` by the devices that were `shown`; None where not every one of the `whole` showed a figure.
+
+    Memory is the largest on any device in the whole run, utilisation and power are means over the devices. A card of
+    two chips may show its power on one of them: that is no chip's own. Throttling has the share of the window's samples
+    in which any device of a node was slowed, by reason; of several nodes the largest share. Energy is the mean power of
+    all devices in the common window of their node's ranks x the seconds of the slowest rank's window; the readings must
+    be at least three in each node's window, and cover 90 % of it.
+    """
+    figures: dict[str, Any] = {"throttling": None, "energy_joules": None, "energy_source": None}
+    for name in ("memory_used_bytes", "memory_total_bytes"):
+        sizes = [size for device in shown if (size := getattr(device, name)) is not None]
+        figures[f"device_{name}"] = max(sizes) if len(sizes) == whole else None
+    for name in ("utilisation_percent", "power_watts"):
+        means = [mean.value for device in shown if (mean := getattr(device, name)).count]
+        figures[name] = fmean(means) if len(means) == whole else None
+    if sum(device.throttle_known for device in shown) == whole:
+        shares: dict[str, float] = {}
+        for node in records.readings.values():
+            for reason, count in node.throttled.items():
+                shares[reason] = max(count / node.throttle_known, shares.get(reason, 0.0))
+        figures["throttling"] = dict(sorted(shares.items()))
+    inside = [records.readings[node].inside if node in records.readings else 0 for node in records.windows]
+    if records.window_seconds is None or not inside or min(inside) < FEWEST_READINGS:
+        return figures
+    ours = [device for node in records.windows for device in records.node_devices(node)]
+    counters = [device.counted.watts() for device in ours if device.counted.rising]
+    for source, watts in (("counter", counters), ("power readings", [device.integral.watts() for device in ours])):
+        powers = [power for power in watts if power is not None]
+        if len(powers) == whole:
+            joules, mean_watts = sum(powers) * records.window_seconds, sum(powers) / whole
+            return {**figures, "energy_joules": joules, "energy_source": source, "power_watts": mean_watts}
+    return figures
+
+
+UNREAD_SECONDS = 5.0
+"""Several readings: a short window may lie between two."""
+
+
+def device_notes(records: RunRecords, shown: Sequence[DeviceReadings], whole: int) -> Iterator[str]:
+    """Notes on figures that some devices, or some times of the window, do not have."""
+    for name, count in (
+        ("memory in use", sum(device.memory_used_bytes is not None for device in shown)),
+        ("utilisation", sum(device.utilisation_percent.count > 0 for device in shown)),
+        ("power", sum(device.power_watts.count > 0 for device in shown)),
+        ("throttling", sum(device.throttle_known for device in shown)),
+    ):
+        if 0 < count < whole:
+            yield f"{name}: shown by {count} of {whole} devices, so that it is not known of all: null"
+    missed = []  # seconds of each node's window in which not every device was read, and its length
+    for node, (window_begin, window_end) in records.windows.items():
+        spans = [(device.first, device.last) for device in records.node_devices(node) if device.first is not None]
+        if spans:
+            begin, end = max(window_begin, *(span[0] for span in spans)), min(window_end, *(span[1] for span in spans))
+            missed.append((window_end - window_begin - max(0.0, end - begin), window_end - window_begin))
+    unread, window = max(missed, default=(0.0, 0.0))
+    if unread > max(UNREAD_SECONDS, (1 - COVERED) * window):
+        yield (
+            f"the devices were read over {100 * (1 - unread / window):.0f} % of the measured window only: their"
+            " memory, utilisation and power are of that part"
+        )
+
+
+def use_by_others(records: RunRecords) -> dict[str, Any]:
+    """Fields of `Metrics` on the use of cores and devices by others, on the busiest node.
+
+    A share of the cores needs two samples near the window.
+    """
+    hosts = [host.load for host in records.hosts.values() if host.load is not None]
+    known: dict[str, list[Any]] = {
+        "other_cpu_share": [node.load.share for node in records.readings.values()],
+        "other_cpu_share_before": [load.other_cpu_share for load in hosts],
+        "other_processes": [node.other_processes for node in records.readings.values()],
+        "other_processes_before": [load.other_processes for load in hosts],
+    }
+    return {name: max((each for each in of if each is not None), default=None) for name, of in known.items()}
+
+
+def node_conditions(records: RunRecords) -> tuple[NodeConditions, ...]:
+    """Activity of others on each node that was read, in node order."""
+    conditions = []
+    for node in sorted(records.hosts.keys() | records.readings.keys()):
+        host, readings = records.hosts.get(node), records.readings.get(node)
+        load = HostLoad() if readings is None else readings.load
+        known = NodeConditions(
+            node_rank=node,
+            before=None if host is None else host.load,
+            other_cpu_share=load.share,
+            most_other_cpu_share=load.most_share,
+            programs=load.programs,
+            other_processes=None if readings is None else readings.other_processes,
+            pressure=load.pressure,
+            most_memory_pressure=load.most_memory_pressure,
+            least_memory_available_bytes=load.least_memory_available_bytes,
+            swapped_bytes=load.swapped_bytes,
+            throttling={} if readings is None else readings.throttling_over_time,
+            clock_hertz=() if readings is None else readings.clock_over_time,
+        )
+        if known != NodeConditions(node_rank=node):
+            conditions.append(known)
+    return tuple(conditions)
 
 
 SPREADS = 10.0
@@ -149,50 +339,3 @@ def waiting(records: RunRecords) -> Waiting | None:
         cost_seconds=max(0.0, cost),
         method=METHOD,
     )
-
-
-FEWEST_READINGS = 3
-"""Smallest number of readings in the window: with fewer, its edges weigh more than the time between them."""
-
-
-def device_figures(records: RunRecords, window_seconds: float | None) -> dict[str, Any]:
-    """Fields of `Metrics` by the readings of the devices; None where not every device of the run showed a figure.
-
-    Memory is the largest on any device in the whole run, utilisation and power are means over the devices. A card of
-    two chips may show its power on one of them: that is no chip's own. Throttling has the share of the window's samples
-    in which any device of a node was slowed, by reason; of several nodes the largest share. Energy is the mean power of
-    all devices in the common window of their node's ranks x the seconds of the slowest rank's window; the readings must
-    be at least three in each node's window, and cover 90 % of it.
-    """
-    shown, whole = [device for node in records.readings for device in records.node_devices(node)], devices(records)
-    figures: dict[str, Any] = {"throttling": None, "energy_joules": None, "energy_source": None}
-    for name in ("memory_used_bytes", "memory_total_bytes"):
-        sizes = [size for device in shown if (size := getattr(device, name)) is not None]
-        figures[f"device_{name}"] = max(sizes) if len(sizes) == whole else None
-    for name in ("utilisation_percent", "power_watts"):
-        means = [mean.value for device in shown if (mean := getattr(device, name)).count]
-        figures[name] = fmean(means) if len(means) == whole else None
-    if sum(device.throttle_known for device in shown) == whole:
-        shares: dict[str, float] = {}
-        for node in records.readings.values():
-            for reason, count in node.throttled.items():
-                shares[reason] = max(count / node.throttle_known, shares.get(reason, 0.0))
-        figures["throttling"] = dict(sorted(shares.items()))
-    inside = [records.readings[node].inside if node in records.readings else 0 for node in records.windows]
-    if window_seconds is None or not inside or min(inside) < FEWEST_READINGS:
-        return figures
-    ours = [device for node in records.windows for device in records.node_devices(node)]
-    counters = [device.counted.watts() for device in ours if device.counted.rising]
-    for source, watts in (("counter", counters), ("power readings", [device.integral.watts() for device in ours])):
-        powers = [power for power in watts if power is not None]
-        if len(powers) == whole:
-            joules, mean_watts = sum(powers) * window_seconds, sum(powers) / whole
-            return {**figures, "energy_joules": joules, "energy_source": source, "power_watts": mean_watts}
-    return figures
-
-
-def devices(records: RunRecords) -> int:
-    """Devices of the whole run; where ranks share one, it counts once on each node."""
-    plan = records.plan
-    each = len(plan.probe.devices) if plan.device_share < 1 else plan.layout.devices_per_node
-    return plan.layout.nodes * each

@@ -4,31 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from llmperf.accounting.precisions import precision_recipe
-from llmperf.results.node_figures import devices
 from llmperf.runfolder.contents import RunRecords
-from llmperf.runfolder.readings import COVERED
+from llmperf.types.flop_counts import PrecisionRecipe
 
-UNREAD_SECONDS = 5.0
-"""Several readings: a short window may lie between two."""
 MAX_DISAGREEMENT = 0.1
 """Share of the window by which the script's clock may differ from ours; lines that arrive late explain less."""
 WINDOW = "the measured window, and so the throughput, is between the arrivals of its lines by llmperf's clock"
 
 
-def notes(records: RunRecords) -> tuple[str, ...]:
-    """All notes, in the order of planning, running and reading the records."""
-    plan = records.plan
-    ended = records.ending.notes if records.ending else ()
-    return (*plan.probe.problems, *plan.worker.notes, *plan.notes, *_of_script(records), *ended, *_of_figures(records))
+def notes(records: RunRecords, recipe: PrecisionRecipe) -> tuple[str, ...]:
+    """All notes but those of nodes, in the order of planning, running and reading the records."""
+    plan, ended = records.plan, records.ending.notes if records.ending else ()
+    planned = (*plan.probe.problems, *plan.worker.notes, *plan.notes)
+    return (*planned, *_of_script(records), *ended, *_of_figures(records, recipe))
 
 
-def _of_figures(records: RunRecords) -> Iterator[str]:
+def _of_figures(records: RunRecords, recipe: PrecisionRecipe) -> Iterator[str]:
     """Notes on the figures."""
     plan, steps = records.plan, records.steps
     contract, planned = plan.spec.contract, plan.batch.tokens_per_step
     # a recipe with fewer bits than the usual one of 16: what it costs in loss is not in this result
-    recipe = precision_recipe(contract.precision)
     changed = [change.case_value for change in plan.spec.changes if change.path == "contract.precision"]
     if changed and (recipe.products == "fp8" or recipe.optimizer_states != "fp32"):
         yield (
@@ -66,27 +61,6 @@ def _of_figures(records: RunRecords) -> Iterator[str]:
         yield (
             f"the loss curve has one step in {every}, the last one, and those whose loss is no number; all other"
             " figures are of all steps"
-        )
-    shown, whole = [device for node in records.readings for device in records.node_devices(node)], devices(records)
-    for name, count in (
-        ("memory in use", sum(device.memory_used_bytes is not None for device in shown)),
-        ("utilisation", sum(device.utilisation_percent.count > 0 for device in shown)),
-        ("power", sum(device.power_watts.count > 0 for device in shown)),
-        ("throttling", sum(device.throttle_known for device in shown)),
-    ):
-        if 0 < count < whole:
-            yield f"{name}: shown by {count} of {whole} devices, so that it is not known of all: null"
-    missed = []  # seconds of each node's window in which not every device was read, and its length
-    for node, (window_begin, window_end) in records.windows.items():
-        spans = [(device.first, device.last) for device in records.node_devices(node) if device.first is not None]
-        if spans:
-            begin, end = max(window_begin, *(span[0] for span in spans)), min(window_end, *(span[1] for span in spans))
-            missed.append((window_end - window_begin - max(0.0, end - begin), window_end - window_begin))
-    unread, window = max(missed, default=(0.0, 0.0))
-    if unread > max(UNREAD_SECONDS, (1 - COVERED) * window):
-        yield (
-            f"the devices were read over {100 * (1 - unread / window):.0f} % of the measured window only: their"
-            " memory, utilisation and power are of that part"
         )
 
 

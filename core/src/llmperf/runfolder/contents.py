@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
@@ -20,20 +19,18 @@ from llmperf.runfolder.endings import (
     read_nodes,
     read_reports,
 )
-from llmperf.runfolder.reader import RecordFile, merged
-from llmperf.runfolder.readings import DeviceReadings, NodeReadings, Span, measured_windows
-from llmperf.runfolder.totals import ExpertTotals, RankTotals, StepTotals
+from llmperf.runfolder.reader import by_step, merged, samples_of
+from llmperf.runfolder.readings import DeviceReadings, NodeReadings, node_readings
+from llmperf.runfolder.totals import ExpertTotals, RankTotals, Span, StepTotals, measured_windows
 from llmperf.types.plan import Plan
 from llmperf.types.records import (
     ExpertsRecord,
     FailureRecord,
     FurtherRecord,
-    MemorySample,
     PhaseRecord,
     ProfileRecord,
     RankRecord,
     Record,
-    StepRecord,
 )
 
 
@@ -69,14 +66,23 @@ class RunRecords:
     secrets: tuple[str, ...] = ()
     """Texts that are hidden in log tails."""
 
+    @property
+    def window_seconds(self) -> float | None:
+        """Length of the slowest rank's measured window; None unless every rank has closed its own."""
+        if len({rank.rank for rank in self.ranks}) != self.plan.layout.world_size:
+            return None
+        return max(rank.window_seconds for rank in self.ranks) or None
+
     def node_devices(self, node: int) -> tuple[DeviceReadings, ...]:
         """Readings of the devices of a node."""
         return tuple(self.readings[node].devices.values()) if node in self.readings else ()
 
 
-def read_run(run: Path) -> RunRecords:
+def read_run(run: Path, secrets: tuple[str, ...] = ()) -> RunRecords:
     """Read a run folder in memory that depends on the number of ranks, not of steps; UserError if it is unreadable."""
     plan = json_files.load(run / filenames.PLAN, Plan)
+    sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
+    files = {path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()}
     steps = StepTotals(plan.layout.world_size, plan.batch.tokens_per_step)
     by_rank, experts, phase_of = dict[int, RankTotals](), ExpertTotals(plan), dict[int, str]()
     phases, ranks = list[PhaseRecord](), list[RankRecord]()
@@ -117,13 +123,6 @@ def read_run(run: Path) -> RunRecords:
         for step, of_ranks in by_step(part).items():
             steps.add(step, of_ranks)
     windows = measured_windows(phases, plan.layout)
-    sources = [*(run / name for name in filenames.SOURCES), *sorted((run / filenames.RECORDS).glob("*"))]
-    readings: dict[int, NodeReadings] = {}
-    for sample in samples_of(run, nodes):
-        node = sample.node_rank
-        if node not in readings:
-            readings[node] = NodeReadings(windows.get(node))
-        readings[node].add(sample)
     paths_of_hosts = {node: filenames.host_path(run, node) for node in range(nodes)}
     hosts = {node: json_files.load(path, Host) for node, path in paths_of_hosts.items() if path.exists()}
     if not hosts and (machine := run / filenames.MACHINE).exists():
@@ -141,25 +140,11 @@ def read_run(run: Path) -> RunRecords:
         failures=sorted(failures, key=by_number),
         profiles=sorted(profiles, key=by_number),
         windows=windows,
-        readings=readings,
+        readings=node_readings(samples_of(run, nodes), windows),
         reports=read_reports(run),
         ending=read_ending(run),
         hosts=hosts,
         nodes={node.node_rank: node for node in read_nodes(run) if node.node_rank < nodes},
-        files={path.relative_to(run).as_posix(): json_files.sha256(path) for path in sources if path.is_file()},
+        files=files,
+        secrets=secrets,
     )
-
-
-def samples_of(run: Path, nodes: int) -> Iterator[MemorySample]:
-    """The readings of the devices of all nodes, node by node."""
-    for path in (run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))):
-        yield from (record for record in RecordFile(path) if isinstance(record, MemorySample))
-
-
-def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:
-    """The records of a part of a run by step, in step order."""
-    groups: dict[int, list[StepRecord]] = defaultdict(list)
-    for records in part:
-        for record in records:
-            groups[record.step].append(record)
-    return dict(sorted(groups.items()))

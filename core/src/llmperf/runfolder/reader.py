@@ -7,7 +7,8 @@ import os
 import re
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import attrgetter
@@ -94,6 +95,12 @@ def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
         yield path, iter(RecordFile(path))
 
 
+def samples_of(run: Path, nodes: int) -> Iterator[MemorySample]:
+    """The readings of the devices of all nodes, node by node."""
+    for path in (run / filenames.MEMORY, *(filenames.memory_path(run, node) for node in range(nodes))):
+        yield from (record for record in RecordFile(path) if isinstance(record, MemorySample))
+
+
 class RecordFile:
     """Reads a file of records block by block, so that its size does not matter; the file is open during a read only."""
 
@@ -175,6 +182,15 @@ def merged(paths: Sequence[Path], other: Callable[[Record], None]) -> Iterator[l
             part.append(kept[:end])
             steps[place] = kept[end:]
         yield part
+
+
+def by_step(part: Iterable[Iterable[StepRecord]]) -> dict[int, list[StepRecord]]:
+    """The records of a part of a run by step, in step order."""
+    groups: dict[int, list[StepRecord]] = defaultdict(list)
+    for records in part:
+        for record in records:
+            groups[record.step].append(record)
+    return dict(sorted(groups.items()))
 
 
 MAX_MESSAGE = 4_000

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from llmperf.files.text import printable
@@ -12,9 +12,9 @@ from llmperf.types.result import MEMORY_PRESSURE, OTHER_CPU_SHARE
 from llmperf.types.texts import Text
 
 if TYPE_CHECKING:
+    from llmperf.runfolder.totals import Span
     from llmperf.types.devices import DeviceSample
-    from llmperf.types.layout import Layout
-    from llmperf.types.records import HostSample, MemorySample, PhaseRecord
+    from llmperf.types.records import HostSample, MemorySample
 
 
 class HostReading(NamedTuple):
@@ -24,23 +24,8 @@ class HostReading(NamedTuple):
     host: HostSample
 
 
-Span = tuple[float, float]
-"""Begin and end, seconds of the monotonic clock of one node."""
 COVERED = 0.9
 """Share of the window that the readings must cover for the energy to be known."""
-
-
-def measured_windows(phases: Iterable[PhaseRecord], layout: Layout) -> dict[int, Span]:
-    """Spans in which every rank of a node was in its measured window, by node."""
-    begins: dict[int, list[float]] = defaultdict(list)
-    ends: dict[int, list[float]] = defaultdict(list)
-    for phase in phases:
-        if phase.phase == "measuring":
-            begins[layout.node_of(phase.rank)].append(phase.monotonic)
-        elif phase.phase in ("evaluating", "done"):
-            ends[layout.node_of(phase.rank)].append(phase.monotonic)
-    spans = {node: (max(begins[node]), min(ends[node])) for node in sorted(begins) if node in ends}
-    return {node: span for node, span in spans.items() if span[0] < span[1]}
 
 
 class Mean:
@@ -215,6 +200,17 @@ class NodeReadings:
             reason: tuple(slowed[reason, part] / known[part] if known[part] else None for part in range(WINDOW_PARTS))
             for reason in sorted(self.throttled)
         }
+
+
+def node_readings(samples: Iterable[MemorySample], windows: Mapping[int, Span]) -> dict[int, NodeReadings]:
+    """The readings of each node, added up over the measured `windows` of the nodes."""
+    readings: dict[int, NodeReadings] = {}
+    for sample in samples:
+        node = sample.node_rank
+        if node not in readings:
+            readings[node] = NodeReadings(windows.get(node))
+        readings[node].add(sample)
+    return readings
 
 
 MAX_NAMES = 1000

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from math import fsum, ldexp
 from operator import add
@@ -14,8 +15,9 @@ from llmperf.errors import UserError
 from llmperf.types.result import LayerLoad, LossPoint
 
 if TYPE_CHECKING:
+    from llmperf.types.layout import Layout
     from llmperf.types.plan import Plan
-    from llmperf.types.records import ExpertsRecord, StepRecord
+    from llmperf.types.records import ExpertsRecord, PhaseRecord, StepRecord
 
 
 class StepTotals:
@@ -77,6 +79,23 @@ class StepTotals:
         elif self.skipped is not None:
             self.skipped += any(reported)
         self.slowest_seconds.append(max([rank.step_seconds for rank in ranks]))
+
+
+Span = tuple[float, float]
+"""Begin and end, seconds of the monotonic clock of one node."""
+
+
+def measured_windows(phases: Iterable[PhaseRecord], layout: Layout) -> dict[int, Span]:
+    """Spans in which every rank of a node was in its measured window, by node."""
+    begins: dict[int, list[float]] = defaultdict(list)
+    ends: dict[int, list[float]] = defaultdict(list)
+    for phase in phases:
+        if phase.phase == "measuring":
+            begins[layout.node_of(phase.rank)].append(phase.monotonic)
+        elif phase.phase in ("evaluating", "done"):
+            ends[layout.node_of(phase.rank)].append(phase.monotonic)
+    spans = {node: (max(begins[node]), min(ends[node])) for node in sorted(begins) if node in ends}
+    return {node: span for node, span in spans.items() if span[0] < span[1]}
 
 
 MOST_EVEN_POINTS = 10_000

@@ -29,11 +29,11 @@ from llmperf.plugins.loading import Plugins
 from llmperf.results.failure import outcome
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
-from llmperf.runfolder.contents import RunRecords, read_run, samples_of
+from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import create_run_folder, held, release
 from llmperf.runfolder.endings import Ending, read_reports
 from llmperf.runfolder.logs import shorten
-from llmperf.runfolder.reader import Moment, RecordFile
+from llmperf.runfolder.reader import Moment, RecordFile, samples_of
 from llmperf.types.observing import Progress, StepProgress
 from llmperf.types.plan import Plan
 from llmperf.types.rank_tasks import FinishedTask

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from llmperf.plugins.loading import CORE as CORE
     from llmperf.plugins.own_packages import is_own as is_own
     from llmperf.runfolder.contents import RunRecords as RunRecords
-    from llmperf.runfolder.contents import by_step as by_step
     from llmperf.runfolder.contents import read_run as read_run
-    from llmperf.runfolder.contents import samples_of as samples_of
     from llmperf.runfolder.endings import SeenPhase as SeenPhase
     from llmperf.runfolder.filenames import record_files as record_files
+    from llmperf.runfolder.reader import by_step as by_step
     from llmperf.runfolder.reader import merged as merged
+    from llmperf.runfolder.reader import samples_of as samples_of
     from llmperf.runfolder.readings import NodeReadings as NodeReadings
     from llmperf.runfolder.totals import MOST_EVEN_POINTS as MOST_EVEN_POINTS
     from llmperf.runfolder.totals import RankTotals as RankTotals
