@@ -51,7 +51,12 @@ GRACE_SECONDS = 4.0
 
 
 class RunHere:
-    """The part of a run on this machine. Its agent ends when this process does; codes below 0 are signals."""
+    """The part of a run on this machine. Its agent ends when this process does.
+
+    Implements `llmperf.types.Agents` for a run on this machine, where the agent writes into the controller's folder.
+    """
+
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self, run: Path, plan: Plan, plugins: Plugins, tag: str, sample_seconds: float, node: int | None = None
@@ -68,6 +73,7 @@ class RunHere:
         self._sampler = device_sampler(self._files[0], plugins, devices, sample_seconds, self._rank, on_cpu)
         self._agent: subprocess.Popen[bytes] | None = None
         self._began = 0
+        self._place = "" if node is not None else f"launcher {plan.launcher!r}: "
 
     def look(self) -> str | None:
         """Write the description of the host, and return what disturbs the run, in one line."""
@@ -78,10 +84,18 @@ class RunHere:
         busy = busy_text(load)
         return None if busy is None else f"{busy}; the run will be disturbed"
 
-    def start(self, address: str, port: int, env: Mapping[str, str], descriptors: tuple[int, ...] = ()) -> None:
-        """Start the agent, whose ranks meet at `address` and `port`, and the readings with the first one."""
-        argv, first = agent_command(self.folder, self.plan, self._rank, address, port), self._agent is None
-        variables = {**of_node(self.plan.env, self.plan, self._rank), **env, TAG: self._tag}
+    def meet(
+        self, address: str, env: Mapping[str, str], port: int | None = None, descriptors: tuple[int, ...] = ()
+    ) -> None:
+        """Have the ranks of the next start meet at `address` and `port`, a free one by default."""
+        self._address, self._env, self._descriptors = address, env, descriptors
+        self.port = free_port() if port is None else port
+
+    def start(self, interrupted: Callable[[float], bool] | None = None) -> None:
+        """Start the agent, and the readings with the first one."""
+        argv = agent_command(self.folder, self.plan, self._rank, self._address, self.port)
+        variables = {**of_node(self.plan.env, self.plan, self._rank), **self._env, TAG: self._tag}
+        first = self._agent is None
         self._began = self._began or ticks_now()
         try:
             with filenames.agent_log_path(self.folder, self._rank).open("ab") as output:
@@ -92,35 +106,32 @@ class RunHere:
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     start_new_session=True,
-                    pass_fds=descriptors,
+                    pass_fds=self._descriptors,
                     preexec_fn=end_with_parent(signal.SIGTERM),
                 )
         except OSError as error:
-            raise UserError(f"cannot start {argv[0]}: {error.strerror or error}") from None
+            raise UserError(f"{self._place}cannot start {argv[0]}: {error.strerror or error}") from None
         adopt_orphans()  # of an agent that is killed
         if first:
             self._sampler.start()
 
-    @property
-    def started(self) -> bool:
-        """True once an agent was started."""
-        return self._agent is not None
+    def codes(self) -> tuple[int | None, ...]:
+        """The agent's exit code, below 0 for signals and None while it runs; empty before it was started."""
+        return () if self._agent is None else (self._agent.poll(),)
 
-    def code(self) -> int | None:
-        """The agent's exit code; None while it runs, or before it was started."""
-        return None if self._agent is None else self._agent.poll()
+    def lost(self) -> None:
+        """None: this machine is here."""
 
-    def stop(self, hurry: Callable[[], bool] = lambda: False) -> int | None:
+    def stop(self, hurry: Callable[[], bool] = lambda: False) -> tuple[int | None, ...]:
         """End the agent and everything below it, by SIGTERM, then by SIGKILL; its exit code, None if it was killed."""
         if self._agent is None:
-            return None
+            return ()
         pid, session = self._agent.pid, os.getsid(0)
-        if self.code() is None:
+        if self._agent.poll() is None:
             send(pid, signal.SIGTERM)
         deadline = time.monotonic() + GRACE_SECONDS
-        while self.code() is None and not hurry() and time.monotonic() < deadline:
+        while (code := self._agent.poll()) is None and not hurry() and time.monotonic() < deadline:
             time.sleep(0.02)
-        code = self.code()
         if code is None:
             send_group(pid, signal.SIGKILL)
         self._agent.wait()
@@ -128,7 +139,7 @@ class RunHere:
             end_descendants(lambda process: process.start >= self._began and process.session != session)
         adopt_orphans(False)  # the process may go on with other work
         sweep(self._tag)
-        return code
+        return (code,)
 
     def stacks(self) -> dict[int, str]:
         """Stacks of the running ranks, as each writes them to its log when it is asked."""
@@ -138,36 +149,6 @@ class RunHere:
         """End the readings; returns why the devices were not read to the end, None if they were."""
         self._sampler.stop()
         return self._sampler.problem
-
-
-class LocalAgents:
-    """Implements `llmperf.types.Agents` for this machine, where the agent writes into the controller's run folder."""
-
-    notes: tuple[str, ...] = ()
-
-    def __init__(self, here: RunHere) -> None:
-        self._here = here
-        self.stacks = here.stacks
-        self.port = free_port()
-
-    def start(self, interrupted: Callable[[float], bool]) -> None:
-        """Start it."""
-        node = self._here.plan.nodes[0]
-        try:
-            self._here.start(node.address, self.port, node.env)
-        except UserError as error:
-            raise UserError(f"launcher {self._here.plan.launcher!r}: {error}") from None
-
-    def codes(self) -> tuple[int | None, ...]:
-        """Its exit code."""
-        return (self._here.code(),) if self._here.started else ()
-
-    def lost(self) -> None:
-        """None: this machine is here."""
-
-    def stop(self, hurry: Callable[[], bool]) -> tuple[int | None, ...]:
-        """End it and its ranks."""
-        return (self._here.stop(hurry),) if self._here.started else ()
 
 
 def free_port() -> int:

@@ -17,7 +17,7 @@ from llmperf.errors import RunFailed, UserError
 from llmperf.files import json_files
 from llmperf.files.text import secret_values, utc_time, without_secrets
 from llmperf.launching.controller import Controller
-from llmperf.launching.run_here import LocalAgents, RunHere
+from llmperf.launching.run_here import RunHere
 from llmperf.launching.wakeup import Wakeup
 from llmperf.planning.build import run_id
 from llmperf.planning.host_facts import package_versions
@@ -97,7 +97,8 @@ def run_plan(
 
     def agents() -> Agents:
         if here is not None:
-            return LocalAgents(here)
+            here.meet(plan.nodes[0].address, plan.nodes[0].env)
+            return here
         assert remote is not None
         public = without_secrets(plan.env)
         hidden = {name: value for name, value in plan.env.items() if name not in public}

@@ -80,8 +80,9 @@ class RunOnNode:
             if self._store is not None:
                 env["LLMPERF_STORE_FD"] = str(self._store.fileno())
                 passed = (self._store.fileno(),)
+        self.run.meet(start.master_address, env, start.master_port, passed)
         try:
-            self.run.start(start.master_address, start.master_port, env, passed)
+            self.run.start()
             self._started = True
         except UserError as error:
             self._send(Failed(node=self._node, message=str(error)))
@@ -94,7 +95,7 @@ class RunOnNode:
         if self._ended:
             return
         if self._started and self._code is None and self._stopping is None:
-            self._code = self.run.code()
+            (self._code,) = self.run.codes()
             if self._code is not None:
                 self.stop()
         over = self._stopping is not None and not self._stopping.is_alive()
@@ -114,8 +115,8 @@ class RunOnNode:
 
     def _stop(self) -> None:
         self.run.close()
-        code = self.run.stop()
-        self._code = code if self._code is None else self._code
+        codes = self.run.stop()
+        self._code = codes[0] if codes and self._code is None else self._code
 
     def end(self, delivered: bool) -> int:
         """End everything at once and, once all is `delivered`, delete the folder; the agent's exit code."""
