@@ -26,7 +26,7 @@ from llmperf.plugins.loading import Plugins
 from llmperf.plugins.mending import unmet_problem
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
-from llmperf.runfolder.reader import by_step, read_steps
+from llmperf.runfolder.reader import RecordFile, by_step
 from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Plan, Result, RunSpec, StepRecord, WorkerPlan
 
@@ -285,7 +285,7 @@ def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS, conclude=save_result)
     if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
         raise KeyboardInterrupt
-    steps = by_step([read_steps(path) for path in filenames.record_files(run)])
+    steps = by_step([r for r in RecordFile(path) if isinstance(r, StepRecord)] for path in filenames.record_files(run))
     return Trained(plan=patient, result=result, steps=steps, seconds=time.monotonic() - began)
 
 

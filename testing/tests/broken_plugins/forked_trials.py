@@ -22,8 +22,8 @@ from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.endings import AgentReport, Ending, RankExit
-from llmperf.runfolder.reader import Recorder, by_step, read_steps
-from llmperf.types import Facts
+from llmperf.runfolder.reader import Recorder, RecordFile, by_step
+from llmperf.types import Facts, StepRecord
 from llmperf_testing import framework, subject
 from llmperf_testing.observations import Fresh, RankEnd
 from llmperf_testing.programs import expected, rank
@@ -115,7 +115,8 @@ def train(plan, plugins, run: Path) -> framework.Trained:
     json_files.save(run / filenames.ENDING, Ending(cause="ended", at=at, agents=(int(bad),)))
     result = build_result(run)
     json_files.save(run / filenames.RESULT, result)
-    steps = [read_steps(path) for path in filenames.record_files(run)]
+    files = map(RecordFile, filenames.record_files(run))
+    steps = [[record for record in file if isinstance(record, StepRecord)] for file in files]
     return framework.Trained(plan=plan, result=result, steps=by_step(steps), seconds=time.monotonic() - began)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import closing
 from pathlib import Path
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -19,13 +21,11 @@ from llmperf.reporting.cells import number as figure
 from llmperf.reporting.cells import percent, shown
 from llmperf.reporting.result_sheets import figure_rows, result_sheet
 from llmperf.reporting.safe_text import printable as one_line
+from llmperf.reporting.terminal import card
 from llmperf.reporting.words import finding_text, sentence, word
-from llmperf.types.result import Result
+from llmperf.runfolder.filenames import TRACES
+from llmperf.types.result import Finding, Result
 from llmperf.types.sheet import Column
-
-if TYPE_CHECKING:
-    from llmperf.planning.states import Outcome
-    from llmperf.types.result import Finding
 
 EXAMPLES = """\b
 Examples:
@@ -51,12 +51,18 @@ LOG_LINES = 20
 @verbose_option
 @click.option("-q", "--quiet", is_flag=True, help="Print the verdict alone, and no progress.")
 @click.pass_obj
-def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, language: str, **_: Any) -> None:
+def command(
+    run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, language: str, verbose: bool, quiet: bool, **_: Any
+) -> None:
     """Train CASE on the devices of this machine, measure it, write a checked result to runs/<id>/.
 
     Exits with 1 if the run failed or its result has an error finding, 2 for bad input, 130 if interrupted.
     """
+    from llmperf.cli.progress_line import begin_run, no_progress
     from llmperf.planning.build import plan_run
+    from llmperf.planning.ready import ready
+    from llmperf.running.hosts_before import with_checked_nodes
+    from llmperf.running.measure import measure, startable
     from llmperf.running.suggestions import with_suggestions
 
     if (code := run.handed_over()) is not None:
@@ -64,11 +70,41 @@ def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, langua
     asked = run.request
     if dry_run:
         run.ctx.exit(show_plan(asked, as_json))
+    results, listed = list[tuple[Path, Result]](), list[Finding]()
+
+    def show(folder: Path, result: Result) -> None:
+        """Print a result before the rules of plugins are applied."""
+        listed[:] = result.findings
+        if repeat == 1 and not as_json:
+            show_result(folder, result, language, verbose, quiet)
+        elif not as_json:
+            show_repeat(result, len(results) + 1, repeat, language)
+
     outcome = plan_run(*asked)
-    try:
-        results = _run(run, with_suggestions(outcome, asked), repeat, as_json, language)
-    finally:
-        outcome.machine.close()
+    with closing(outcome.machine):
+        outcome = with_suggestions(outcome, asked)
+        if quiet:
+            no_progress()
+        say_what_was_left_out(outcome)
+        planned = ready(startable(outcome))
+        spec, device = planned.spec, planned.machine.probe.devices[0]
+        what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
+        where = f"{spec.tuning.nodes * spec.tuning.devices} x {device.model} ({planned.machine.vendor})"
+        if not quiet:
+            click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
+        if planned.plan.peak_problem and not run.before:
+            warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
+        if run.checks:
+            planned = with_checked_nodes(planned, run.checks)
+        begun = monotonic()
+        begin_run(1, repeat, None)
+        for folder, result in measure(planned, run.values["out"], repeat, warn, show, run.before):
+            results.append((folder, result))
+            if left := repeat - len(results):
+                begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
+            if not as_json:
+                further = [finding for finding in result.findings if finding not in listed]
+                show_end(result, further if repeat == 1 and not quiet else (), language)
     if as_json:
         documents = [{"folder": str(folder), "result": result} for folder, result in results]
         print_json(documents[0] if repeat == 1 else documents)
@@ -81,70 +117,36 @@ def command(run: CalledRun, /, repeat: int, dry_run: bool, as_json: bool, langua
     run.ctx.exit(int(bad or any(finding.severity == "error" for result in ended for finding in result.findings)))
 
 
-def _run(run: CalledRun, outcome: Outcome, repeat: int, quiet: bool, language: str) -> list[tuple[Path, Result]]:
-    from llmperf.cli.progress_line import begin_run, no_progress
-    from llmperf.planning.ready import ready
-    from llmperf.reporting.terminal import card
-    from llmperf.runfolder.filenames import TRACES
-    from llmperf.running.measure import measure, startable
+def show_result(folder: Path, result: Result, language: str, verbose: bool, quiet: bool) -> None:
+    """Print the figures of a run, its folder and its traces."""
+    text = card(result_sheet(result), language, painted, verbose)
+    print_text(painted_severities(text.partition("\n\n")[0] if quiet else text))
+    click.echo("\n" * (not quiet) + sentence("run folder: {folder}", language, folder=folder))
+    for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
+        click.echo(sentence("Chrome trace: {path}", language, path=trace))
 
-    results: list[tuple[Path, Result]] = []
-    listed: list[Finding] = []
 
-    def show(folder: Path, result: Result) -> None:
-        """Print the figures and the folder before the rules of plugins are applied."""
-        listed[:] = result.findings
-        if quiet:
-            return
-        if repeat == 1:
-            text = card(result_sheet(result), language, painted, run.values["verbose"])
-            print_text(painted_severities(text.partition("\n\n")[0] if run.values["quiet"] else text))
-            click.echo("\n" * (not run.values["quiet"]) + sentence("run folder: {folder}", language, folder=folder))
-            for trace in sorted((folder / TRACES).glob("rank-00000*.json.gz")):
-                click.echo(sentence("Chrome trace: {path}", language, path=trace))
-        else:
-            what = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
-            if result.status != "complete":
-                what = painted(word(result.status, language))
-            if result.peak_problem is not None:
-                why = printable(result.peak_problem, " ")
-                what = sentence("{what}; no MFU: {why}", language, what=what, why=why)
-            values = {"number": len(results) + 1, "repeat": repeat, "what": what}
-            click.echo(sentence("run {number} of {repeat}: {what}", language, **values), err=True)
+def show_repeat(result: Result, number: int, repeat: int, language: str) -> None:
+    """Print a line for one run of several."""
+    what = f"{figure(result.metrics.tokens_per_second_per_device)} token/p/s"
+    if result.status != "complete":
+        what = painted(word(result.status, language))
+    if result.peak_problem is not None:
+        why = printable(result.peak_problem, " ")
+        what = sentence("{what}; no MFU: {why}", language, what=what, why=why)
+    text = "run {number} of {repeat}: {what}"
+    click.echo(sentence(text, language, number=number, repeat=repeat, what=what), err=True)
 
-    if run.values["quiet"]:
-        no_progress()
-    say_what_was_left_out(outcome)
-    planned = ready(startable(outcome))
-    spec, device = planned.spec, planned.machine.probe.devices[0]
-    what = f"{spec.case}{' (variant)' if spec.variant else ''}: {spec.contract.model} by {spec.tuning.framework}"
-    where = f"{spec.tuning.nodes * spec.tuning.devices} x {device.model} ({planned.machine.vendor})"
-    if not run.values["quiet"]:
-        click.echo(f"{what} on {where}, {spec.contract.steps} steps", err=True)
-    if planned.plan.peak_problem and not run.before:
-        warn(f"no MFU: {printable(planned.plan.peak_problem, ' ')}")
-    if run.checks:
-        from llmperf.running.hosts_before import with_checked_nodes
 
-        planned = with_checked_nodes(planned, run.checks)
-    begun = monotonic()
-    begin_run(1, repeat, None)
-    for folder, result in measure(planned, run.values["out"], repeat, warn, show, run.before):
-        results.append((folder, result))
-        left = repeat - len(results)
-        if left:
-            begin_run(len(results) + 1, repeat, (monotonic() - begun) / len(results) * left)
-        if quiet:
-            continue
-        for finding in result.findings if repeat == 1 and not run.values["quiet"] else ():
-            if finding not in listed:
-                click.echo(painted_severities(finding_text(finding, language)))
-        if (failure := result.failure) is not None and failure.log_tail:
-            text = "last lines of the log:" if failure.rank is None else "last lines of the log of rank {rank}:"
-            click.echo("\n" + sentence(text, language, rank=failure.rank), err=True)
-            for line in failure.log_tail[-LOG_LINES:]:
-                click.echo("  " + printable(line, " "), err=True)
-    return results
+def show_end(result: Result, further: Iterable[Finding], language: str) -> None:
+    """Print further findings of a run, and the end of the log if it failed."""
+    for finding in further:
+        click.echo(painted_severities(finding_text(finding, language)))
+    if (failure := result.failure) is not None and failure.log_tail:
+        text = "last lines of the log:" if failure.rank is None else "last lines of the log of rank {rank}:"
+        click.echo("\n" + sentence(text, language, rank=failure.rank), err=True)
+        for line in failure.log_tail[-LOG_LINES:]:
+            click.echo("  " + printable(line, " "), err=True)
 
 
 REPEAT_FIGURES = ("tokens_per_second_per_device", "step_seconds_median", "mfu_nominal", "final_loss", "rank_peak_bytes")

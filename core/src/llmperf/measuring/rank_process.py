@@ -1,37 +1,21 @@
-"""Beginning and end of the process of a rank, which ends immediately, with the cause recorded."""
+"""End of the process of a rank, at once and with the cause recorded, and what Python loaded at its beginning."""
 
 from __future__ import annotations
 
-import argparse
-import faulthandler
 import os
-import signal
 import site
 import sys
 import sysconfig
 import time
 import traceback
-from collections.abc import Sequence
 from contextlib import suppress
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import NoReturn
 
 from llmperf.files.text import printable
 from llmperf.runfolder.reader import Recorder
 from llmperf.types.records import FailureRecord
-
-T = TypeVar("T")
-
-
-def begin(program: str, arguments: Sequence[str] | None) -> tuple[Path, int]:
-    """The run's folder, of `--run-dir`, and the rank, of RANK. From now on SIGUSR1 prints all stacks."""
-    faulthandler.enable()
-    if hasattr(signal, "SIGUSR1"):
-        faulthandler.register(signal.SIGUSR1, all_threads=True)
-    parser = argparse.ArgumentParser(prog=program)
-    parser.add_argument("--run-dir", type=Path, required=True)
-    return parser.parse_args(arguments).run_dir, int(os.environ["RANK"])
 
 
 def fail(recorder: Recorder, rank: int, error: BaseException, place: str = "") -> NoReturn:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import argparse
+import faulthandler
 import math
 import os
 import platform
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,7 +20,7 @@ from llmperf import __version__
 from llmperf.errors import PluginError, RunFailed
 from llmperf.files import json_files
 from llmperf.measuring.loop import MeasuredLoop, seconds_of, wrong
-from llmperf.measuring.rank_process import begin, fail, leave, startup_modules
+from llmperf.measuring.rank_process import fail, leave, startup_modules
 from llmperf.plugins.discovery import Found, discover, find
 from llmperf.plugins.faults import described, who
 from llmperf.plugins.loading import Plugins
@@ -45,7 +48,12 @@ SIGN_OF_LIFE_SECONDS = 1.0
 def train_rank(arguments: Sequence[str] | None = None) -> int:
     """Run one rank; 0 when it finished, otherwise the status of its task. A failure is recorded and ends the process at
     once with status 1."""
-    run, rank = begin("llmperf.measuring.worker", arguments)
+    faulthandler.enable()
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)  # prints the stacks of a rank that hangs
+    parser = argparse.ArgumentParser(prog="llmperf.measuring.worker")
+    parser.add_argument("--run-dir", type=Path, required=True)
+    run, rank = parser.parse_args(arguments).run_dir, int(os.environ["RANK"])
     with Recorder(filenames.records_path(run, rank), run / filenames.RANK_RESERVE) as recorder:
         worker = Worker(run, rank, recorder)
         try:

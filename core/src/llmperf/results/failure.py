@@ -27,10 +27,6 @@ Status = Literal["complete", "failed", "aborted"]
 Reason = Literal["exception", "killed", "exited", "hung", "lost", "nonfinite loss", "interrupted", "controller"]
 
 
-OF_AGENTS: tuple[Reason, ...] = ("lost", "killed", "exited")
-"""Reasons of a failure without a rank that is the end of a node's agent."""
-
-
 @dataclass(frozen=True)
 class _Cause:
     """Ending of one rank, and its time."""
@@ -51,7 +47,7 @@ def outcome(records: RunRecords) -> tuple[Status, Failure | None]:
     lines = STACK_LINES if failure.reason == "hung" else LOG_LINES
     if failure.rank is not None:
         path = filenames.log_path(records.run, failure.rank)
-    elif failure.reason in OF_AGENTS:
+    elif failure.reason in ("lost", "killed", "exited"):  # the agent of a node
         path = filenames.agent_log_path(records.run, failure.node_rank or 0)
     else:
         return status, failure
@@ -63,7 +59,7 @@ def _outcome(records: RunRecords) -> tuple[Status, Failure | None]:
     if ending is None:
         return "failed", _failure(records, None, "controller", None, "llmperf itself ended before the run did")
     if ending.cause == "lost":  # errors of other nodes may be due to it
-        return "failed", _of_node(records, ending.node or 0, "lost", ending.message)
+        return "failed", _failure(records, None, "lost", None, ending.message, ending.node or 0)
     if ending.cause != "ended":
         status: Status = "aborted" if ending.cause == "interrupted" else "failed"
         return status, _failure(records, ending.rank, ending.cause, ending.exception, ending.message)
@@ -152,24 +148,23 @@ def _of_agents(records: RunRecords, ending: Ending) -> Failure | None:
     for node, code in killed or by_itself or failed:
         agent = f"the agent of {_node(records, node)}"
         if code is not None and code > 0:
-            return _of_node(records, node, "exited", f"{agent} ended with status {code}")
+            return _failure(records, None, "exited", None, f"{agent} ended with status {code}", node)
         try:
             how = "" if code is None else f" by {signal.Signals(-code).name}"
         except ValueError:
             how = f" by signal {-(code or 0)}"
-        return _of_node(records, node, "killed", f"{agent} was killed{how}")
+        return _failure(records, None, "killed", None, f"{agent} was killed{how}", node)
     return None
 
 
-def _of_node(records: RunRecords, node: int, reason: Reason, message: str) -> Failure:
-    place = node if reason == "lost" or records.plan.layout.nodes > 1 else None
-    return Failure(rank=None, node_rank=place, reason=reason, exception=None, message=message, log_tail=())
-
-
-def _failure(records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str) -> Failure:
+def _failure(
+    records: RunRecords, rank: int | None, reason: Reason, exception: str | None, message: str, node: int | None = None
+) -> Failure:
     layout = records.plan.layout
-    node = None if rank is None or layout.nodes == 1 else layout.node_of(rank)
-    if node is not None:
+    if layout.nodes == 1 and reason != "lost":
+        node = None
+    elif rank is not None:
+        node = layout.node_of(rank)
         place = _node(records, node) if message.startswith("rank ") else f"{_node(records, node)}, rank {rank}"
         message = f"{place}: {message}"
     return Failure(rank=rank, node_rank=node, reason=reason, exception=exception, message=message, log_tail=())

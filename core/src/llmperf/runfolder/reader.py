@@ -81,11 +81,6 @@ def rank_records(run: Path, rank: int) -> Iterator[Record]:
     return iter(RecordFile(filenames.records_path(run, rank)))
 
 
-def read_steps(path: Path) -> Iterator[StepRecord]:
-    """The steps in a file one by one, for files of any length; errors as those of `RecordFile`."""
-    return (record for record in RecordFile(path) if isinstance(record, StepRecord))
-
-
 def recorded(run: Path) -> Iterator[tuple[Path, Iterator[Record]]]:
     """The record files of a run folder with their records, which are read as they are asked for: first those of its
     ranks, in order, then those of its devices. Errors as those of `RecordFile`.

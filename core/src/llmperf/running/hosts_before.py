@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 from llmperf.errors import UserError
 from llmperf.files import json_files
-from llmperf.measuring.sampler import device_sampler, used_devices
+from llmperf.launching.run_here import load_here
+from llmperf.measuring.sampler import used_devices
 from llmperf.planning.states import Planned
 from llmperf.types.hosts import LoadBefore
 from llmperf.types.node_tasks import ReachedNodes
@@ -24,12 +23,11 @@ ANSWER_SECONDS = 60.0
 def host_loads(planned: Planned, seconds: float) -> Iterator[Callable[[], Mapping[str, LoadBefore]]]:
     """A function that looks for some seconds at the load of each host, by name; empty for a run on this machine."""
     machine, plan = planned.machine, planned.plan
+    devices, on_cpu = used_devices(plan), plan.probe.on_cpu
     if machine.launcher is None or not machine.node_list:
-        used, on_cpu = used_devices(plan), plan.probe.on_cpu
-        sampler = device_sampler(Path(os.devnull), planned.plugins, used, seconds, on_cpu=on_cpu)
-        yield lambda: {"": sampler.look(seconds)}
+        yield lambda: {"": load_here(plan.vendor, devices, on_cpu, seconds)}
         return
-    arguments = {"vendor": plan.vendor, "devices": used_devices(plan), "on_cpu": plan.probe.on_cpu, "seconds": seconds}
+    arguments = {"vendor": plan.vendor, "devices": devices, "on_cpu": on_cpu, "seconds": seconds}
     with asking(planned) as nodes:
 
         def look() -> dict[str, LoadBefore]:

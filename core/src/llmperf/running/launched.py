@@ -111,7 +111,6 @@ def run_plan(
                 warn(busy)
             if observers is not None:
                 observers.started(plan, run)
-            problem = None
             try:
                 cause, codes = controller.run(wakeup, observers.observe if observers else None)
             finally:
@@ -140,14 +139,10 @@ def run_plan(
 
 def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
     """Check whether a run ended well, with a window so long that the peak is worth another measurement."""
-    if any(codes):
-        return False
-    for report in read_reports(run):
-        for rank in report.ranks:
-            seen = {phase.phase: phase.monotonic for phase in rank.phases}
-            if seen.get("evaluating", 0.0) - seen.get("measuring", math.inf) >= PEAK_AGAIN_SECONDS:
-                return True
-    return False
+    ranks = [rank for report in read_reports(run) for rank in report.ranks]
+    seen = [{phase.phase: phase.monotonic for phase in rank.phases} for rank in ranks]
+    windows = [of.get("evaluating", 0.0) - of.get("measuring", math.inf) for of in seen]
+    return not any(codes) and max(windows, default=0.0) >= PEAK_AGAIN_SECONDS
 
 
 def _ending(cause: str, began: Moment, **known: object) -> Ending:
