@@ -35,6 +35,7 @@ from llmperf.planning.states import Planned, Selection, Site
 from llmperf.plugins.loading import Plugins
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
 from llmperf.runfolder.create import create_run_folder, release
 from llmperf.runfolder.endings import Ending
 from llmperf.runfolder.reader import Recorder
@@ -132,7 +133,7 @@ def result_of(run: Path) -> dict[str, float]:
     result = build_result(run)
     json_files.save(run / filenames.RESULT, result)
     built = time.monotonic()
-    result = check(result, run, Plugins(), recorded_findings(run))
+    result = check(result, run, Plugins(), recorded_findings(read_run(run)))
     if result.status != "complete":
         sys.exit(f"the run is {result.status}: {result.failure}")
     problems = [finding for finding in result.findings if finding.severity == "error"]

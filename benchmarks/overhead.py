@@ -12,13 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from llmperf.planning.states import Planned
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from ranks import planned, report, run_ranks
 
 
 def under_llmperf(planned_run: Planned, folder: Path) -> float:
     """token/p/s of one whole run."""
-    result = run_plan(replace(planned_run.plan, run_id=folder.name), folder, planned_run.plugins)
+    result = run_plan(replace(planned_run.plan, run_id=folder.name), folder, planned_run.plugins, save_result)
     figure = result.metrics.tokens_per_second_per_device
     assert figure is not None, result.failure
     return figure

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
+from llmperf.runfolder.contents import read_run
 from llmperf.runfolder.filenames import RESULT
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
@@ -40,7 +41,7 @@ def median_with(plan, folder, **environment):
     assert done.stdout == "complete\n", done.stderr
     result = build_result(folder / "run")
     json_files.save(folder / "run" / RESULT, result)
-    errors = {finding.code for finding in recorded_findings(folder / "run") if finding.severity == "error"}
+    errors = {finding.code for finding in recorded_findings(read_run(folder / "run")) if finding.severity == "error"}
     assert errors <= {"LP666"}
     findings = (finding for file in validate_path(folder / "run" / RESULT) for finding in file.findings)
     return result.metrics.step_seconds.median, {finding.code for finding in findings}

@@ -17,7 +17,7 @@ from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder
 from llmperf.runfolder.reader import Recorder
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import DeviceSample, Facts, MemorySample, PhaseRecord, Result, StepRecord
 
 
@@ -88,7 +88,7 @@ def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_p
     plan = stub_plan()
     plan = replace(plan, worker=replace(plan.worker, agent=("no-such-agent",)))
     with pytest.raises(UserError, match="launcher 'local': cannot start no-such-agent: No such file"):
-        run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+        run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     result = json_files.load(tmp_path / "run" / filenames.RESULT, Result)
     assert (result.status, result.failure.reason) == ("failed", "controller")
 
@@ -96,7 +96,7 @@ def test_an_agent_that_cannot_be_started_leaves_a_failed_result(stub_plan, tmp_p
 @pytest.mark.slow
 def test_a_vendor_that_cannot_read_its_devices_does_not_end_the_run(stub_plan, tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_STUB_SAMPLER", "raise")
-    result = run_plan(stub_plan(), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.status == "complete"
     assert result.notes == ("reading the devices failed: RuntimeError: the management library is gone",)
     assert result.metrics.device_memory_used_bytes is None
@@ -153,7 +153,7 @@ def test_a_working_directory_that_is_gone_is_one_line(stub_plan, tmp_path, monke
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     with pytest.raises(UserError, match="runs/x: the working directory does not exist any more"):
-        run_plan(plan, Path("runs/x"), plugins)
+        run_plan(plan, Path("runs/x"), plugins, save_result)
 
 
 ROOT = Path(__file__).parents[3]

@@ -13,7 +13,7 @@ from llmperf.measuring.processes import send
 from llmperf.measuring.sampler import HostMeter, busy_ticks, own_pids, own_ticks, processes_here
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder.readings import HostLoad, HostReading, busy_parts, busy_text
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import DeviceSample
 from llmperf.types.hosts import BusyProgram, LoadBefore
 from llmperf.types.records import HostSample
@@ -124,7 +124,7 @@ def test_a_process_that_computes_beside_a_run_is_told_before_it_and_in_its_resul
     told, plugins = [], load_for("stub", "stub")
     plan = stub_plan(steps=30, step_seconds=0.05)
     had, began = cpu_seconds(stranger), time.monotonic()
-    result = run_plan(plan, tmp_path / "run", plugins, warn=told.append, sample_seconds=0.2)
+    result = run_plan(plan, tmp_path / "run", plugins, save_result, warn=told.append, sample_seconds=0.2)
     least = (cpu_seconds(stranger) - had) / (time.monotonic() - began) / len(os.sched_getaffinity(0))
     assert len(told) == 1
     assert told[0].startswith("the machine is busy: other processes use ")

@@ -6,6 +6,7 @@ import pytest
 from llmperf.files import json_files
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
 from llmperf.runfolder.endings import AgentReport, Ending, Host, RankExit, ReachedNode
 from llmperf.runfolder.reader import Recorder
 from llmperf.runfolder.readings import NodeReadings
@@ -114,7 +115,9 @@ def test_a_clock_that_is_an_hour_ahead_changes_nothing(folder):
     result = folder.build()
     assert result.status == "complete"
     assert result.metrics.window_seconds == pytest.approx(5.005)
-    assert {finding.code for finding in recorded_findings(folder.run)} <= {"LP657"}  # no agent saw these ranks
+    assert {finding.code for finding in recorded_findings(read_run(folder.run))} <= {
+        "LP657"
+    }  # no agent saw these ranks
     codes = {finding.code for finding in run_folder_findings(result, folder.run)}
     assert codes <= {"LP657"}
 

@@ -14,7 +14,7 @@ from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.endings import read_reports
 from llmperf.runfolder.logs import BLOCK_BYTES, HEAD_BYTES, TAIL_BYTES
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Result
 
 CONTROLLER = Path(__file__).parents[1] / "stub" / "run_controller.py"
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="starts and kill
 
 @pytest.mark.slow
 def test_a_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(stub_plan, tmp_path):
-    result = run_plan(stub_plan(steps=30, chatters=True), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(steps=30, chatters=True), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.status == "complete"
     for rank in (0, 1):
         log = filenames.log_path(tmp_path / "run", rank)
@@ -44,7 +44,7 @@ def test_a_log_keeps_its_beginning_and_its_end_and_says_what_is_left_out(stub_pl
 @pytest.mark.slow
 def test_the_last_lines_of_a_failed_rank_are_its_own(stub_plan, tmp_path):
     plan = stub_plan(steps=30, chatters=True, fault="raises", fault_step=20)
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert "ValueError: rank 1 has had enough" in result.failure.log_tail
     assert filenames.log_path(tmp_path / "run", 1).stat().st_size <= MOST_BYTES
 

@@ -24,7 +24,7 @@ from llmperf.planning.states import Request, Selection, Site
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.running import launched
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.running.measure import Series, measure
 from llmperf.types import PeakFlops, Result, RunChoice
 from llmperf.validation.catalogue import Catalogue
@@ -52,7 +52,7 @@ def test_a_run_leaves_a_complete_result_and_all_its_records(stub_plan, tmp_path)
     plan = stub_plan(steps=25, warmup_steps=3, ranks=2, sampled=True)
     seen = []
     watching = Watching(seen.append)
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), watching, sample_seconds=0.05)
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result, watching, sample_seconds=0.05)
     run = tmp_path / "run"
     assert result.failure is None
     assert result.status == "complete"
@@ -95,7 +95,7 @@ def stolen_ports(monkeypatch):
 @pytest.mark.slow
 def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stolen_ports):
     (taken,) = stolen_ports(1)
-    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert (result.status, result.failure) == ("complete", None)
     assert result.metrics.measured_steps == 10
     (note,) = [note for note in result.notes if "started a second time" in note]
@@ -109,7 +109,7 @@ def test_a_stolen_port_has_the_ranks_started_once_more(stub_plan, tmp_path, stol
 @pytest.mark.slow
 def test_a_port_that_is_stolen_twice_fails_the_run(stub_plan, tmp_path, stolen_ports):
     stolen_ports(2)
-    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(listens=True), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert (result.status, result.failure.rank, result.failure.exception) == ("failed", 0, "OSError")
     assert "Address already in use" in result.failure.message
 
@@ -144,7 +144,9 @@ def test_a_wall_clock_that_is_set_during_a_run_spoils_nothing(stub_plan, tmp_pat
 
     options = {"fault_rank": "all", "fault_step": 6, "clock_set": seconds, "step_seconds": 0.05, "sampled": True}
     plan = replace(stub_plan(steps=20, **options), created=datetime.now(timezone.utc).isoformat(timespec="seconds"))
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), Watching(watch), sample_seconds=0.05)
+    result = run_plan(
+        plan, tmp_path / "run", load_for("stub", "stub"), save_result, Watching(watch), sample_seconds=0.05
+    )
     assert (result.status, off) == ("complete", [seconds])
     records = [json.loads(line) for line in filenames.records_path(tmp_path / "run", 0).read_text().splitlines()]
     steps = [one["at"] for one in records if one["kind"] == "step"]
@@ -164,7 +166,7 @@ def schema_errors(name, document):
 @pytest.mark.parametrize(("fault", "status"), [(None, "complete"), ("raises", "failed"), ("nan", "failed")])
 def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, fault, status):
     options = {"fault": fault} if fault else {}
-    result = run_plan(stub_plan(steps=30, **options), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(steps=30, **options), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.status == status
     run = tmp_path / "run"
     assert schema_errors("plan", json.loads((run / filenames.PLAN).read_text())) == []
@@ -179,7 +181,7 @@ def test_all_documents_of_a_run_are_as_the_schemas_say(stub_plan, tmp_path, faul
 def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
     plan = stub_plan(steps=8, evaluation_seconds=8.0, in_step=False)
     plan = replace(plan, startup_seconds=5.0, stall_seconds=5.0, expected_step_seconds=6.0)  # before step 1: 60 s
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert (result.status, result.failure) == ("complete", None)
     assert result.metrics.evaluation == {"score": 0.5, "score/part": 0.25}
 
@@ -187,7 +189,7 @@ def test_a_long_evaluation_that_goes_on_has_not_hung(stub_plan, tmp_path):
 @pytest.mark.slow
 def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures(stub_plan, tmp_path):
     plan = stub_plan(steps=8, fault="evaluates to nan", fault_rank="all")
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.status == "complete"
     assert result.metrics.evaluation == {"score": None, "other": 0.25}
     assert "the evaluation gave no number for score" in result.notes
@@ -197,7 +199,7 @@ def test_an_evaluation_without_a_number_is_unknown_and_the_run_keeps_its_figures
 @pytest.mark.slow
 def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, tmp_path):
     plan = stub_plan(steps=8, fault="aborts while the interpreter ends", fault_rank="all")
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert (result.status, result.failure) == ("complete", None)
     assert "rank 1: closed" in filenames.log_path(tmp_path / "run", 1).read_text()
 
@@ -214,7 +216,7 @@ def test_what_native_libraries_do_after_the_end_does_not_spoil_a_run(stub_plan, 
     ],
 )
 def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, fault, told):
-    result = run_plan(stub_plan(steps=5, fault=fault), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(steps=5, fault=fault), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert (result.status, result.failure.rank) == ("failed", 1)
     assert result.failure.message.startswith(f"the trainer of llmperf_build_trainer: {told}")
 
@@ -223,7 +225,7 @@ def test_an_evaluation_without_figures_is_told_in_one_line(stub_plan, tmp_path, 
 def test_the_load_of_others_is_known_of_a_short_window(stub_plan, tmp_path):
     """One that lies between two readings: the one after it is made at the end of the run."""
     plan, plugins = stub_plan(steps=6, step_seconds=0.05), load_for("stub", "stub")
-    result = run_plan(plan, tmp_path / "run", plugins, sample_seconds=600.0)
+    result = run_plan(plan, tmp_path / "run", plugins, save_result, sample_seconds=600.0)
     assert result.metrics.other_cpu_share is not None
     assert result.conditions[0].other_cpu_share is not None
 
@@ -255,10 +257,9 @@ def plans(monkeypatch):
 
     def start(plan, *_, **__):
         started.append(plan)
-        return SimpleNamespace(status="complete")
+        return SimpleNamespace(status="complete"), []
 
     monkeypatch.setattr("llmperf.running.measure.run_plan", start)
-    monkeypatch.setattr("llmperf.running.measure.recorded_findings", lambda _: ())
     monkeypatch.setattr("llmperf.running.measure.check", lambda result, *_: result)
     return started
 
@@ -297,7 +298,7 @@ def test_a_run_that_ended_counts_although_its_controller_was_killed_before_the_r
     folder, warnings = tmp_path / "run", []
     runs = Series(Request(Selection("default")), warnings.append)
     assert runs.recover(folder) is None, "killed before the folder was made"
-    result = run_plan(stub_plan(ranks=1), folder, load_for("stub", "stub"), sample_seconds=0.05)
+    result = run_plan(stub_plan(ranks=1), folder, load_for("stub", "stub"), save_result, sample_seconds=0.05)
     (folder / "result.json").unlink()
     recovered = runs.recover(folder)
     assert (recovered.status, recovered.metrics) == (result.status, result.metrics)
@@ -314,10 +315,10 @@ def test_the_larger_peak_counts(stub_plan, tmp_path, monkeypatch):
     monkeypatch.setenv("LLMPERF_STUB_PEAK", "timed")
     monkeypatch.setattr(launched, "PEAK_AGAIN_SECONDS", 0.0)
     plan, plugins = stub_plan(steps=6, ranks=2), load_for("stub", "stub")
-    published = run_plan(plan, tmp_path / "published", plugins)
+    published = run_plan(plan, tmp_path / "published", plugins, save_result)
     assert published.peak_again is None
     peak = replace(plan.peak, confidence="measured", flops_per_second=1e12)
-    lowered = run_plan(replace(plan, peak=peak), tmp_path / "lowered", plugins)
+    lowered = run_plan(replace(plan, peak=peak), tmp_path / "lowered", plugins, save_result)
     assert lowered.peak_again.flops_per_second == 2e12
     assert run_folder_findings(lowered, tmp_path / "lowered") == []
     assert {mfu.peak_flops_per_second for mfu in lowered.mfu} == {2e12 * plan.device_share}
@@ -325,5 +326,5 @@ def test_the_larger_peak_counts(stub_plan, tmp_path, monkeypatch):
     edited = replace(lowered, mfu=tuple(replace(mfu, peak_flops_per_second=1e11) for mfu in lowered.mfu))
     assert [finding.code for finding in findings("result", edited, Catalogue(plugins))].count("LP658") == 1
     peak = replace(peak, flops_per_second=2.1e12)
-    larger = run_plan(replace(plan, peak=peak), tmp_path / "larger", plugins)
+    larger = run_plan(replace(plan, peak=peak), tmp_path / "larger", plugins, save_result)
     assert {mfu.peak_flops_per_second for mfu in larger.mfu} == {2.1e12 * plan.device_share}

@@ -15,7 +15,7 @@ from llmperf.errors import PluginError
 from llmperf.plugins.discovery import Found
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.running import observers as observing
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.running.observers import Observers
 from llmperf.types import Progress, StepProgress
 
@@ -161,7 +161,7 @@ def test_an_observer_gets_each_step_of_a_run_and_is_called_no_more_often_if_it_s
     plugins = register(load_for("stub", "stub"), observer)
     observers = Observers(plugins, pytest.fail)
     begin = time.monotonic()
-    run_plan(stub_plan(steps=12, warmup_steps=2), tmp_path / "run", plugins, observers)
+    run_plan(stub_plan(steps=12, warmup_steps=2), tmp_path / "run", plugins, save_result, observers)
     seconds = time.monotonic() - begin
     observers.ended(None, tmp_path / "run")
     assert len(observer.of("progress")) <= seconds / 0.18 + 3

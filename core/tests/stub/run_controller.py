@@ -6,13 +6,13 @@ from pathlib import Path
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Plan
 
 if __name__ == "__main__":
     plan = json_files.load(Path(sys.argv[1]), Plan)
     try:
-        result = run_plan(plan, Path(sys.argv[2]), load_for(plan.vendor, plan.spec.tuning.framework))
+        result = run_plan(plan, Path(sys.argv[2]), load_for(plan.vendor, plan.spec.tuning.framework), save_result)
     except UserError as error:
         print(error, file=sys.stderr)
         sys.exit(2)

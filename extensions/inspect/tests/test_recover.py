@@ -14,7 +14,7 @@ from llmperf.measuring.processes import left_of_run
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordFile
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
 
@@ -89,7 +89,7 @@ def test_a_run_whose_ranks_had_written_everything_is_complete(run_folder, ran):
 @pytest.mark.slow
 def test_a_controller_that_was_killed_between_ending_and_result_or_report(stub_plan, tmp_path):
     run = tmp_path / "run"
-    result = run_plan(stub_plan(steps=200, fault="raises"), run, load_for("stub", "stub"))
+    result = run_plan(stub_plan(steps=200, fault="raises"), run, load_for("stub", "stub"), save_result)
     for names in ((filenames.RESULT,), (filenames.REPORT,)):
         take_away(run, *names)
         assert call(["recover", str(run)]) == 1
@@ -101,7 +101,7 @@ def test_a_controller_that_was_killed_between_ending_and_result_or_report(stub_p
 @pytest.mark.slow
 def test_a_power_cut_leaves_half_a_line_and_no_agent_report(stub_plan, tmp_path):
     run = tmp_path / "run"
-    run_plan(stub_plan(steps=12), run, load_for("stub", "stub"))
+    run_plan(stub_plan(steps=12), run, load_for("stub", "stub"), save_result)
     take_away(run, filenames.RESULT, filenames.ENDING, "records/agent-000.json")
     records = filenames.records_path(run, 1)
     text = records.read_bytes()

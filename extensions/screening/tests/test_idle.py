@@ -8,7 +8,7 @@ import llmperf
 import pytest
 from llmperf.cli.main import call
 from llmperf.plugins.loading import load_for
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types.hosts import BusyProgram, LoadBefore
 from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
@@ -106,7 +106,7 @@ def test_a_module_that_the_interpreter_imports_by_itself_is_named_and_warned_of(
     custom.write_text("")
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(custom.parent), os.environ["PYTHONPATH"]]))
     monkeypatch.setenv("STUB_TOKEN", "a-secret-of-the-user")
-    result = run_plan(stub_plan(steps=6, ranks=2), tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(stub_plan(steps=6, ranks=2), tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.software.startup_modules == {"sitecustomize": str(custom)}
     found = [one for one in findings("result", result, Catalogue(load_for("stub", "stub"))) if one.code == "LP655"]
     assert [(one.severity, one.path) for one in found] == [

@@ -11,7 +11,7 @@ import pytest
 from llmperf.plugins.loading import load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.reader import RecordFile
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.types import Interpreter, PhaseRecord, Script, StepRecord
 from llmperf.validation.catalogue import Catalogue
 from llmperf.validation.check import findings
@@ -31,7 +31,7 @@ def run_script(stub_plan, tmp_path, monkeypatch):
         script = (sys.executable, str(STAND_IN), str(told or steps), *arguments)
         monkeypatch.setenv("SCRIPT_TOKENS", str(plan.batch.tokens_per_step))
         plan = with_script(plan, *script)
-        return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub")), tmp_path / "run"
+        return plan, run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result), tmp_path / "run"
 
     return run
 
@@ -187,7 +187,7 @@ def test_a_scripts_command_may_name_the_python_of_the_ranks_and_its_node(stub_pl
     plan = with_script(stub_plan(steps=2), "{python}", "-c", program, "of node {node_rank}:")
     path = str(environment / "bin" / "python")
     plan = replace(plan, interpreter=Interpreter(path=path, version=platform.python_version()))
-    run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert f"of node 0: {path}" in filenames.log_path(tmp_path / "run", 1).read_text()
 
 
@@ -202,6 +202,6 @@ def test_a_hang_is_seen_and_the_scripts_stacks_are_in_the_log(run_script, fault)
 
 def test_a_script_that_is_not_there_is_named(stub_plan, tmp_path):
     plan = with_script(stub_plan(), "/no/such/program")
-    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"))
+    result = run_plan(plan, tmp_path / "run", load_for("stub", "stub"), save_result)
     assert result.status == "failed"
     assert "cannot start /no/such/program" in result.failure.message

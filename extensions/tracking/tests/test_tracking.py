@@ -9,7 +9,7 @@ from llmperf.cli.main import call
 from llmperf.errors import UserError
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.running.observers import Observers
 from llmperf.types import Progress, Result, StepProgress
 from llmperf_tracking.logs import opened_logs
@@ -171,7 +171,7 @@ def test_a_run_is_followed_from_its_start_to_its_end(stub_plan, tmp_path):
     plan, plugins, warnings = stub_plan(ranks=2, steps=6), load_for("stub", "stub"), []
     file = tmp_path / "llmperf.prom"
     observers = Observers(plugins, warnings.append, opened_logs([f"openmetrics={file}"]))
-    result = run_plan(plan, tmp_path / "run", plugins, observers, warnings.append)
+    result = run_plan(plan, tmp_path / "run", plugins, save_result, observers, warnings.append)
     observers.ended(result, tmp_path / "run")
     known = samples(file.read_text())
     assert not any("dropped" in line for line in warnings)

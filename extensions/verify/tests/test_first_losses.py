@@ -65,7 +65,7 @@ def found(run, losses, tokens=None):
         record = {"kind": "sequences", "rank": rank, "losses": values, "tokens": tokens}
         with filenames.records_path(run, rank).open("a") as file:
             file.write(json.dumps(record) + "\n")
-    findings = [finding for finding in recorded_findings(run) if finding.code == "LP235"]
+    findings = [finding for finding in recorded_findings(read_run(run)) if finding.code == "LP235"]
     return [(int(finding.path[-7]), finding.message) for finding in findings]
 
 

@@ -10,8 +10,9 @@ from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.results.run_result import build_result
 from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import read_run
 from llmperf.runfolder.endings import AgentReport
-from llmperf.running.launched import run_plan
+from llmperf.running.launched import run_plan, save_result
 from llmperf.validation.check import validate_path
 from llmperf.validation.run_folder import recorded_findings
 from llmperf_verify.rules.measured_times import ClockRates
@@ -66,9 +67,9 @@ def test_a_window_that_no_agent_saw_is_warned_of(run_folder):
 @pytest.mark.slow
 def test_the_agent_sees_the_phases_of_a_run(stub_plan, tmp_path):
     run = tmp_path / "run"
-    assert run_plan(stub_plan(steps=12, ranks=2), run, load_for("stub", "stub")).status == "complete"
+    assert run_plan(stub_plan(steps=12, ranks=2), run, load_for("stub", "stub"), save_result).status == "complete"
     report = json_files.load(filenames.agent_report_path(run, 0), AgentReport)
-    assert recorded_findings(run) == ()
+    assert recorded_findings(read_run(run)) == []
     for rank in report.ranks:
         assert {"measuring", "evaluating", "done"} <= {seen.phase for seen in rank.phases}
         assert [seen.monotonic for seen in rank.phases] == sorted(seen.monotonic for seen in rank.phases)
@@ -83,8 +84,8 @@ def test_a_rank_with_a_slowed_clock_is_found(stub_plan, tmp_path, monkeypatch):
     (tmp_path / "site" / "sitecustomize.py").write_text(text)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path / 'site'}:{os.environ['PYTHONPATH']}")
     run = tmp_path / "run"
-    run_plan(stub_plan(steps=200, ranks=1), run, load_for("stub", "stub"))
-    assert "LP656" in {one.code for one in recorded_findings(run)}
+    run_plan(stub_plan(steps=200, ranks=1), run, load_for("stub", "stub"), save_result)
+    assert "LP656" in {one.code for one in recorded_findings(read_run(run))}
 
 
 def scaled(run, names, factor=0.8, files="*"):
@@ -158,7 +159,7 @@ def with_steps(run, times_of_rank):
         steps = [{**step, "step": 100 + place, "step_seconds": seconds}
                  for place, seconds in enumerate(times_of_rank(rank))]  # fmt: skip
         path.write_text("".join(json.dumps(line) + "\n" for line in [*steps, *others]))
-    return {finding.code for finding in recorded_findings(run)}
+    return {finding.code for finding in recorded_findings(read_run(run))}
 
 
 def uneven(rank, steps):

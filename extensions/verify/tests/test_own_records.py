@@ -7,6 +7,7 @@ from llmperf.cli.main import call
 from llmperf.files import json_files
 from llmperf.plugins.loading import load_for
 from llmperf.results.run_result import build_result
+from llmperf.runfolder.contents import read_run
 from llmperf.running.measure import check
 from llmperf.types import Result
 from llmperf.validation.check import validate_path
@@ -109,7 +110,7 @@ def test_a_run_tells_what_validate_tells_of_its_records(run_folder):
         json_files.load(run_folder / "result.json", Result),
         run_folder,
         load_for(None, None),
-        recorded_findings(run_folder),
+        recorded_findings(read_run(run_folder)),
     )
     assert {one.code for one in checked.findings} == codes(run_folder) == {"LP646"}
     assert "LP646 error" in (run_folder / "report.md").read_text()
@@ -125,7 +126,7 @@ def test_a_rank_that_read_other_data_than_the_plan_is_found(run_folder):
             record["data_fingerprint"] = "cd"[record["rank"]] * 64
 
     assert "LP661" in resealed(run_folder, with_data)
-    messages = [finding.message for finding in recorded_findings(run_folder) if finding.code == "LP661"]
+    messages = [finding.message for finding in recorded_findings(read_run(run_folder)) if finding.code == "LP661"]
     plan, other = "c" * 12, "d" * 12
     fingerprint = f"expected data with the fingerprint {plan} (that of the plan), found {other}"
     assert messages == [f"{fingerprint}: rank 1 read other data"]

@@ -282,7 +282,7 @@ def train(plan: Plan, plugins: Plugins, run: Path) -> Trained:
     """Run a plan in a new folder as `llmperf run` does; KeyboardInterrupt if it was interrupted."""
     began = time.monotonic()
     patient = replace(plan, stall_seconds=STALL_SECONDS, startup_seconds=STARTUP_SECONDS)
-    result = run_plan(patient, run, plugins, sample_seconds=SAMPLE_SECONDS, conclude=save_result)
+    result = run_plan(patient, run, plugins, save_result, sample_seconds=SAMPLE_SECONDS)
     if result.status == "aborted":  # by Ctrl-C, which is meant for all checks
         raise KeyboardInterrupt
     steps = by_step([r for r in RecordFile(path) if isinstance(r, StepRecord)] for path in filenames.record_files(run))

@@ -131,12 +131,6 @@ def end_descendants(chosen: Callable[[Process], bool] = lambda process: True) ->
         time.sleep(0.01 if running else 0)
 
 
-def tagged(tag: str) -> list[int]:
-    """Ids of the processes on this machine that carry `tag`, this one excepted; empty without /proc."""
-    wanted = f"{TAG}={tag}".encode()
-    return [pid for pid, variables in _variables() if wanted in variables and pid != os.getpid()]
-
-
 def left_of_run(run_id: str) -> bool:
     """Check whether a process of a run still runs on this machine, such as after its controller was killed."""
     start = f"{TAG}={run_id}-".encode()
@@ -151,10 +145,13 @@ def _variables() -> Iterator[tuple[int, list[bytes]]]:
 
 
 def sweep(tag: str) -> list[int]:
-    """Kill all processes that carry `tag`, for SWEEP_SECONDS at most, until none is left; returns their ids."""
-    swept: set[int] = set()
+    """Kill all processes that carry `tag` but this one, for SWEEP_SECONDS at most; returns their ids."""
+    swept, wanted = set[int](), f"{TAG}={tag}".encode()
     deadline = time.monotonic() + SWEEP_SECONDS
-    while (pids := tagged(tag)) and time.monotonic() < deadline:
+    while time.monotonic() < deadline:
+        pids = [pid for pid, variables in _variables() if wanted in variables and pid != os.getpid()]
+        if not pids:
+            break
         for pid in pids:
             send(pid, signal.SIGKILL)
         swept.update(pids)

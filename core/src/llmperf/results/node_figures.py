@@ -200,7 +200,7 @@ def device_figures(records: RunRecords, shown: Sequence[DeviceReadings], whole: 
     inside = [records.readings[node].inside if node in records.readings else 0 for node in records.windows]
     if records.window_seconds is None or not inside or min(inside) < FEWEST_READINGS:
         return figures
-    ours = [device for node in records.windows for device in records.node_devices(node)]
+    ours = [device for node in records.windows for device in records.readings[node].devices.values()]
     counters = [device.counted.watts() for device in ours if device.counted.rising]
     for source, watts in (("counter", counters), ("power readings", [device.integral.watts() for device in ours])):
         powers = [power for power in watts if power is not None]
@@ -225,9 +225,9 @@ def device_notes(records: RunRecords, shown: Sequence[DeviceReadings], whole: in
         if 0 < count < whole:
             yield f"{name}: shown by {count} of {whole} devices, so that it is not known of all: null"
     missed = []  # seconds of each node's window in which not every device was read, and its length
-    for node, (window_begin, window_end) in records.windows.items():
-        spans = [(device.first, device.last) for device in records.node_devices(node) if device.first is not None]
-        if spans:
+    for node in records.windows.keys() & records.readings.keys():
+        devices, (window_begin, window_end) = records.readings[node].devices.values(), records.windows[node]
+        if spans := [(device.first, device.last) for device in devices if device.first is not None]:
             begin, end = max(window_begin, *(span[0] for span in spans)), min(window_end, *(span[1] for span in spans))
             missed.append((window_end - window_begin - max(0.0, end - begin), window_end - window_begin))
     unread, window = max(missed, default=(0.0, 0.0))
@@ -239,10 +239,7 @@ def device_notes(records: RunRecords, shown: Sequence[DeviceReadings], whole: in
 
 
 def use_by_others(records: RunRecords) -> dict[str, Any]:
-    """Fields of `Metrics` on the use of cores and devices by others, on the busiest node.
-
-    A share of the cores needs two samples near the window.
-    """
+    """Fields of `Metrics` on cores (by two samples near the window) and devices used by others, of the busiest node."""
     hosts = [host.load for host in records.hosts.values() if host.load is not None]
     known: dict[str, list[Any]] = {
         "other_cpu_share": [node.load.share for node in records.readings.values()],

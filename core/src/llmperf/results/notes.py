@@ -12,17 +12,12 @@ MAX_DISAGREEMENT = 0.1
 WINDOW = "the measured window, and so the throughput, is between the arrivals of its lines by llmperf's clock"
 
 
-def notes(records: RunRecords, recipe: PrecisionRecipe) -> tuple[str, ...]:
+def notes(records: RunRecords, recipe: PrecisionRecipe) -> Iterator[str]:
     """All notes but those of nodes, in the order of planning, running and reading the records."""
-    plan, ended = records.plan, records.ending.notes if records.ending else ()
-    planned = (*plan.probe.problems, *plan.worker.notes, *plan.notes)
-    return (*planned, *_of_script(records), *ended, *_of_figures(records, recipe))
-
-
-def _of_figures(records: RunRecords, recipe: PrecisionRecipe) -> Iterator[str]:
-    """Notes on the figures."""
     plan, steps = records.plan, records.steps
     contract, planned = plan.spec.contract, plan.batch.tokens_per_step
+    yield from (*plan.probe.problems, *plan.worker.notes, *plan.notes, *_of_script(records))
+    yield from records.ending.notes if records.ending else ()
     # a recipe with fewer bits than the usual one of 16: what it costs in loss is not in this result
     changed = [change.case_value for change in plan.spec.changes if change.path == "contract.precision"]
     if changed and (recipe.products == "fp8" or recipe.optimizer_states != "fp32"):

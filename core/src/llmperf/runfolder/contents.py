@@ -20,7 +20,7 @@ from llmperf.runfolder.endings import (
     read_reports,
 )
 from llmperf.runfolder.reader import by_step, merged, samples_of
-from llmperf.runfolder.readings import DeviceReadings, NodeReadings, node_readings
+from llmperf.runfolder.readings import NodeReadings, node_readings
 from llmperf.runfolder.totals import ExpertTotals, RankTotals, Span, StepTotals, measured_windows
 from llmperf.types.plan import Plan
 from llmperf.types.records import (
@@ -72,10 +72,6 @@ class RunRecords:
         if len({rank.rank for rank in self.ranks}) != self.plan.layout.world_size:
             return None
         return max(rank.window_seconds for rank in self.ranks) or None
-
-    def node_devices(self, node: int) -> tuple[DeviceReadings, ...]:
-        """Readings of the devices of a node."""
-        return tuple(self.readings[node].devices.values()) if node in self.readings else ()
 
 
 def read_run(run: Path, secrets: tuple[str, ...] = ()) -> RunRecords:

@@ -15,7 +15,7 @@ from llmperf.planning.build import plan_only, plan_run
 from llmperf.planning.states import Planned, Request, Selection, Site
 from llmperf.planning.user_config import own_config
 from llmperf.results.run_result import result_of
-from llmperf.running.launched import SAMPLE_SECONDS, Following, keep_records, run_plan
+from llmperf.running.launched import Following, run_plan
 from llmperf.types.models import Model
 from llmperf.types.spec import Case, Contract, Tuning
 
@@ -69,7 +69,7 @@ class GivenRun:
         assert self._planned is not None
         plan, launcher = self._planned.plan, self._planned.machine.launcher
         plugins = self._planned.plugins
-        records = run_plan(plan, folder, plugins, following, None, SAMPLE_SECONDS, launcher, keep_records)
+        records = run_plan(plan, folder, plugins, lambda ended: ended, following, launcher=launcher)
         return result_of(replace(records, plan=replace(plan, purpose="run")))
 
     def peak_again(self) -> PeakFlops | None:

@@ -27,7 +27,7 @@ from llmperf.planning.states import LOCAL, Planned
 from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins
 from llmperf.results.failure import outcome
-from llmperf.results.run_result import build_result
+from llmperf.results.run_result import result_of
 from llmperf.runfolder import filenames
 from llmperf.runfolder.contents import RunRecords, read_run
 from llmperf.runfolder.create import create_run_folder, held, release
@@ -58,12 +58,17 @@ class Following(Protocol):
         """Several times a second, with the steps that have finished since the last call."""
 
 
-def save_result(run: Path, plan: Plan, ending: Ending | None = None) -> Result:
-    """Compute the result of a run folder, and save it there, with the ending if one is given."""
+def ended(run: Path, plan: Plan, ending: Ending | None = None) -> RunRecords:
+    """The records of a run that has ended; its `ending` is saved if one is given."""
     if ending is not None:
         keep_ending(run, ending)
-    result = build_result(run, secret_values({**os.environ, **plan.env}))
-    json_files.save(run / filenames.RESULT, result)
+    return read_run(run, secret_values({**os.environ, **plan.env}))
+
+
+def save_result(records: RunRecords) -> Result:
+    """Compute the result of a run, and save it in its folder."""
+    result = result_of(records)
+    json_files.save(records.run / filenames.RESULT, result)
     return result
 
 
@@ -71,13 +76,13 @@ def run_plan(
     plan: Plan,
     run_dir: Path,
     plugins: Plugins,
+    conclude: Callable[[RunRecords], T],
     observers: Following | None = None,
     warn: Callable[[str], None] | None = None,
     sample_seconds: float = SAMPLE_SECONDS,
     launcher: OpenLauncher | None = None,
-    conclude: Callable[[Path, Plan, Ending], T] = save_result,  # type: ignore[assignment]
 ) -> T:
-    """Run the ranks of a plan in a new folder, and return what `conclude` makes of the folder in the end: its result.
+    """Run the ranks of a plan in a new folder, and return what `conclude` makes of their records in the end.
 
     `launcher` has given the plan's nodes; `warn` gets a line for each thing that disturbs the run. SIGINT, SIGTERM and
     SIGHUP end it as `aborted`. The caller tells `observers` the end.
@@ -132,9 +137,9 @@ def run_plan(
             codes = controller.stop()
             failed = _ending("controller", began, message=str(error), exception=type(error).__name__, agents=codes)
             with suppress(UserError):  # the error that matters is the one being raised
-                conclude(run, plan, failed)
+                conclude(ended(run, plan, failed))
             raise
-        return conclude(run, plan, ending)
+        return conclude(ended(run, plan, ending))
 
 
 def _was_long(run: Path, codes: Sequence[int | None]) -> bool:
@@ -149,12 +154,6 @@ def _ending(cause: str, began: Moment, **known: object) -> Ending:
     """An ending now, by the wall clock at the start of the run plus elapsed time: the clock may have been set since."""
     at = utc_time(began.at + time.monotonic() - began.monotonic)
     return Ending(cause=cause, at=at, **known)  # type: ignore[arg-type]
-
-
-def keep_records(run: Path, plan: Plan, ending: Ending) -> RunRecords:
-    """Records of a run that has no result, such as one of a task."""
-    keep_ending(run, ending)
-    return read_run(run)
 
 
 class Task:
@@ -177,7 +176,7 @@ class Task:
             plan, run_id=run.name, purpose=name, worker=worker, recorders=recorders, notes=(*plan.notes, note)
         )
         launcher, shown = self._planned.machine.launcher, None if show is None else _Shown(show)
-        records = run_plan(plan, run, plugins, shown, self._warn, SAMPLE_SECONDS, launcher, keep_records)
+        records = run_plan(plan, run, plugins, lambda ended: ended, shown, self._warn, launcher=launcher)
         failure = outcome(records)[1]
         if failure is not None:
             tail = "".join(f"\n  {line}" for line in failure.log_tail[-5:])

@@ -23,9 +23,10 @@ from llmperf.plugins.faults import printing_aside
 from llmperf.plugins.loading import Plugins, load_for, plugins_for
 from llmperf.reporting.markdown import render_results
 from llmperf.runfolder import filenames
+from llmperf.runfolder.contents import RunRecords
 from llmperf.runfolder.create import load_plan, release
 from llmperf.runfolder.endings import Ending, read_ending
-from llmperf.running.launched import run_plan, save_result
+from llmperf.running.launched import ended, run_plan, save_result
 from llmperf.running.observers import Observers
 from llmperf.types.commands import PlannedChoice, RunChoice
 from llmperf.types.devices import Dtype
@@ -76,8 +77,7 @@ def measure(
         observers, result = Observers(plugins, warn, logs), None
         with printing_aside():  # observers may print, from threads of their own
             try:
-                result = run_plan(plan, folder, plugins, observers, warn, launcher=launcher, conclude=save_result)
-                recorded = recorded_findings(folder)
+                result, recorded = run_plan(plan, folder, plugins, measured, observers, warn, launcher=launcher)
                 result = check(result, folder, Plugins(), recorded)
             finally:
                 observers.ended(result, folder)
@@ -89,7 +89,12 @@ def measure(
             return
 
 
-def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Finding, ...]) -> Result:
+def measured(records: RunRecords) -> tuple[Result, list[Finding]]:
+    """The saved result of a run that has ended, and the findings among its records."""
+    return save_result(records), recorded_findings(records)
+
+
+def check(result: Result, folder: Path, plugins: Plugins, recorded: Sequence[Finding]) -> Result:
     """The result with the findings of all rules and those `recorded`, saved beside its Markdown report."""
     checked = replace(result, findings=(*findings("result", result, Catalogue(plugins)), *recorded))
     json_files.save(folder / filenames.RESULT, checked)
@@ -100,7 +105,8 @@ def check(result: Result, folder: Path, plugins: Plugins, recorded: tuple[Findin
 def concluded(run: Path, plan: Plan, ending: Ending) -> Result:
     """The checked result of a run folder, made from its records and its ending, all saved there."""
     plugins = plugins_for((plugin.role, plugin.name) for plugin in plan.plugins)
-    return check(save_result(run, plan, ending), run, plugins, recorded_findings(run))
+    result, recorded = measured(ended(run, plan, ending))
+    return check(result, run, plugins, recorded)
 
 
 LEFT_SECONDS = 20.0
@@ -200,12 +206,13 @@ class Series:
             result, ending = None, read_ending(folder) if folder.exists() else None
             if (folder / filenames.RESULT).exists():
                 result = json_files.load(folder / filenames.RESULT, Result)
-            elif ending is not None and ending.cause in ("ended", "hung"):
-                result = save_result(folder, load_plan(folder))
-            if result is not None and result.status != "aborted":
+            if result is not None or (ending is not None and ending.cause in ("ended", "hung")):
                 plan = load_plan(folder)
-                plugins = load_for(plan.vendor, plan.spec.tuning.framework)
-                return check(result, folder, plugins, recorded_findings(folder))
+                records = ended(folder, plan)
+                result = result or save_result(records)
+                if result.status != "aborted":
+                    plugins = load_for(plan.vendor, plan.spec.tuning.framework)
+                    return check(result, folder, plugins, recorded_findings(records))
         except UserError as error:
             self._warn(f"{folder}: cannot be used: {error}")
         release(folder)

@@ -68,14 +68,7 @@ def run_folder_findings(result: Result, folder: Path, submitted: bool = False) -
     return listed
 
 
-def recorded_findings(folder: Path) -> tuple[Finding, ...]:
-    """Problems among the records of a run that has just ended; UserError if they cannot be read."""
-    from llmperf.runfolder.contents import read_run
-
-    return tuple(_record_findings(read_run(folder)))
-
-
-def _record_findings(records: RunRecords) -> list[Finding]:
+def recorded_findings(records: RunRecords) -> list[Finding]:
     """Findings of the rules of plugins among the records of a run."""
     from llmperf.validation.catalogue import open_catalogue
 
@@ -152,7 +145,7 @@ def _difference_findings(result: Result, folder: Path) -> Iterator[Finding]:
     try:
         records = read_run(folder)
         rebuilt = result_of(records)
-        told = _record_findings(records)
+        told = recorded_findings(records)
     except (UserError, LookupError, ArithmeticError, ValueError, TypeError) as error:
         cause = printable(str(error)).removeprefix(f"{folder}/")
         if not isinstance(error, UserError):  # the folder's plan and records fit their types and still make no sense
