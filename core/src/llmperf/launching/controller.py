@@ -13,9 +13,7 @@ from llmperf.errors import UserError
 from llmperf.launching.progress import Follower
 from llmperf.launching.wakeup import Wakeup
 from llmperf.measuring.loop import MeasuredLoop
-from llmperf.measuring.processes import send
 from llmperf.runfolder import filenames
-from llmperf.runfolder.endings import read_reports
 from llmperf.runfolder.logs import log_tail
 from llmperf.runfolder.reader import RecordFile
 from llmperf.types.observing import Progress, StepProgress
@@ -171,9 +169,6 @@ LOOP = "llmperf/measuring/loop.py"
 STEPPING = MeasuredLoop._steps.__name__
 """The function of the loop that calls the trainer; in its other functions the loop waits for the device."""
 INNERMOST_FRAMES = 4
-DUMP_SECONDS = 3.0
-"""Time for the ranks to write their stacks; on a busy machine a healthy one may take a second."""
-MAX_DUMP_BYTES = 256 * 1024
 
 _THREAD = re.compile(r"^(?:Current thread|Thread) 0x[0-9a-f]+.*\(most recent call first\):$")
 _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
@@ -182,7 +177,7 @@ _FRAME = re.compile(r'^  File "(.*)", line \d+ in (.*)$')
 def find_hanging(
     dumps: Mapping[int, str], finished_steps: Sequence[int], waiting: Sequence[str]
 ) -> tuple[int | None, str]:
-    """The rank that hangs, or None if that is unknown, and the reason, from what `dump_stacks` returns.
+    """The rank that hangs, or None if that is unknown, and the reason, from what `Agents.stacks` returns.
 
     Of the ranks with the fewest steps, it is the one that does not wait for others, or alone does not answer.
     """
@@ -202,32 +197,6 @@ def find_hanging(
     ranks = ", ".join(map(str, behind[:16]))
     told = f"which rank hangs cannot be told: ranks {ranks} have all finished {fewest} steps"
     return None, f"{told} and wait for one another" if dumps and not busy else told
-
-
-def dump_stacks(run: Path) -> dict[int, str]:
-    """Stacks that running ranks write to their logs when asked; empty text if it does not answer."""
-    running = [process for report in read_reports(run) for process in report.ranks if process.at is None]
-    logs = {process.rank: filenames.log_path(run, process.rank) for process in running}
-    before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
-    for process in running:
-        send(process.pid, signal.SIGUSR1)
-    dumps: dict[int, str] = {}
-    deadline = time.monotonic() + DUMP_SECONDS
-    while time.monotonic() < deadline:
-        time.sleep(0.2)  # also between the first line of a dump and its last
-        earlier, dumps = dumps, {rank: _added(path, before[rank]) for rank, path in logs.items()}
-        if dumps == earlier and all(dumps.values()):
-            break
-    return dumps
-
-
-def _added(path: Path, size: int) -> str:
-    try:
-        with path.open("rb") as file:
-            file.seek(size)
-            return file.read(MAX_DUMP_BYTES).decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def main_stack(dump: str) -> list[tuple[str, str]]:

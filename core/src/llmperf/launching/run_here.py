@@ -17,7 +17,6 @@ from llmperf.errors import LlmperfError, UserError
 from llmperf.files import json_files
 from llmperf.files.text import printable, without_secrets
 from llmperf.launching.agent import agent_command, of_node
-from llmperf.launching.controller import dump_stacks
 from llmperf.measuring.processes import (
     TAG,
     adopt_orphans,
@@ -36,7 +35,7 @@ from llmperf.plugins.facts import joined_facts
 from llmperf.plugins.loading import Plugins, load_for
 from llmperf.runfolder import filenames
 from llmperf.runfolder.create import create_run_folder, load_plan
-from llmperf.runfolder.endings import Host
+from llmperf.runfolder.endings import Host, read_reports
 from llmperf.runfolder.readings import busy_text
 from llmperf.types.devices import Facts
 from llmperf.types.hosts import LoadBefore
@@ -48,6 +47,9 @@ MAX_LOOK_SECONDS = 10.0
 """Longest time over which the controller may have the load of a node averaged."""
 GRACE_SECONDS = 4.0
 """Time between asking the agent to end, which then stops its ranks, and killing it."""
+DUMP_SECONDS = 3.0
+"""Time for the ranks to write their stacks; on a busy machine a healthy one may take a second."""
+MAX_DUMP_BYTES = 256 * 1024
 
 
 class RunHere:
@@ -142,8 +144,24 @@ class RunHere:
         return (code,)
 
     def stacks(self) -> dict[int, str]:
-        """Stacks of the running ranks, as each writes them to its log when it is asked."""
-        return dump_stacks(self.folder)
+        """Stacks that running ranks write to their logs when asked; empty text if one does not answer."""
+        running = [process for report in read_reports(self.folder) for process in report.ranks if process.at is None]
+        logs = {process.rank: filenames.log_path(self.folder, process.rank) for process in running}
+        before = {rank: path.stat().st_size if path.exists() else 0 for rank, path in logs.items()}
+        for process in running:
+            send(process.pid, signal.SIGUSR1)
+        dumps = dict.fromkeys(logs, "")
+        deadline = time.monotonic() + DUMP_SECONDS
+        while time.monotonic() < deadline:
+            time.sleep(0.2)  # also between the first line of a dump and its last
+            earlier = dict(dumps)
+            for rank, path in logs.items():
+                with suppress(OSError), path.open("rb") as file:
+                    file.seek(before[rank])
+                    dumps[rank] = file.read(MAX_DUMP_BYTES).decode(errors="replace")
+            if dumps == earlier and all(dumps.values()):
+                break
+        return dumps
 
     def close(self) -> str | None:
         """End the readings; returns why the devices were not read to the end, None if they were."""
